@@ -1,0 +1,67 @@
+# Every target sets up what it needs. On a fresh machine that takes Python 3.11 to 3.13 with pip,
+# Java 17 or newer for Spark, git and make, and the package registries (pip's and Maven's).
+
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+  "$$name" -c '$(FITS)' 2>/dev/null && { command -v "$$name"; break; }; done)
+BIN := .venv/bin
+STAMP := .venv/installed
+
+# Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches longer.
+export HYPOTHESIS_PROFILE ?= ci
+
+.PHONY: help venv format check unit test demo clean java
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make venv    environment in .venv with everything that development needs'
+	@echo 'make check   format, lint, types, layers and unit tests: under a minute, no Java'
+	@echo 'make unit    unit tests only'
+	@echo 'make test    all tests; needs Java'
+	@echo 'make demo    the flights example; needs Java'
+	@echo 'make format  format the code and mend what ruff can'
+	@echo 'make clean   remove the environment, caches and what Spark left'
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@"$(PYTHON)" -c '$(FITS)' 2>/dev/null || { \
+	  echo "deltaproduce needs Python 3.11, 3.12 or 3.13; found:" \
+	       "$$("$(or $(PYTHON),python3)" --version 2>&1)." \
+	       "Name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@rm -rf .venv
+	@echo 'installing into .venv: some 600 MB at first, which takes a few minutes'
+	@"$(PYTHON)" -m venv .venv >/dev/null 2>&1 || { "$(PYTHON)" -m venv --without-pip .venv && \
+	  "$(PYTHON)" -m pip --python .venv/bin/python install -q pip; }  # Debian splits ensurepip off
+	$(BIN)/python -m pip install -q -e '.[dev,examples]'
+	@touch $@
+
+java:
+	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version >/dev/null 2>&1 || { \
+	  echo 'Spark needs Java 17 or newer, and there is none: install it (Debian: apt-get install' \
+	       'openjdk-17-jre-headless) or let JAVA_HOME name it' >&2; exit 1; }
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q tests/unit
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest -q tests/unit
+
+test: java $(STAMP)
+	$(BIN)/python -m pytest
+
+demo: java $(STAMP)
+	$(BIN)/python examples/01_flights.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf spark-warehouse metastore_db derby.log artifacts lake *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

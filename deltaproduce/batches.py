@@ -1,0 +1,263 @@
+"""Batches: the changes that a user gives for one source, checked.
+
+`Batch.of` turns them into rows in the source's own columns and order, or into an
+`InvalidChangesError`, before anything is written. The invariant: a batch is computed once, has no
+key with both deletes and upserts (S2), and no null where the schema says NOT NULL.
+
+It stands apart because everything a user can get wrong about data that comes in is found here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from deltaproduce.changes import col, cols
+from deltaproduce.checkpoints import checkpoint
+from deltaproduce.errors import InvalidChangesError
+from deltaproduce.pipeline import Source
+from deltaproduce.rows import row_type
+from deltaproduce.schemas import CHANGE_TYPE, ORDINAL, Column
+from deltaproduce.selections import Selection, arrow_frame
+
+UPSERTS: Final = ("upsert", "add", "insert", "update", "update_postimage")
+DELETES: Final = ("delete",)
+IGNORED: Final = ("update_preimage",)
+
+_IS_DELETE: Final = "_is_delete"
+_GIVEN: Final = "_given"
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Checked changes of one source.
+
+    Attributes:
+        rows: key columns, ``_ordinal``, value columns, ``_is_delete``; computed.
+        count: the number of rows.
+    """
+
+    source: Source
+    rows: DataFrame
+    count: int
+
+    @staticmethod
+    def of(changes: object, source: Source, spark: SparkSession) -> Batch:
+        """Check the changes and compute them, once.
+
+        Raises:
+            InvalidChangesError: see the module.
+        """
+        given = as_frame(changes, source, spark)
+        check_columns(given.schema, source)
+        rows, counts = checkpoint(_conformed(given, source), _counted(source))
+        _check_change_types(rows, counts["unknown"], source)
+        for column in (*source.schema.key, *source.schema.value):
+            _check_not_null(rows, counts.get(_nulls(column), 0), column, source)
+        if counts["upserts"] and counts["deletes"]:
+            _check_not_mixed(rows, source)
+        ordered = any(name.lower() == ORDINAL for name in given.columns)
+        return Batch(source, _final(rows, source, ordered=ordered), counts["rows"])
+
+    def upserts(self) -> DataFrame:
+        """The new rows: key columns, ``_ordinal``, value columns."""
+        return self.rows.where(~f.col(_IS_DELETE)).drop(_IS_DELETE)
+
+    def keys(self) -> Selection:
+        """The keys that the batch is about."""
+        key = self.source.schema.key.columns
+        return Selection.of(self.rows, key, self.count)
+
+
+def as_frame(changes: object, source: Source, spark: SparkSession) -> DataFrame:
+    """A DataFrame as it is; an Arrow table as one.
+
+    Raises:
+        InvalidChangesError: it is neither, or Spark has no such Arrow types.
+    """
+    if isinstance(changes, DataFrame):
+        return changes
+    if not isinstance(changes, pa.Table):
+        raise InvalidChangesError(
+            f"changes of source {source.name!r} are a {type(changes).__name__}: give a DataFrame "
+            "or a pyarrow Table",
+            source=source.name,
+        )
+    try:
+        return arrow_frame(changes, spark)
+    except Exception as error:
+        raise InvalidChangesError(
+            f"changes of source {source.name!r} are an Arrow table that Spark refuses: {error}",
+            source=source.name,
+        ) from error
+
+
+def check_columns(found: t.StructType, source: Source) -> None:
+    """Refuse missing, extra, repeated and wrongly typed columns.
+
+    A column may have a narrower type than declared if every value of it is one of the declared
+    type: as Spark widens ``int`` to ``bigint`` on insert.
+
+    Raises:
+        InvalidChangesError: with ``source`` and ``column``.
+    """
+    declared = {c.name.lower(): c for c in (*source.schema.key, *source.schema.value)}
+    given = {field.name.lower(): field for field in found}
+    expected = f"declared: {source.schema.key.ddl}; {source.schema.value.ddl}"
+    if len(given) < len(found.fields):
+        names = [field.name.lower() for field in found]
+        _refuse(source, next(n for n in names if names.count(n) > 1), f"is there twice; {expected}")
+    for name, column in declared.items():
+        if name not in given:
+            _refuse(source, column.name, f"is missing; {expected}")
+        if not _widens(given[name].dataType, column.data_type):
+            _refuse(
+                source,
+                column.name,
+                f"has type {given[name].dataType.simpleString()}; cast it; {expected}",
+            )
+    for name, field in given.items():
+        if name == CHANGE_TYPE and not isinstance(field.dataType, t.StringType):
+            _refuse(
+                source, CHANGE_TYPE, f"has type {field.dataType.simpleString()}; it is a string"
+            )
+        if name == ORDINAL and not isinstance(field.dataType, t.IntegralType):
+            _refuse(source, ORDINAL, f"has type {field.dataType.simpleString()}; it is an integer")
+        if name not in declared and name not in (CHANGE_TYPE, ORDINAL):
+            _refuse(source, field.name, f"is not declared; drop it; {expected}")
+
+
+def _refuse(source: Source, column: str, finding: str, keys: tuple[object, ...] = ()) -> NoReturn:
+    raise InvalidChangesError(
+        f"changes of source {source.name!r}: column {column!r} {finding}",
+        source=source.name,
+        column=column,
+        keys=keys,
+    )
+
+
+def _widens(found: t.DataType, declared: t.DataType) -> bool:
+    """Whether every value of the found type is, unchanged, one of the declared type."""
+    match found, declared:
+        case t.NullType(), _:
+            return True
+        case t.IntegralType(), t.IntegralType():
+            return _INTEGERS.index(type(found)) <= _INTEGERS.index(type(declared))
+        case t.FloatType(), t.DoubleType():
+            return True
+        case t.DecimalType(), t.DecimalType():
+            whole = declared.precision - declared.scale
+            return found.scale <= declared.scale and found.precision - found.scale <= whole
+        case t.IntegralType(), t.DecimalType():
+            digits = _DIGITS[_INTEGERS.index(type(found))]
+            return digits <= declared.precision - declared.scale
+        case t.ArrayType(), t.ArrayType():
+            return _widens(found.elementType, declared.elementType)
+        case t.MapType(), t.MapType():
+            return _widens(found.keyType, declared.keyType) and _widens(
+                found.valueType, declared.valueType
+            )
+        case t.StructType(), t.StructType():
+            return found.names == declared.names and all(
+                _widens(a.dataType, b.dataType)
+                for a, b in zip(found.fields, declared.fields, strict=True)
+            )
+        case _:
+            return found == declared
+
+
+_INTEGERS: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+_DIGITS: Final = (3, 5, 10, 19)
+
+
+def _conformed(given: DataFrame, source: Source) -> DataFrame:
+    """The declared columns in the declared types, and the row's place in the DataFrame (S6)."""
+    spelled = {name.lower(): name for name in given.columns}
+    change_type = f.col(CHANGE_TYPE) if CHANGE_TYPE in spelled else f.lit("upsert")
+    ordinal = f.col(ORDINAL).cast("bigint") if ORDINAL in spelled else f.lit(0).cast("bigint")
+    rows = given.select(
+        *(
+            col(spelled[c.name.lower()]).cast(c.data_type).alias(c.name)
+            for c in (*source.schema.key, *source.schema.value)
+        ),
+        change_type.alias(CHANGE_TYPE),
+        ordinal.alias(_GIVEN),
+        f.monotonically_increasing_id().alias(ORDINAL),
+    )
+    return rows.where(f.coalesce(~f.col(CHANGE_TYPE).isin(*IGNORED), f.lit(True)))
+
+
+def _counted(source: Source) -> dict[str, Expression]:
+    upsert, delete = f.col(CHANGE_TYPE).isin(*UPSERTS), f.col(CHANGE_TYPE).isin(*DELETES)
+    known = f.coalesce(upsert | delete, f.lit(False))
+    counted = {"rows": f.lit(True), "upserts": upsert, "deletes": delete, "unknown": ~known}
+    for column in source.schema.key:
+        if not column.nullable:
+            counted[_nulls(column)] = col(column.name).isNull()
+    for column in source.schema.value:
+        if not column.nullable:
+            counted[_nulls(column)] = col(column.name).isNull() & upsert
+    return {name: f.count_if(condition) for name, condition in counted.items()}
+
+
+def _nulls(column: Column) -> str:
+    return f"nulls in {column.name}"
+
+
+def _check_change_types(rows: DataFrame, unknown: int, source: Source) -> None:
+    if not unknown:
+        return
+    other = f.coalesce(~f.col(CHANGE_TYPE).isin(*UPSERTS, *DELETES), f.lit(True))
+    wrong = rows.where(other)
+    found = [row[0] for row in wrong.select(CHANGE_TYPE).distinct().limit(_SHOWN).collect()]
+    known = ", ".join((*UPSERTS, *DELETES, *IGNORED))
+    keys = _keys(wrong, source)
+    _refuse(source, CHANGE_TYPE, f"is {found!r} in {unknown} rows; known: {known}", keys)
+
+
+def _check_not_null(rows: DataFrame, nulls: int, column: Column, source: Source) -> None:
+    if not nulls:
+        return
+    wrong = rows.where(col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*UPSERTS, *DELETES))
+    keys = _keys(wrong, source)
+    _refuse(source, column.name, f"is NOT NULL, and null in {nulls} rows, of keys {keys!r}", keys)
+
+
+def _check_not_mixed(rows: DataFrame, source: Source) -> None:
+    deletes = f.col(CHANGE_TYPE).isin(*DELETES)
+    mixed = rows.groupBy(*cols(source.schema.key)).agg(
+        f.bool_or(deletes).alias("_deletes"), f.bool_and(deletes).alias("_only_deletes")
+    )
+    keys = _keys(mixed.where(f.col("_deletes") & ~f.col("_only_deletes")), source)
+    if keys:
+        raise InvalidChangesError(
+            f"changes of source {source.name!r} have both deletes and upserts for keys {keys!r}: "
+            "an upsert replaces all values of its key, so drop the deletes, or the upserts",
+            source=source.name,
+            keys=keys,
+        )
+
+
+def _keys(rows: DataFrame, source: Source) -> tuple[object, ...]:
+    """Some distinct keys, as a produce function gets them."""
+    found = rows.select(*cols(source.schema.key)).distinct().limit(_SHOWN).collect()
+    return tuple(row[0] if len(row) == 1 else row_type(row.__fields__)(*row) for row in found)
+
+
+def _final(rows: DataFrame, source: Source, *, ordered: bool) -> DataFrame:
+    """Rows as `Batch` has them: in the DataFrame's order or, before that, in the user's."""
+    in_key = Window.partitionBy(*cols(source.schema.key)).orderBy(_GIVEN, ORDINAL)
+    ordinal = f.row_number().over(in_key).cast("bigint") if ordered else f.col(ORDINAL)
+    return rows.select(
+        *cols(source.schema.key),
+        ordinal.alias(ORDINAL),
+        *cols(source.schema.value),
+        f.col(CHANGE_TYPE).isin(*DELETES).alias(_IS_DELETE),
+    )

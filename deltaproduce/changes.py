@@ -1,0 +1,214 @@
+"""The meaning of the tables: how a key's rows before a step differ from its rows after it.
+
+`compare` takes the rows that some keys had and those that they are to have, numbers them, and says
+of each key whether its ordered values differ (S8), and of each pair of source key and target key
+whether its rows do. Whatever a version writes, to content, key mappings or updates, is a selection
+from its result. The invariant: equal keys and equal pairs are never marked, however often they
+were touched.
+
+It stands apart because it is plain relational algebra, from DataFrame to DataFrame, that knows no
+stage, version or Delta table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from deltaproduce.ddl import identifier
+from deltaproduce.schemas import (
+    CHANGE_TYPE,
+    ORDINAL,
+    POSITION,
+    SOURCE_PREFIX,
+    Column,
+    Columns,
+    RowSchema,
+)
+
+ADD: Final = "add"
+UPDATE: Final = "update"
+DELETE: Final = "delete"
+
+SIDE: Final = "_side"
+BEFORE: Final = 0
+AFTER: Final = 1
+
+ROW_DIFFERS: Final = "_row_differs"
+PAIR_DIFFERS: Final = "_pair_differs"
+PAIR_BEFORE: Final = "_pair_before"
+PAIR_AFTER: Final = "_pair_after"
+KEY_DIFFERS: Final = "_key_differs"
+KEY_BEFORE: Final = "_key_before"
+KEY_AFTER: Final = "_key_after"
+
+
+def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+    """Number the rows of each key on both sides of a step, and mark what differs.
+
+    Args:
+        rows: all rows of the keys in question, before and after: key columns, ``sources``,
+            ``_ordinal`` (any numbers that order the rows of a pair), value columns, ``_side``.
+        schema: the key and value columns.
+        sources: the columns of the source key; none in the content of a source.
+
+    Returns:
+        The rows, with ``_ordinal`` 0, 1, … within their pair (key, source key) and ``_position`` 0,
+        1, … within their key in (source key, emission) order (S6), separately on each side, and
+        with marks. ``_row_differs``: no equal row stands at the same pair and ordinal on the other
+        side. ``_pair_differs``: some row of the pair differs. ``_key_differs``: the key's ordered
+        values are not the same on both sides. ``_pair_before`` … ``_key_after``: the pair or key
+        has rows on that side. A key's rows are in one partition, sorted by key, side and position.
+    """
+    key = _named(schema.key)
+    pair = key + _named(sources)
+    together = rows.repartition(*cols(schema.key))  # one shuffle serves all windows below
+    return (
+        number(together, schema, sources)
+        .withColumn(ROW_DIFFERS, _unmatched(schema.value, [*pair, ORDINAL]))
+        .withColumns(
+            {
+                PAIR_DIFFERS: _any(f.col(ROW_DIFFERS), pair),
+                PAIR_BEFORE: _any(f.col(SIDE) == BEFORE, pair),
+                PAIR_AFTER: _any(f.col(SIDE) == AFTER, pair),
+            }
+        )
+        .withColumn(KEY_DIFFERS, _unmatched(schema.value, [*key, POSITION]))
+        .withColumns(
+            {
+                KEY_DIFFERS: _any(f.col(KEY_DIFFERS), key),
+                KEY_BEFORE: _any(f.col(SIDE) == BEFORE, key),
+                KEY_AFTER: _any(f.col(SIDE) == AFTER, key),
+            }
+        )
+        .sortWithinPartitions(*order(schema.key), SIDE, POSITION)
+    )
+
+
+def all_new(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+    """What `compare` says when there was nothing before: every row, pair and key is new."""
+    true, false = f.lit(True), f.lit(False)
+    return (
+        number(rows.withColumn(SIDE, f.lit(AFTER)), schema, sources)
+        .withColumns({ROW_DIFFERS: true, PAIR_DIFFERS: true, PAIR_BEFORE: false, PAIR_AFTER: true})
+        .withColumns({KEY_DIFFERS: true, KEY_BEFORE: false, KEY_AFTER: true})
+        .sortWithinPartitions(*order(schema.key), SIDE, POSITION)
+    )
+
+
+def number(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+    """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side."""
+    key = _named(schema.key)
+    in_pair = Window.partitionBy(*key, *_named(sources), SIDE).orderBy(ORDINAL)
+    in_key = Window.partitionBy(*key, SIDE).orderBy(*order(sources), ORDINAL)
+    return rows.withColumn(ORDINAL, (f.row_number().over(in_pair) - 1).cast("bigint")).withColumn(
+        POSITION, (f.row_number().over(in_key) - 1).cast("bigint")
+    )
+
+
+def each_key() -> Expression:
+    """Selects from a comparison exactly one row a key: its first, after the step if it is alive."""
+    return (f.col(POSITION) == 0) & ((f.col(SIDE) == AFTER) | ~f.col(KEY_AFTER))
+
+
+def each_pair() -> Expression:
+    """Selects from a comparison exactly one row a pair; where `each_key` does, this does too."""
+    return (f.col(ORDINAL) == 0) & ((f.col(SIDE) == AFTER) | ~f.col(PAIR_AFTER))
+
+
+def updates(compared: DataFrame, schema: RowSchema) -> DataFrame:
+    """The updates of a step (S7), sorted like ``compared``: change type, key, position, values."""
+    alive = f.col(SIDE) == AFTER
+    gone = ~f.col(KEY_AFTER) & (f.col(POSITION) == 0)
+    change_type = (
+        f.when(~alive, DELETE)
+        .when(~f.col(KEY_BEFORE) & (f.col(POSITION) == 0), ADD)
+        .otherwise(UPDATE)
+    )
+    return compared.where(f.col(KEY_DIFFERS) & (alive | gone)).select(
+        change_type.alias(CHANGE_TYPE),
+        *cols(schema.key),
+        POSITION,
+        *(f.when(alive, col(c.name)).alias(c.name) for c in schema.value),
+    )
+
+
+def col(name: str) -> Expression:
+    """The column of exactly that name, whatever characters it has."""
+    return f.col(identifier(name))
+
+
+def cols(columns: Iterable[Column]) -> list[Expression]:
+    """The columns by their names."""
+    return [col(column.name) for column in columns]
+
+
+def order(columns: Iterable[Column]) -> list[Expression]:
+    """Sort expressions in the columns' directions; nulls as in Spark (S13)."""
+    return [col(c.name).desc() if c.descending else col(c.name).asc() for c in columns]
+
+
+def same(left: DataFrame, right: DataFrame, columns: Iterable[Column]) -> Expression:
+    """The join condition that both rows have the same values there, null being one (S13)."""
+    names = [identifier(column.name) for column in columns]
+    return reduce(lambda a, b: a & b, (left[n].eqNullSafe(right[n]) for n in names))
+
+
+def source_columns(feeder_key: Iterable[Column]) -> tuple[Column, ...]:
+    """The columns of a stage's content and key mappings that hold its feeder's key."""
+    return tuple(
+        Column(SOURCE_PREFIX + c.name, c.data_type, c.nullable, c.descending) for c in feeder_key
+    )
+
+
+def _named(columns: Iterable[Column]) -> list[str]:
+    return [identifier(column.name) for column in columns]
+
+
+def _any(condition: Expression, by: Sequence[str]) -> Expression:
+    return f.max(condition).over(Window.partitionBy(*by))
+
+
+def _unmatched(value: Columns, by: Sequence[str]) -> Expression:
+    """Whether the at most two rows that agree in ``by``, one a side, are not equal values."""
+    both = Window.partitionBy(*by)
+    values = f.struct(*(_comparable(col(c.name), c.data_type).alias(c.name) for c in value))
+    equal = f.first(values).over(both).eqNullSafe(f.last(values).over(both))
+    return ~((f.count(f.lit(1)).over(both) == 2) & equal)
+
+
+def _comparable(value: Expression, data_type: t.DataType) -> Expression:
+    """The value with maps turned into sorted entries, since Spark does not compare maps."""
+    match data_type:
+        case t.MapType():
+            entries = t.StructType().add("key", data_type.keyType).add("value", data_type.valueType)
+            as_entries = f.map_entries(value)
+            return f.array_sort(_comparable(as_entries, t.ArrayType(entries)))
+        case t.ArrayType() if _has_map(data_type):
+            return f.transform(value, lambda item: _comparable(item, data_type.elementType))
+        case t.StructType() if _has_map(data_type):
+            fields = (
+                _comparable(value.getField(field.name), field.dataType).alias(field.name)
+                for field in data_type.fields
+            )
+            return f.when(value.isNotNull(), f.struct(*fields))
+        case _:
+            return value
+
+
+def _has_map(data_type: t.DataType) -> bool:
+    match data_type:
+        case t.MapType():
+            return True
+        case t.ArrayType():
+            return _has_map(data_type.elementType)
+        case t.StructType():
+            return any(_has_map(field.dataType) for field in data_type.fields)
+        case _:
+            return False

@@ -1,0 +1,103 @@
+"""The errors of deltaproduce: one tree, so that one ``except`` catches them all.
+
+    DeltaProduceError
+    ├── DefinitionError       a pipeline, stage or schema that cannot work
+    ├── InvalidChangesError   changes given to an update that contradict themselves or the schema
+    ├── ProducerError         a produce function failed, or emitted what its schema does not allow
+    ├── ConflictError         another writer published first; nothing of this update is visible
+    ├── NotFoundError         a stage, version or store that does not exist
+    ├── CorruptStoreError     tables that do not agree with the version log
+    ├── CommitUnknownError    whether a version was published could not be found out
+    └── SessionError          no Spark session that can work with Delta tables
+
+Invariant: an error can be pickled with its fields, because it may cross from an executor to the
+driver or between processes. For that, the message is the only positional argument, and every field
+is a keyword with a default.
+
+It stands apart as the lowest layer: every module raises these, and this one imports none.
+"""
+
+
+class DeltaProduceError(Exception):
+    """The root of all errors that the library raises on purpose."""
+
+
+class DefinitionError(DeltaProduceError):
+    """A pipeline, stage or schema cannot work as it is written.
+
+    Attributes:
+        stage: the name of the stage that is wrong, if it is one stage.
+        column: the name of the column that is wrong, if it is one column.
+    """
+
+    def __init__(
+        self, message: str, *, stage: str | None = None, column: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.column = column
+
+
+class InvalidChangesError(DeltaProduceError):
+    """Changes contradict themselves or the schema of their source; nothing was written.
+
+    Attributes:
+        source: the name of the source the changes were meant for.
+        column: the name of the column that is wrong, if it is one column.
+        keys: some of the keys that are wrong, as produce functions get them; maybe not all.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        source: str | None = None,
+        column: str | None = None,
+        keys: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.source = source
+        self.column = column
+        self.keys = keys
+
+
+class ProducerError(DeltaProduceError):
+    """A produce function failed; where it raised an error itself, that one is the ``__cause__``.
+
+    Attributes:
+        stage: the name of the stage.
+        key: the key it was called with, as it got it.
+    """
+
+    def __init__(self, message: str, *, stage: str | None = None, key: object = None) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.key = key
+
+
+class ConflictError(DeltaProduceError):
+    """Another writer published a version first; nothing of this update is visible."""
+
+
+class NotFoundError(DeltaProduceError):
+    """A stage, version or store that was asked for does not exist."""
+
+
+class CorruptStoreError(DeltaProduceError):
+    """The tables of a store do not agree with its version log.
+
+    Attributes:
+        table: the name of the table that is wrong, if it is one table.
+    """
+
+    def __init__(self, message: str, *, table: str | None = None) -> None:
+        super().__init__(message)
+        self.table = table
+
+
+class CommitUnknownError(DeltaProduceError):
+    """The commit of a version failed such that its outcome could not be read back either."""
+
+
+class SessionError(DeltaProduceError):
+    """There is no Spark session that can work: no Java, no Delta jars, or no Delta extension."""

@@ -1,0 +1,328 @@
+"""Spark sessions that can work with Delta: start one here, check any, explain why there is none.
+
+Invariant: a session that `local_session` returns has Delta's extension and catalog, and its Python
+workers run the interpreter that called. No setting of a session that already runs is changed, and
+only public interfaces are used on it, so that `check_session` serves Spark Connect too.
+
+It stands apart because the rest of the library takes a session as given and never makes one.
+"""
+
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+from typing import Final
+
+from delta import configure_spark_with_delta_pip
+from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from deltaproduce.errors import DeltaProduceError, SessionError
+
+EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+_EXTENSIONS_KEY: Final = "spark.sql.extensions"
+_CATALOG_KEY: Final = "spark.sql.catalog.spark_catalog"
+_PACKAGES_KEY: Final = "spark.jars.packages"
+_WORKER_KEY: Final = "spark.sql.execution.pyspark.python"
+
+# Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
+# Catalog's, which wraps it.
+_DELTA_CATALOGS: Final = ("delta", "unitycatalog")
+
+
+def local_session(
+    app_name: str = "deltaproduce",
+    *,
+    cores: int | None = None,
+    memory: str = "2g",
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A Spark session in this process that can read and write Delta tables.
+
+    A session that already runs is returned as it is, whatever is asked for here, if it can work
+    with Delta. Otherwise a new one starts. Its workers run this interpreter (unless the variable
+    PYSPARK_PYTHON names another), the web UI and the progress bar are off, Spark logs errors only,
+    and what is written to standard error while it starts is shown only if the start fails.
+
+    Cost: about six seconds; at the very first start the Delta jars are downloaded too.
+
+    Args:
+        app_name: the name the session shows in Spark's logs.
+        cores: how many threads work, and how many partitions a shuffle makes; all of the machine's
+            if not given.
+        memory: the heap of the one Java process, in Spark's units. It is fixed when this Python
+            process starts Java, so a later session of the same process cannot change it.
+        config: further Spark settings. They win over the ones made here, except that Delta stays
+            among `spark.jars.packages` and `spark.sql.extensions`.
+
+    Raises:
+        SessionError: no session can start, or the one that runs lacks Delta; the message says
+            what to do.
+    """
+    running = _running_session()
+    if running is not None:
+        check_session(running)
+        return running
+    with _held_back_stderr() as said:
+        try:
+            spark = _started(_builder(app_name, cores, memory, dict(config or {})))
+        except Exception as error:
+            # spark-submit resolves the jars and ends when it cannot. PySpark then only knows that
+            # it ended; the reason stands in what that process wrote to standard error.
+            error.add_note(said())
+            explanation = explained(error)
+            if explanation is None:
+                raise
+            raise explanation from error
+    _silence_query_context()
+    return spark
+
+
+def check_session(spark: SparkSession) -> None:
+    """Raises an error that says what to do if a session cannot work with Delta tables.
+
+    Works on Spark Connect sessions too. Databricks has Delta built in, without these settings, so
+    there nothing is checked. Cost: two settings are read, no job runs.
+
+    Raises:
+        SessionError: the session lacks Delta's extension or catalog.
+    """
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # documented as set on every cluster
+        return
+    mend = "stop it and start it with this setting (a running session cannot get it), or use "
+    mend += "deltaproduce.local_session() in a new Python process"
+    extensions = spark.conf.get(_EXTENSIONS_KEY, "") or ""
+    if EXTENSION not in [name.strip() for name in extensions.split(",")]:
+        msg = (
+            f"the Spark session lacks {_EXTENSIONS_KEY}={EXTENSION} (found {extensions!r}): {mend}"
+        )
+        raise SessionError(msg)
+    catalog = spark.conf.get(_CATALOG_KEY, "") or ""
+    if not any(name in catalog.lower() for name in _DELTA_CATALOGS):
+        msg = f"the Spark session lacks {_CATALOG_KEY}={CATALOG} (found {catalog!r}): {mend}"
+        raise SessionError(msg)
+
+
+def explained(error: BaseException) -> SessionError | None:
+    """What is wrong with the session and how to mend it, if the error is one that users meet.
+
+    Reads the messages and the notes of the error and of its causes. Errors of the library itself
+    say what is wrong already, so they are not explained.
+    """
+    if isinstance(error, DeltaProduceError):
+        return None
+    text = _text(error)
+    for explanation in _EXPLANATIONS:
+        message = explanation(text)
+        if message is not None:
+            return SessionError(" ".join(message.split()))
+    return None
+
+
+def _running_session() -> SparkSession | None:
+    with suppress(PySparkRuntimeError):
+        return SparkSession.active()
+    return None
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    spark = builder.getOrCreate()
+    try:
+        # Only this loads the catalog's class. It is missing where this process has started Java
+        # before, without Delta: Spark fetches packages only when it starts Java.
+        spark.catalog.currentDatabase()
+    except Exception:
+        spark.stop()
+        raise
+    return spark
+
+
+def _builder(
+    app_name: str, cores: int | None, memory: str, config: dict[str, str]
+) -> SparkSession.Builder:
+    threads = cores or os.cpu_count() or 1
+    packages = [name for name in config.pop(_PACKAGES_KEY, "").split(",") if name]
+    extensions = [name for name in config.pop(_EXTENSIONS_KEY, "").split(",") if name]
+    settings = {
+        _EXTENSIONS_KEY: ",".join(dict.fromkeys([EXTENSION, *extensions])),
+        _CATALOG_KEY: CATALOG,
+        "spark.driver.memory": memory,
+        "spark.sql.shuffle.partitions": str(threads),
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if "PYSPARK_PYTHON" not in os.environ:  # Spark's default is the python3 on the PATH
+        settings[_WORKER_KEY] = sys.executable
+    builder = SparkSession.builder.master(f"local[{threads}]").appName(app_name)
+    for key, value in {**settings, **config}.items():
+        builder = builder.config(key, value)
+    return configure_spark_with_delta_pip(builder, packages)
+
+
+def _silence_query_context() -> None:
+    """Spares the terminal the JSON line that PySpark logs for each error, besides raising it.
+
+    Loggers that the user gave another level than PySpark's default are left alone.
+    """
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logger = PySparkLogger.getLogger(name)
+        if logger.level == logging.WARNING:
+            logger.setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def _held_back_stderr() -> Iterator[Callable[[], str]]:
+    """Keeps what is written to standard error, by child processes too; yields how to read it.
+
+    The packages' resolver prints a hundred lines at each start, without a setting to stop it. The
+    Java process keeps the pipe that it was born with, so a thread goes on reading it: what arrives
+    after the start is passed on. If the block raises an error, what was held back is passed on too,
+    unless the error is a SessionError, which says it all in one line.
+    """
+    try:
+        terminal = os.dup(2)
+    except OSError:  # there is no standard error, so nothing to keep off it
+        yield lambda: ""
+        return
+    mark = os.urandom(16)  # separates what is held back from what is passed on
+    marked = Event()
+    held = bytearray()
+    read_end, write_end = os.pipe()
+    os.dup2(write_end, 2)
+    os.close(write_end)
+
+    def pump() -> None:
+        while chunk := os.read(read_end, 1 << 16):
+            if marked.is_set():
+                os.write(2, chunk)
+                continue
+            held.extend(chunk)
+            if mark in held:
+                rest = held.partition(mark)[2]
+                del held[held.index(mark) :]
+                marked.set()
+                os.write(2, rest)
+        marked.set()
+        os.close(read_end)
+
+    def release() -> str:
+        if not marked.is_set():
+            os.write(2, mark)
+            os.dup2(terminal, 2)
+            marked.wait(timeout=5)
+        return held.decode(errors="replace")
+
+    Thread(target=pump, name="deltaproduce-stderr", daemon=True).start()
+    try:
+        yield release
+    except SessionError:
+        raise
+    except BaseException:
+        os.write(terminal, release().encode())
+        raise
+    finally:
+        release()
+        os.close(terminal)
+
+
+def _text(error: BaseException) -> str:
+    texts: list[str] = []
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        texts += [str(cause), *getattr(cause, "__notes__", ())]
+        cause = cause.__cause__ or cause.__context__
+    return "\n".join(texts)
+
+
+def _java_missing(text: str) -> str | None:
+    exited = "JAVA_GATEWAY_EXITED" in text
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    if "JAVA_HOME is not set" not in text and not (exited and shutil.which(java) is None):
+        return None
+    found = f"JAVA_HOME is {home!r}" if home else "JAVA_HOME is not set, no java on the PATH"
+    return f"Spark found no Java ({found}): install Java 17 or newer, or let JAVA_HOME name it"
+
+
+def _java_too_old(text: str) -> str | None:
+    if "UnsupportedClassVersionError" not in text:
+        return None
+    found = re.search(r"recognizes class file versions up to (\d+)", text)
+    version = f"Java {int(found[1]) - 44}" if found else "an older one"
+    return f"Spark needs Java 17 or newer and found {version}: install it and set JAVA_HOME to it"
+
+
+def _download_failed(text: str) -> str | None:
+    found = re.search(r"download failed: ([^\s\]]+)", text)
+    if found:
+        return f"""the jar {found[1]!r} could not be downloaded. If ~/.m2 holds its pom without the
+            jar, the resolver looks no further: delete its folder under ~/.m2/repository and those
+            under ~/.ivy2*; otherwise check the network, and start again"""
+    found = re.search(r"unresolved dependency: (\S+): ", text)
+    if found:
+        return f"""the package {found[1]!r} was found in no repository: check that the network
+            reaches Maven Central or set spark.jars.ivySettings to a mirror, and that this version
+            exists (delta-spark is pinned because some releases have no jar)"""
+    return None
+
+
+def _delta_missing(text: str) -> str | None:
+    names = rf"{re.escape(EXTENSION)}|{re.escape(CATALOG)}"
+    patterns = (
+        rf"(ClassNotFoundException|NoClassDefFoundError|class not found): ?({names})",
+        rf"(Cannot find|Cannot load).*({re.escape(CATALOG)})",
+        r"'JavaPackage' object is not callable",
+        r"DATA_SOURCE_NOT_FOUND.*\bdelta\b",
+    )
+    if not any(re.search(pattern, text) for pattern in patterns):
+        return None
+    return """Spark runs without the Delta jars. They are loaded when a Python process first starts
+        Java, so start a new process with deltaproduce.local_session(), or add the delta-spark
+        package to spark.jars.packages"""
+
+
+def _delta_not_configured(text: str) -> str | None:
+    if "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG" not in text:
+        return None
+    return f"""the Spark session lacks {_EXTENSIONS_KEY}={EXTENSION} or {_CATALOG_KEY}={CATALOG}:
+        stop it and start it with both, or use deltaproduce.local_session()"""
+
+
+def _worker_python_differs(text: str) -> str | None:
+    if "PYTHON_VERSION_MISMATCH" not in text:
+        return None
+    found = re.search(r"different version: (\S+) than that in driver: (\d+\.\d+)", text)
+    versions = f"Python {found[1]}, the driver {found[2]}" if found else "another Python"
+    return f"""Spark's workers run {versions}: set PYSPARK_PYTHON to {sys.executable!r}, or on a
+        cluster to an interpreter of the driver's minor version, and start the session anew"""
+
+
+def _worker_module_missing(text: str) -> str | None:
+    found = re.search(r"ModuleNotFoundError: No module named '([^']+)'", text)
+    if not found or "Python worker" not in text:
+        return None
+    return f"""Spark's workers have no module {found[1]!r}: install it into the Python they run, or
+        send it with spark.addArtifacts(..., pyfile=True), or set PYSPARK_PYTHON to an interpreter
+        that has it"""
+
+
+_EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
+    _java_missing,
+    _java_too_old,
+    _download_failed,
+    _worker_python_differs,
+    _worker_module_missing,
+    _delta_not_configured,
+    _delta_missing,
+)

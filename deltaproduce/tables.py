@@ -1,0 +1,279 @@
+"""Delta tables: the only module that reads and writes them.
+
+A store's tables are named by a `Location` and changed by an `Edit`, in one Delta commit that
+carries its attempt. The invariant: `Tables.commit` returns only when the table moved by exactly one
+commit, ours, from exactly the delta version that the write was computed from; every other case is a
+`ConflictError`, and what was written stays invisible, because readers resolve delta versions
+through the version log.
+
+It stands apart so that nothing else knows how Delta spells things: options, properties,
+history, `RESTORE`, paths against catalog names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from delta import exceptions as conflicts
+from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import types as t
+
+from deltaproduce.ddl import identifier
+from deltaproduce.edits import Edit
+from deltaproduce.errors import ConflictError, DefinitionError
+from deltaproduce.schemas import Column
+from deltaproduce.versions import Attempt, Commit
+
+CONTENT = "content"
+KEY_MAPPINGS = "key_mappings"
+UPDATES = "updates"
+
+_LOG = "_versions"
+_APP_ID = "deltaproduce"
+_RECENT_COMMITS = 20
+_SQL_NAME = re.compile(r"[A-Za-z0-9_]+")
+
+# Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
+_WITHOUT_STATISTICS = (t.BooleanType, t.BinaryType)
+
+_CONFLICTS: Final = (
+    conflicts.ConcurrentAppendException,
+    conflicts.ConcurrentDeleteDeleteException,
+    conflicts.ConcurrentDeleteReadException,
+    conflicts.ConcurrentTransactionException,
+    conflicts.ConcurrentWriteException,
+    conflicts.DeltaConcurrentModificationException,
+    conflicts.MetadataChangedException,
+    conflicts.ProtocolChangedException,
+)
+
+_WRITE_SETTINGS = {
+    # Delta would re-check each written row against the predicate: quadratic in a list of literals.
+    "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+    # Metrics about the commit that nobody here reads, for several Spark jobs (delta-io/delta#2718).
+    "spark.databricks.delta.commitStats.collect": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One Delta table of a store: its name in the version log, and where it is."""
+
+    name: str
+    address: str
+    in_catalog: bool
+
+    @property
+    def sql(self) -> str:
+        """The table as SQL text, for statements on it."""
+        return self.address if self.in_catalog else f"delta.{identifier(self.address)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a store's tables are: below a path, or in a schema of a catalog."""
+
+    address: str
+    in_catalog: bool
+
+    @staticmethod
+    def parse(text: str) -> Location:
+        """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
+        if "/" in text or "\\" in text or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
+            return Location(text.rstrip("/") or "/", in_catalog=False)
+        parts = text.split(".")
+        if not 1 <= len(parts) <= 2 or not all(parts):
+            raise DefinitionError(
+                f"location {text!r} is neither a path (with a '/') nor 'schema' nor "
+                "'catalog.schema'"
+            )
+        return Location(".".join(identifier(part.strip("`")) for part in parts), in_catalog=True)
+
+    def table(self, stage: str, kind: str) -> Table:
+        """The table that holds ``kind`` (content, key_mappings or updates) of a stage."""
+        if self.in_catalog:
+            return self._in_catalog(stage if kind == CONTENT else f"{stage}__{kind}")
+        name = f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}"
+        return Table(name, f"{self.address}/{name}", in_catalog=False)
+
+    def log(self) -> Table:
+        """The version log's table."""
+        if self.in_catalog:
+            return self._in_catalog(_LOG)
+        return Table(_LOG, f"{self.address}/{_LOG}", in_catalog=False)
+
+    def check(self, stages: Sequence[str]) -> None:
+        """Refuse stage names that cannot be table names here."""
+        if not self.in_catalog:
+            return
+        for stage in stages:
+            if not _SQL_NAME.fullmatch(stage) or stage.endswith(
+                (f"__{KEY_MAPPINGS}", f"__{UPDATES}")
+            ):
+                raise DefinitionError(
+                    f"stage {stage!r} cannot be a table in {self.address}: use letters, digits "
+                    f"and _, and no ending '__{KEY_MAPPINGS}' or '__{UPDATES}', or keep the store "
+                    "at a path",
+                    stage=stage,
+                )
+
+    def _in_catalog(self, name: str) -> Table:
+        return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
+
+
+_SAFE_IN_PATHS = " '!$&()+,;=@~-._"
+
+
+class Tables:
+    """The tables of one store, as effects: each method is one read or one commit."""
+
+    def __init__(self, spark: SparkSession, location: Location) -> None:
+        self._spark = spark
+        self.location = location
+
+    def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
+        """The table's rows at a delta version (the newest without one)."""
+        reader = self._spark.read
+        if delta_version is not None:
+            reader = reader.option("versionAsOf", delta_version)
+        if table.in_catalog:
+            return reader.table(table.address)
+        return reader.format("delta").load(table.address)
+
+    def exists(self, table: Table) -> bool:
+        """Whether there is a Delta table."""
+        if table.in_catalog:
+            return self._spark.catalog.tableExists(table.address)
+        return bool(DeltaTable.isDeltaTable(self._spark, table.address))
+
+    def recent_commits(self, table: Table) -> tuple[Commit, ...]:
+        """The last commits of a table, newest first; none when it does not exist. One Spark job."""
+        try:
+            delta_table = (
+                DeltaTable.forName(self._spark, table.address)
+                if table.in_catalog
+                else DeltaTable.forPath(self._spark, table.address)
+            )
+            rows = delta_table.history(_RECENT_COMMITS).select("version", "userMetadata").collect()
+        except AnalysisException:
+            if self.exists(table):
+                raise
+            return ()
+        return tuple(Commit(row.version, _attempt_id(row.userMetadata)) for row in rows)
+
+    def commit(self, table: Table, edit: Edit, attempt: Attempt, base: int | None) -> int:
+        """Make one data commit and return the table's new delta version.
+
+        Args:
+            base: the delta version that the edit was computed from; None for a table that no
+                version has pinned, which the edit overwrites.
+
+        Raises:
+            ConflictError: the table did not move from ``base`` by this commit alone.
+        """
+        writer = self._writer(edit.rows, table, attempt, attempt.token)
+        if edit.predicate is not None:
+            writer = writer.mode("overwrite").option("replaceWhere", edit.predicate)
+        elif edit.overwrite:
+            writer = writer.mode("overwrite").option("overwriteSchema", "true")
+            writer = writer.options(**_properties(edit.statistics))
+        else:
+            writer = writer.mode("append")
+        _save(writer, table)
+        for commit in self.recent_commits(table):
+            if commit.attempt_id == attempt.id and base in (None, commit.delta_version - 1):
+                return commit.delta_version
+        raise ConflictError(
+            f"another writer changed table {table.name!r} while this update wrote to it: nothing "
+            "of this update is visible; run it again"
+        )
+
+    def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> None:
+        """Append to a table such that of all appends with one version number, one takes effect.
+
+        Delta refuses a concurrent append with the same number, and skips a later one silently.
+
+        Raises:
+            ConflictError: refused.
+        """
+        writer = self._writer(rows, table, attempt, attempt.version)
+        _save(writer.options(**_properties(())).mode("append"), table)
+
+    def restore(self, table: Table, delta_version: int) -> int:
+        """Set a table that ran ahead back to what the head pins; returns its new delta version."""
+        self._spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
+        return self.recent_commits(table)[0].delta_version
+
+    def ensure_schema(self) -> None:
+        """Make the catalog's schema if it is missing; a path needs nothing."""
+        if self.location.in_catalog:
+            self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.location.address}")
+
+    @contextmanager
+    def write_settings(self) -> Iterator[None]:
+        """The session's settings as our commits need them, restored on leaving."""
+        before = {name: self._spark.conf.get(name, None) for name in _WRITE_SETTINGS}
+        _set(self._spark, _WRITE_SETTINGS)
+        try:
+            yield
+        finally:
+            _set(self._spark, before)
+
+    def _writer(
+        self, rows: DataFrame, table: Table, attempt: Attempt, transaction: int
+    ) -> DataFrameWriter:
+        return (
+            rows.write.format("delta")
+            .option("userMetadata", json.dumps(attempt.metadata(table.name)))
+            .option("txnAppId", _APP_ID)
+            .option("txnVersion", transaction)
+        )
+
+
+def _save(writer: DataFrameWriter, table: Table) -> None:
+    try:
+        if table.in_catalog:
+            writer.saveAsTable(table.address)
+        else:
+            writer.save(table.address)
+    except _CONFLICTS as error:
+        raise ConflictError(
+            f"another writer committed to table {table.name!r} at the same time: nothing of this "
+            "update is visible; run it again"
+        ) from error
+
+
+def _properties(statistics: Sequence[Column]) -> dict[str, str]:
+    names = [
+        identifier(c.name) for c in statistics if not isinstance(c.data_type, _WITHOUT_STATISTICS)
+    ]
+    skipping = (
+        {"delta.dataSkippingStatsColumns": ",".join(names)}
+        if names
+        else {"delta.dataSkippingNumIndexedCols": "0"}
+    )
+    return {"delta.enableDeletionVectors": "true", **skipping}
+
+
+def _attempt_id(user_metadata: str | None) -> str | None:
+    try:
+        found = json.loads(user_metadata or "null")
+    except json.JSONDecodeError:
+        return None
+    return found.get("attempt") if isinstance(found, dict) else None
+
+
+def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)

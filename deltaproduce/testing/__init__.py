@@ -1,0 +1,38 @@
+"""Tools for testing pipelines: a model to compare a store with, and strategies for random data.
+
+Invariant: importing this package needs nothing but the library itself. The strategies need
+Hypothesis, so they are imported by name: `from deltaproduce.testing import strategies`.
+
+It stands apart because it is for tests only: nothing in the library imports it.
+
+A pipeline's functions can be tested without Spark:
+
+    oracle = Oracle(shop)
+    oracle.update({"orders": [Upsert((1,), (7, Decimal("9.50")))]})
+    assert oracle.content("customer_totals") == [(7, 7, 0, Decimal("9.50"))]
+
+and a store can be compared with the model, table by table:
+
+    frame = store.content("customer_totals", ordered=True)
+    assert plain_rows(frame.collect()) == oracle.content("customer_totals")
+"""
+
+from deltaproduce.testing.oracle import (
+    Change,
+    Delete,
+    Oracle,
+    Upsert,
+    plain,
+    plain_rows,
+    sort_key,
+)
+
+__all__ = [
+    "Change",
+    "Delete",
+    "Oracle",
+    "Upsert",
+    "plain",
+    "plain_rows",
+    "sort_key",
+]

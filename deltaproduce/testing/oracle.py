@@ -1,0 +1,431 @@
+"""The oracle: what every table of a pipeline must hold, computed from plain lists by brute force.
+
+Invariant: each version is computed from the full state of the sources alone, every stage from
+scratch, and updates by comparing two versions. Nothing here is incremental, and nothing is shared
+with the code that it judges beyond the pipeline's definition.
+
+It stands apart because it is the trusted side of a comparison: a few lines a rule, each named
+after its rule in the contract (S1, S2, …), so that reading it is enough to believe it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+from collections import Counter, namedtuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from itertools import groupby
+from typing import Any, Literal, TypeAlias
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructType,
+)
+
+from deltaproduce.errors import InvalidChangesError, NotFoundError, ProducerError
+from deltaproduce.pipeline import Pipeline, Producer, Source, Stage
+from deltaproduce.schemas import Column, Columns
+
+Value: TypeAlias = Any
+"""Whatever a column can hold, or a function emit; a type checker cannot know more."""
+
+Table: TypeAlias = Literal["content", "key_mappings", "updates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """One row of a key in a batch of changes.
+
+    Attributes:
+        key: the key, one item per key column.
+        value: the value, one item per value column.
+    """
+
+    key: tuple[Any, ...]
+    value: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The removal of a key in a batch of changes.
+
+    Attributes:
+        key: the key, one item per key column.
+    """
+
+    key: tuple[Any, ...]
+
+
+Change: TypeAlias = Upsert | Delete
+
+
+class Oracle:
+    """The model of a store: the same pipeline over lists instead of tables, in memory.
+
+    Rows are tuples in the column order and row order of the store's tables, in the normal form of
+    `plain`, so that `oracle.content(stage) == plain_rows(frame.collect())` is the whole test for a
+    frame read with `ordered=True`.
+
+    Every update costs a recomputation of the whole pipeline: keep test data small.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._graph = pipeline.graph()
+        self._states: list[_State] = [{stage.name: [] for stage in self._graph.stages}]
+        self._number_by_update_id: dict[str, int] = {}
+
+    @property
+    def head(self) -> int:
+        """The number of the newest version; 0 before the first."""
+        return len(self._states) - 1
+
+    def update(self, changes: Mapping[str, Sequence[Change]], update_id: str | None = None) -> int:
+        """Apply one batch of changes to the sources, and bring every stage to the next version.
+
+        Args:
+            changes: the changes of each source, in row order.
+            update_id: a name for the batch; a second update of the same name changes nothing.
+
+        Returns:
+            The number of the head after it, or of the version that `update_id` made before.
+
+        Raises:
+            InvalidChangesError: a source is unknown, or has a key with deletes and upserts (S2).
+            ProducerError: a stage's function failed. As with every error, nothing has changed.
+        """
+        if update_id is not None and update_id in self._number_by_update_id:  # S9
+            return self._number_by_update_id[update_id]
+        before = self._states[-1]
+        state: _State = {}
+        for name in changes:
+            if name not in {source.name for source in self._graph.sources}:
+                raise InvalidChangesError(f"there is no source {name!r}", source=name)
+        for source in self._graph.sources:
+            state[source.name] = _source_rows(
+                source, before[source.name], changes.get(source.name, ())
+            )
+        if update_id is None and all(  # S9: nothing changed, so there is no version
+            _values_by_key(rows) == _values_by_key(before[name]) for name, rows in state.items()
+        ):
+            return self.head
+        for producer in self._graph.producers:
+            (feeder,) = producer.feeders
+            state[producer.name] = _produced_rows(producer, feeder, state[feeder.name])
+        self._states.append(state)
+        if update_id is not None:
+            self._number_by_update_id[update_id] = self.head
+        return self.head
+
+    def content(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
+        """The content of a stage at a version, the head if none is given.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+        """
+        return plain_rows(
+            (*row.key, *row.source_key, row.ordinal, *row.value)
+            for row in self._rows(stage, version)
+        )
+
+    def key_mappings(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
+        """The key mappings of a producer at a version, the head if none is given.
+
+        Raises:
+            NotFoundError: there is no such producer or version.
+        """
+        producer = self._producer(stage)
+        columns = (*producer.feeders[0].schema.key, *producer.schema.key)
+        rows = {(*plain(row.source_key), *plain(row.key)) for row in self._rows(stage, version)}
+        return sorted(rows, key=lambda row: sort_key(row, columns))  # S13
+
+    def updates(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
+        """The updates that a version made to a stage, the head's own if none is given.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+        """
+        number = self.head if version is None else version
+        after = _values_by_key(self._rows(stage, number))
+        before = _values_by_key(self._rows(stage, number - 1)) if number else {}
+        schema = self._graph.stage(stage).schema
+        rows: list[tuple[Any, ...]] = []
+        for key in sorted(before.keys() | after.keys(), key=lambda key: sort_key(key, schema.key)):
+            if before.get(key) == after.get(key):  # S8
+                continue
+            if key not in after:  # S7: one row without values for a key that is gone
+                rows.append((number, "delete", *key, 0, *(None for _ in schema.value)))
+            for position, value in enumerate(after.get(key, ())):  # S7: all rows of a changed key
+                is_new = key not in before and position == 0
+                rows.append((number, "add" if is_new else "update", *key, position, *value))
+        return rows
+
+    def columns(self, stage: str, table: Table) -> tuple[str, ...]:
+        """The column names of a stage's table, in the order of its rows.
+
+        Raises:
+            NotFoundError: there is no such stage, or it has no such table.
+        """
+        schema = self._graph.stage(stage).schema
+        key, value = schema.key.names, schema.value.names
+        if table == "updates":
+            return ("_version", "_change_type", *key, "_position", *value)
+        if table == "content" and isinstance(self._graph.stage(stage), Source):
+            return (*key, "_ordinal", *value)
+        feeder = self._producer(stage).feeders[0]
+        source_key = tuple(f"_source_{name}" for name in feeder.schema.key.names)
+        if table == "content":
+            return (*key, *source_key, "_ordinal", *value)
+        return (*source_key, *key)
+
+    def _rows(self, stage: str, version: int | None) -> list[_Row]:
+        number = self.head if version is None else version
+        if not 0 <= number <= self.head:
+            raise NotFoundError(f"there is no version {number!r}; the head is {self.head}")
+        return self._states[number][self._graph.stage(stage).name]
+
+    def _producer(self, stage: str) -> Producer:
+        found = self._graph.stage(stage)
+        if not isinstance(found, Producer):
+            raise NotFoundError(f"{stage!r} is a source, and has no key mappings")
+        return found
+
+
+def sort_key(values: Sequence[Any], columns: Iterable[Column]) -> tuple[Any, ...]:
+    """What to sort rows by to have them in Spark's order (S13).
+
+    Nulls come first in an ascending column and last in a descending one, text is compared by its
+    UTF-8 bytes, binary by unsigned bytes; everything else as in Python.
+
+    Args:
+        values: one value per column, of the types that key columns can have.
+        columns: the columns, for their directions.
+    """
+    return tuple(
+        _Descending(_rank(value)) if column.descending else _rank(value)
+        for value, column in zip(values, columns, strict=True)
+    )
+
+
+def plain(value: Value) -> Value:
+    """The normal form of a value, in which `==` is the equality of Spark and of the contract (S8).
+
+    Rows, named tuples and lists become tuples, binary becomes `bytes`, and every NaN becomes the
+    one object `math.nan`, which Python finds equal to itself inside a tuple. Keys in normal form
+    can be hashed.
+    """
+    if isinstance(value, tuple | list):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, dict):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, float) and math.isnan(value):
+        return math.nan
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    return value
+
+
+def plain_rows(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """The normal form of rows, such as `DataFrame.collect()` returns; see `plain`."""
+    return [plain(tuple(row)) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of content; a source's rows have the empty source key."""
+
+    key: tuple[Any, ...]
+    source_key: tuple[Any, ...]
+    ordinal: int
+    value: tuple[Any, ...]
+
+
+_State: TypeAlias = dict[str, list[_Row]]  # the rows of every stage at one version, sorted
+
+
+@dataclass(frozen=True, slots=True)
+class _Descending:
+    """Turns an order around."""
+
+    rank: Any
+
+    def __lt__(self, other: _Descending) -> bool:
+        return bool(other.rank < self.rank)
+
+
+def _source_rows(source: Source, before: list[_Row], changes: Sequence[Change]) -> list[_Row]:
+    """The rows of a source after a batch of changes."""
+    schema = source.schema
+    deleted: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    upserted: dict[tuple[Any, ...], list[_Row]] = {}
+    for change in changes:
+        key = _stored_change(change.key, schema.key, source)
+        if isinstance(change, Delete):
+            deleted[plain(key)] = key
+        else:
+            rows = upserted.setdefault(plain(key), [])
+            value = _stored_change(change.value, schema.value, source)
+            rows.append(_Row(key, (), len(rows), value))
+    if both := deleted.keys() & upserted.keys():  # S2
+        keys = tuple(_argument(deleted[key], schema.key) for key in deleted if key in both)
+        raise InvalidChangesError(
+            f"source {source.name!r} has deletes and upserts of the same keys: {keys!r}",
+            source=source.name,
+            keys=keys,
+        )
+    content = {key: list(rows) for key, rows in _groups(before)}
+    for key in deleted:  # S3: of an unknown key too
+        content.pop(key, None)
+    for key, rows in upserted.items():  # S1; S9: the stored rows stay if the new ones are equal
+        if _values(rows) != _values(content.get(key, [])):
+            content[key] = rows
+    found = [row for rows in content.values() for row in rows]
+    return sorted(found, key=lambda row: (sort_key(row.key, schema.key), row.ordinal))
+
+
+def _stored_change(values: Sequence[Any], columns: Columns, source: Source) -> tuple[Any, ...]:
+    try:
+        return _stored(values, columns)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise InvalidChangesError(
+            f"{values!r} is not {columns.ddl!r}", source=source.name
+        ) from error
+
+
+def _produced_rows(producer: Producer, feeder: Stage, feeder_rows: list[_Row]) -> list[_Row]:
+    """The rows of a producer, computed from all rows of its feeder."""
+    rows: list[_Row] = []
+    for _, group in _groups(feeder_rows):  # S4: only keys with values; S6: in the feeder's order
+        source_key = group[0].key
+        emitted: Counter[Hashable] = Counter()
+        for key, value in _emissions(producer, feeder, group):
+            rows.append(_Row(key, source_key, emitted[plain(key)], value))  # S5: equal rows stay
+            emitted[plain(key)] += 1
+    return sorted(
+        rows,
+        key=lambda row: (
+            sort_key(row.key, producer.schema.key),
+            sort_key(row.source_key, feeder.schema.key),  # S13: in the feeder's directions
+            row.ordinal,
+        ),
+    )
+
+
+def _emissions(
+    producer: Producer, feeder: Stage, group: list[_Row]
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """What the producer's function emits for one key's rows, as it will be stored."""
+    key = _argument(group[0].key, feeder.schema.key)
+    values = iter([_argument(row.value, feeder.schema.value) for row in group])
+    try:
+        for target_key, value in producer(key, values):
+            yield (
+                _stored(record_items(target_key, producer.schema.key), producer.schema.key),
+                _stored(record_items(value, producer.schema.value), producer.schema.value),
+            )
+    except Exception as error:
+        raise ProducerError(
+            f"stage {producer.name!r} failed for key {key!r}", stage=producer.name, key=key
+        ) from error
+
+
+def _groups(rows: list[_Row]) -> Iterator[tuple[tuple[Any, ...], list[_Row]]]:
+    """The rows of each key, from rows sorted by key."""
+    for key, group in groupby(rows, key=lambda row: plain(row.key)):
+        yield key, list(group)
+
+
+def _values(rows: Iterable[_Row]) -> list[tuple[Any, ...]]:
+    return plain_rows(row.value for row in rows)
+
+
+def _values_by_key(rows: list[_Row]) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
+    """Each key's ordered list of values: what S8 compares, and what the next stage reads."""
+    return {key: _values(group) for key, group in _groups(rows)}
+
+
+def _argument(values: tuple[Any, ...], columns: Columns) -> Value:
+    """A key or value as functions get it: bare if it is one column, else a named tuple."""
+    return values[0] if len(columns) == 1 else _named(columns.names)(*values)
+
+
+def record_items(emitted: Value, columns: Columns) -> tuple[Any, ...]:
+    """An emitted key or value as a tuple in column order."""
+    return (emitted,) if len(columns) == 1 else _fields(emitted, columns.names)
+
+
+def _fields(record: Value, names: Sequence[str]) -> tuple[Any, ...]:
+    """The items of a record: by name if it has names, else by position; all of them, no others."""
+    fields: Sequence[str] | None = getattr(record, "__fields__", None)  # of a Row
+    if fields is None:
+        fields = getattr(record, "_fields", None)  # of a named tuple
+    if dataclasses.is_dataclass(record):
+        by_name = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    elif isinstance(record, Mapping):
+        by_name = dict(record)
+    elif fields is not None:
+        by_name = dict(zip(fields, record, strict=True))
+    elif isinstance(record, tuple | list) and len(record) == len(names):
+        return tuple(record)
+    else:
+        raise ValueError(f"{record!r} is no record of the columns {names!r}")
+    for known in (names, _named(names)._fields):
+        if set(by_name) == set(known):
+            return tuple(by_name[name] for name in known)
+    raise ValueError(f"{record!r} has other columns than {names!r}")
+
+
+def _named(names: Sequence[str]) -> Value:
+    return namedtuple("Record", names, rename=True)
+
+
+def _stored(values: Sequence[Any], columns: Columns) -> tuple[Any, ...]:
+    """Values as their columns hold them, and hence as the next stage gets them."""
+    for value, column in zip(values, columns, strict=True):
+        if value is None and not column.nullable:
+            raise ValueError(f"column {column.name!r} is None, but declared NOT NULL")
+    return tuple(
+        _typed(value, column.data_type) for value, column in zip(values, columns, strict=True)
+    )
+
+
+def _typed(value: Value, data_type: DataType) -> Value:
+    if value is None:
+        return None
+    match data_type:
+        case StructType():
+            items = zip(_fields(value, data_type.names), data_type.fields, strict=True)
+            typed = [_typed(item, field.dataType) for item, field in items]
+            return _named(data_type.names)(*typed)
+        case ArrayType():
+            return [_typed(item, data_type.elementType) for item in value]
+        case MapType():
+            return {
+                _typed(key, data_type.keyType): _typed(item, data_type.valueType)
+                for key, item in dict(value).items()
+            }
+        case FloatType():
+            return ctypes.c_float(value).value
+        case DoubleType():
+            return float(value)
+        case DecimalType():
+            exact = Context(prec=data_type.precision, traps=[Inexact, InvalidOperation])
+            return exact.quantize(Decimal(value), Decimal(1).scaleb(-data_type.scale))
+        case BinaryType():
+            return bytes(value)
+    return value
+
+
+def _rank(value: Value) -> tuple[Any, ...]:
+    """What to compare a value by: nulls are least, then Spark's order of the type."""
+    if value is None:
+        return (0,)
+    return (1, value.encode() if isinstance(value, str) else value)

@@ -1,0 +1,153 @@
+"""The version log: the table whose next row is the only commit point of a store.
+
+A version exists when its row is in the log, and only then; all that was written before is
+invisible. The
+invariant: numbers are consecutive and each has one row. Two writers cannot both append number n,
+because the append carries ``txnVersion`` n under one ``txnAppId``: Delta refuses the second while
+both are under way, and skips it silently afterwards, which reading back finds out.
+
+It stands apart because this is where a store's atomicity is, in one screen of code.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+
+from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
+from deltaproduce.fingerprints import Fingerprint
+from deltaproduce.tables import Tables
+from deltaproduce.versions import (
+    EMPTY,
+    Attempt,
+    Commit,
+    Version,
+    figures_from_json,
+    figures_to_json,
+)
+
+_COLUMNS = """
+    number bigint, committed_at timestamp, operation string, update_id string,
+    fingerprints map<string, struct<layout: string, function: string>>,
+    tables map<string, bigint>, figures string, attempt string, token bigint
+"""
+
+
+class VersionLog:
+    """The published versions of one store."""
+
+    def __init__(self, spark: SparkSession, tables: Tables) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._table = tables.location.log()
+        self._known: tuple[Version, ...] = ()
+        self._read: int | None = None
+
+    def versions(self) -> tuple[Version, ...]:
+        """All published versions, oldest first; one Spark job if there is none since the last call.
+
+        Raises:
+            CorruptStoreError: a number is missing or there twice.
+        """
+        commits = self._tables.recent_commits(self._table) if self._exists() else ()
+        if commits and commits[0].delta_version != self._read:
+            unread = self._tables.read(self._table).where(f"number > {self.last_read.number}")
+            rows = unread.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
+            found = sorted((_version(row) for row in rows), key=lambda version: version.number)
+            self._known += tuple(found)
+            self._check_numbers()
+            self._read = commits[0].delta_version
+        return self._known
+
+    def head(self) -> Version:
+        """The newest version, read now; the empty one if there is none."""
+        self.versions()
+        return self.last_read
+
+    @property
+    def last_read(self) -> Version:
+        """The newest version as of the last reading."""
+        return self._known[-1] if self._known else EMPTY
+
+    def publish(self, version: Version, attempt: Attempt) -> None:
+        """Make a version visible: the commit point.
+
+        Raises:
+            ConflictError: another writer has published this number.
+            CommitUnknownError: the commit failed, and so did reading back whether it took effect.
+        """
+        rows = self._spark.createDataFrame([self._row(version, attempt)], _COLUMNS)
+        failure: Exception | None = None
+        try:
+            self._tables.append_numbered(self._table, rows.coalesce(1), attempt)
+        except (ConflictError, PySparkException) as error:
+            failure = error
+        commits = self._commits_after(attempt)
+        if attempt.id not in (commit.attempt_id for commit in commits):
+            raise failure or ConflictError(
+                f"another writer has published version {version.number}: nothing of this update is "
+                "visible; run it again"
+            )
+        if commits[0].attempt_id == attempt.id:
+            self._known, self._read = (*self._known, version), commits[0].delta_version
+
+    def _exists(self) -> bool:
+        return self._read is not None or self._tables.exists(self._table)
+
+    def _commits_after(self, attempt: Attempt) -> tuple[Commit, ...]:
+        try:
+            return self._tables.recent_commits(self._table)
+        except PySparkException as error:
+            raise CommitUnknownError(
+                f"whether version {attempt.version} was published is unknown: the version log "
+                f"{self._table.address} cannot be read; read the head again before repeating it"
+            ) from error
+
+    def _row(self, version: Version, attempt: Attempt) -> Row:
+        location = self._tables.location
+        return Row(
+            number=version.number,
+            committed_at=version.committed_at,
+            operation=version.operation,
+            update_id=version.update_id,
+            fingerprints={
+                name: Row(layout=found.layout, function=found.function)
+                for name, found in version.definitions.items()
+            },
+            tables={
+                location.table(stage, kind).name: delta_version
+                for stage, figures in version.stages.items()
+                for kind, delta_version in figures.delta_versions.items()
+            },
+            figures=figures_to_json(version.stages),
+            attempt=attempt.id,
+            token=attempt.token,
+        )
+
+    def _check_numbers(self) -> None:
+        numbers = [version.number for version in self._known]
+        expected = list(range(numbers[0], numbers[0] + len(numbers))) if numbers else []
+        if numbers != expected:
+            wrong = next(a for a, b in zip(numbers, expected, strict=True) if a != b)
+            raise CorruptStoreError(
+                f"the version log {self._table.address} goes wrong at number {wrong}: numbers "
+                "must be consecutive; restore the table to a delta version before",
+                table=self._table.name,
+            )
+
+
+def _version(row: Row) -> Version:
+    return Version(
+        number=row.number,
+        committed_at=datetime.fromtimestamp(row.micros / 1e6, tz=UTC),
+        operation=row.operation,
+        update_id=row.update_id,
+        stages=figures_from_json(row.figures),
+        definitions={
+            name: Fingerprint(found.layout, found.function)
+            for name, found in row.fingerprints.items()
+        },
+        attempt=Attempt(row.attempt, row.number, row.token),
+    )

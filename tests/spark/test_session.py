@@ -1,0 +1,157 @@
+"""Real sessions: one that works, and, in processes of their own, starts that fail."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from deltaproduce.errors import SessionError
+from deltaproduce.session import check_session, explained, local_session
+
+
+def run(script, **environment):
+    """The outcome of a script in a new Python process: what it printed, and its standard error."""
+    kept = {k: v for k, v in os.environ.items() if k not in {"PYSPARK_PYTHON", "PYTHONPATH"}}
+    prelude = (
+        "from deltaproduce.errors import SessionError\n"
+        "from deltaproduce.session import check_session, explained, local_session\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", prelude + script],
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout, ran.stderr
+
+
+def test_the_shared_session_passes_the_check_and_is_returned_again(spark):
+    check_session(spark)
+    assert local_session("another name", cores=1) is spark
+
+
+def test_delta_tables_are_written_and_read(spark, location):
+    spark.range(3).write.format("delta").save(location)
+    assert spark.read.format("delta").load(location).count() == 3
+
+
+def test_workers_run_this_interpreter(spark):
+    def interpreters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"at": [sys.executable] * len(batch)})
+
+    row = spark.range(1, numPartitions=1).mapInArrow(interpreters, "at string").first()
+    assert os.path.samefile(row.at, sys.executable)
+
+
+def test_a_start_says_nothing_and_a_query_that_fails_says_it_once():
+    out, err = run("""
+spark = local_session(cores=1, memory="1g")
+try:
+    spark.sql("SELECT 1 / 0").collect()
+except Exception as error:
+    print(type(error).__name__)
+spark.stop()
+again = local_session(cores=1, config={"spark.sql.shuffle.partitions": "7"})
+print(again.conf.get("spark.sql.shuffle.partitions"))
+again.stop()
+""")
+    assert out.split() == ["ArithmeticException", "7"]
+    assert err == ""
+
+
+def test_a_package_in_no_repository_is_named(tmp_path):
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="empty"/><resolvers>'
+        f'<filesystem name="empty"><artifact pattern="{tmp_path}/[artifact].[ext]"/></filesystem>'
+        f'</resolvers><caches defaultCacheDir="{tmp_path}/cache"/></ivysettings>'
+    )
+    config = {"spark.jars.ivySettings": str(settings), "spark.jars.ivy": str(tmp_path)}
+    out, err = run(f"""
+try:
+    local_session(cores=1, config={config!r})
+except SessionError as error:
+    print(error)
+""")
+    assert "'io.delta#delta-spark" in out.splitlines()[-1]
+    assert err == ""
+
+
+def test_an_unknown_failure_shows_what_spark_said():
+    out, err = run("""
+try:
+    local_session(cores=1, memory="no memory")
+except SessionError:
+    print("explained")
+except Exception as error:
+    print(type(error).__name__)
+""")
+    assert out.split() == ["PySparkRuntimeError"]
+    assert "no memory" in err
+
+
+def test_a_session_without_delta_is_refused_and_its_java_process_stays_without():
+    out, _ = run("""
+from pyspark.sql import SparkSession
+plain = SparkSession.builder.master("local[1]").getOrCreate()
+check = lambda: check_session(plain)
+for attempt in (local_session, check, plain.stop, local_session, local_session):
+    try:
+        attempt()
+    except SessionError as error:
+        print(error)
+""")
+    lines = out.splitlines()
+    assert len(lines) == 4
+    assert all("spark.sql.extensions" in line for line in lines[:2])
+    assert all("new process" in line for line in lines[2:])
+
+
+def other_python():
+    """An interpreter of another minor version, if the machine has one."""
+    for minor in range(10, 15):
+        path = shutil.which(f"python3.{minor}")
+        if path and minor != sys.version_info.minor:
+            version = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, check=False
+            )
+            if version.stdout.startswith(f"Python 3.{minor}."):
+                return path
+    return None
+
+
+def test_workers_of_another_python_are_named():
+    python = other_python()
+    if python is None:
+        pytest.skip("no Python of another minor version")
+    out, _ = run(
+        """
+from pyspark.sql.functions import udf
+spark = local_session(cores=1)
+try:
+    spark.range(1).select(udf(lambda x: x)("id")).collect()
+except Exception as error:
+    print(explained(error) or error)
+spark.stop()
+""",
+        PYSPARK_PYTHON=python,
+    )
+    assert "set PYSPARK_PYTHON" in out
+
+
+def test_a_module_that_workers_lack_is_named(spark):
+    def import_missing(batches):
+        raise ModuleNotFoundError("No module named 'missing_there'")
+        yield from batches
+
+    with pytest.raises(Exception, match="missing_there") as raised:
+        spark.range(1).mapInArrow(import_missing, "at string").collect()
+    assert isinstance(explained(raised.value), SessionError)

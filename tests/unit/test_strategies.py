@@ -1,0 +1,241 @@
+"""The strategies draw legal data of every type, and the situations that they are there for."""
+
+import datetime
+import math
+import pickle
+import struct
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.schemas import row_schema
+from deltaproduce.testing import Delete, Oracle, Upsert
+from deltaproduce.testing.strategies import changes, histories, keys, pipelines, values
+
+SEARCH = settings(
+    max_examples=5000,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+
+
+def value_columns(ddl):
+    return row_schema("k bigint", ddl, stage="s").value
+
+
+def key_columns(ddl):
+    return row_schema(ddl, "w bigint", stage="s").key
+
+
+def is_single(x):
+    return math.isnan(x) or struct.unpack("f", struct.pack("f", x))[0] == x
+
+
+def is_text(t):
+    return isinstance(t, str) and t.encode().decode() == t
+
+
+LEGAL = {
+    "boolean": lambda v: isinstance(v, bool),
+    "tinyint": lambda v: -128 <= v <= 127,
+    "smallint": lambda v: -(2**15) <= v < 2**15,
+    "int": lambda v: -(2**31) <= v < 2**31,
+    "bigint": lambda v: -(2**63) <= v < 2**63,
+    "float": is_single,
+    "double": lambda v: isinstance(v, float),
+    "decimal(5,2)": lambda v: abs(v) <= Decimal("999.99") and v.as_tuple().exponent == -2,
+    "decimal(38,38)": lambda v: v.copy_abs() < 1 and v.as_tuple().exponent == -38,
+    "decimal(1,0)": lambda v: v in range(-9, 10),
+    "string": is_text,
+    "binary": lambda v: isinstance(v, bytes),
+    "date": lambda v: type(v) is datetime.date,
+    "timestamp": lambda v: isinstance(v, datetime.datetime) and v.tzinfo is None,
+    "timestamp_ntz": lambda v: isinstance(v, datetime.datetime) and v.tzinfo is None,
+    "array<int>": lambda v: isinstance(v, list),
+    "map<string,array<double>>": lambda v: isinstance(v, dict) and None not in v,
+    "map<double,int>": lambda v: all(key == key for key in v),
+    "struct<i:int,t:string>": lambda v: isinstance(v, tuple) and len(v) == 2,
+}
+
+
+@pytest.mark.parametrize("data_type", LEGAL)
+@given(data=st.data())
+def test_values_are_legal_for_their_type(data_type, data):
+    (value,) = data.draw(values(value_columns(f"v {data_type} not null")))
+    assert value is not None
+    assert LEGAL[data_type](value)
+
+
+@pytest.mark.parametrize("data_type", LEGAL)
+def test_nullable_columns_have_nulls(data_type):
+    assert find(values(value_columns(f"v {data_type}")), lambda row: row == (None,)) == (None,)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "wanted"),
+    [
+        ("tinyint", lambda v: v == -128),
+        ("bigint", lambda v: v == 2**63 - 1),
+        ("decimal(38,10)", lambda v: v.as_tuple().digits == (9,) * 38),
+        ("double", math.isnan),
+        ("double", lambda v: v == 0 and math.copysign(1, v) < 0),
+        ("float", math.isinf),
+        ("string", lambda v: "\x00" in v),
+        ("string", lambda v: v == ""),
+        ("string", lambda v: len(v) > 100),
+        ("string", lambda v: any(ord(c) > 0xFFFF for c in v)),
+        ("string", lambda v: "'" in v),
+        ("string", lambda v: "\\" in v),
+        ("string", lambda v: "\n" in v),
+        ("date", lambda v: v.year == 1),
+        ("timestamp", lambda v: v.year == 9999),
+        ("timestamp_ntz", lambda v: v == datetime.datetime.max),
+    ],
+)
+def test_values_reach_the_edges(data_type, wanted):
+    find(
+        values(value_columns(f"v {data_type} not null")),
+        lambda row: wanted(row[0]),
+        settings=SEARCH,
+    )
+
+
+NO_KEY_TYPES = ("float", "double", "array", "map", "struct")
+
+
+@pytest.mark.parametrize("data_type", [t for t in LEGAL if not t.startswith(NO_KEY_TYPES)])
+@given(data=st.data())
+def test_keys_are_legal_and_few(data_type, data):
+    pool = data.draw(
+        st.lists(keys(key_columns(f"k {data_type} not null")), min_size=40, max_size=40)
+    )
+    assert all(LEGAL[data_type](key) for (key,) in pool)
+    assert len(set(pool)) < 30
+
+
+SCHEMA = row_schema("k bigint", "n bigint, t string", stage="s")
+POOL = [(None,), (1,), (2,), (3,)]
+CURRENT = {(1,): [(1, "a"), (2, "b")], (2,): [(1, "a")]}
+
+
+@given(changes(SCHEMA, POOL, CURRENT))
+def test_a_batch_never_has_deletes_and_upserts_of_one_key(batch):
+    deleted = {change.key for change in batch if isinstance(change, Delete)}
+    upserted = {change.key for change in batch if isinstance(change, Upsert)}
+    assert not deleted & upserted
+    assert 1 <= len(deleted | upserted) <= 8
+    assert deleted | upserted <= set(POOL)
+
+
+def rows_of(batch, key):
+    return [change.value for change in batch if isinstance(change, Upsert) and change.key == key]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        lambda batch: rows_of(batch, (1,)) == CURRENT[(1,)],
+        lambda batch: rows_of(batch, (1,)) == CURRENT[(1,)][::-1],
+        lambda batch: Delete((1,)) in batch,
+        lambda batch: Delete((3,)) in batch,
+        lambda batch: batch.count(Delete((3,))) == 2,
+        lambda batch: len(rows_of(batch, (3,))) > len(set(rows_of(batch, (3,)))),
+        lambda batch: len({change.key for change in batch}) == 4,
+        lambda batch: [change.key for change in batch[:3]] == [(1,), (2,), (1,)],
+    ],
+    ids=["same", "reordered", "known", "unknown", "twice", "equal", "all", "interleaved"],
+)
+def test_batches_have_the_situations_that_matter(wanted):
+    find(changes(SCHEMA, POOL, CURRENT), wanted, settings=SEARCH)
+
+
+def rekey_pipeline():
+    pipeline = Pipeline("rekey")
+    source = pipeline.source("s", key="k bigint", value="n bigint")
+
+    @pipeline.producer(source, key="n bigint", value="k bigint")
+    def rekey(key, rows):
+        for n in rows:
+            yield n, key
+
+    return pipeline
+
+
+def change_types(history, stage):
+    """Per version, each changed key of a stage with the type of its first update."""
+    oracle = Oracle(rekey_pipeline())
+    for batch in history:
+        oracle.update(batch)
+    versions = []
+    for number in range(1, oracle.head + 1):
+        rows = [row for row in oracle.updates(stage, number) if row[3] == 0]
+        versions.append({row[2]: row[1] for row in rows})
+    return oracle, versions
+
+
+def comes_back(history):
+    _, versions = change_types(history, "rekey")
+    seen = [[types.get(key) for types in versions] for key in {k for v in versions for k in v}]
+    return any("delete" in found and "add" in found[found.index("delete") :] for found in seen)
+
+
+def moves(history):
+    """Some target key has a new set of source keys, and had another before."""
+    oracle, versions = change_types(history, "rekey")
+    return any(
+        {k for n, k, *_ in oracle.content("rekey", number) if n == key}.isdisjoint(
+            k for n, k, *_ in oracle.content("rekey", number - 1) if n == key
+        )
+        for number, types in enumerate(versions, 1)
+        for key, change_type in types.items()
+        if change_type == "update"
+    )
+
+
+def stays(history):
+    oracle, _ = change_types(history, "s")
+    return 0 < oracle.head < len(history)
+
+
+@pytest.mark.parametrize("wanted", [comes_back, moves, stays])
+def test_histories_have_keys_that_come_back_and_move_and_batches_without_effect(wanted):
+    find(histories(rekey_pipeline(), max_versions=4), wanted, settings=SEARCH)
+
+
+@given(st.data())
+def test_histories_have_as_many_batches_as_asked(data):
+    history = data.draw(histories(rekey_pipeline(), min_versions=2, max_versions=3))
+    assert 2 <= len(history) <= 3
+    assert all(set(batch) == {"s"} for batch in history)
+
+
+@settings(deadline=None)
+@given(pipelines())
+def test_pipelines_are_small_and_their_functions_can_be_pickled(pipeline):
+    graph = pipeline.graph()
+    assert 1 <= len(graph.sources) <= 2
+    assert 1 <= len(graph.producers) <= 4
+    for producer in graph.producers:
+        assert pickle.loads(pickle.dumps(producer.function)) is producer.function
+
+
+def test_pipelines_have_chains_fan_out_and_two_sources():
+    def wanted(pipeline):
+        graph = pipeline.graph()
+        feeders = [producer.feeders[0].name for producer in graph.producers]
+        names = {producer.name for producer in graph.producers}
+        return len(graph.sources) == 2 and len(set(feeders)) < len(feeders) and names & set(feeders)
+
+    find(pipelines(), wanted, settings=SEARCH)
+
+
+def test_the_package_needs_no_hypothesis():
+    code = "import sys, deltaproduce.testing; sys.exit('hypothesis' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
