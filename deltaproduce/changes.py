@@ -28,7 +28,6 @@ from deltaproduce.schemas import (
     POSITION,
     SOURCE_PREFIX,
     Column,
-    Columns,
     RowSchema,
 )
 
@@ -41,12 +40,18 @@ BEFORE: Final = 0
 AFTER: Final = 1
 
 ROW_DIFFERS: Final = "_row_differs"
+_MOVED: Final = "_moved"
 PAIR_DIFFERS: Final = "_pair_differs"
 PAIR_BEFORE: Final = "_pair_before"
 PAIR_AFTER: Final = "_pair_after"
 KEY_DIFFERS: Final = "_key_differs"
 KEY_BEFORE: Final = "_key_before"
 KEY_AFTER: Final = "_key_after"
+
+_KEY_MARKS: Final = (_MOVED, KEY_DIFFERS, KEY_BEFORE, KEY_AFTER)
+_PAIR_MARKS: Final = (ROW_DIFFERS, PAIR_DIFFERS, PAIR_BEFORE, PAIR_AFTER)
+_IS_FIRST: Final = "_is_first"
+_FIRST: Final = "_first"
 
 
 def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
@@ -67,28 +72,15 @@ def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
         has rows on that side. A key's rows are in one partition, sorted by key, side and position.
     """
     key = _named(schema.key)
-    pair = key + _named(sources)
     together = rows.repartition(*cols(schema.key))  # one shuffle serves all windows below
-    return (
-        number(together, schema, sources)
-        .withColumn(ROW_DIFFERS, _unmatched(schema.value, [*pair, ORDINAL]))
-        .withColumns(
-            {
-                PAIR_DIFFERS: _any(f.col(ROW_DIFFERS), pair),
-                PAIR_BEFORE: _any(f.col(SIDE) == BEFORE, pair),
-                PAIR_AFTER: _any(f.col(SIDE) == AFTER, pair),
-            }
-        )
-        .withColumn(KEY_DIFFERS, _unmatched(schema.value, [*key, POSITION]))
-        .withColumns(
-            {
-                KEY_DIFFERS: _any(f.col(KEY_DIFFERS), key),
-                KEY_BEFORE: _any(f.col(SIDE) == BEFORE, key),
-                KEY_AFTER: _any(f.col(SIDE) == AFTER, key),
-            }
-        )
-        .sortWithinPartitions(*order(schema.key), SIDE, POSITION)
-    )
+    compared = _match(number(together, schema, sources), schema, [POSITION], _KEY_MARKS, key)
+    if sources:
+        in_pair = [*_named(sources), ORDINAL]
+        compared = _match(compared, schema, in_pair, _PAIR_MARKS, [*key, *_named(sources)])
+    else:
+        pairs_are_keys = zip(_PAIR_MARKS, _KEY_MARKS, strict=True)
+        compared = compared.withColumns({pair: f.col(mark) for pair, mark in pairs_are_keys})
+    return compared.sortWithinPartitions(*order(schema.key), SIDE, POSITION)
 
 
 def all_new(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
@@ -104,12 +96,16 @@ def all_new(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
 
 def number(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
     """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side."""
-    key = _named(schema.key)
-    in_pair = Window.partitionBy(*key, *_named(sources), SIDE).orderBy(ORDINAL)
-    in_key = Window.partitionBy(*key, SIDE).orderBy(*order(sources), ORDINAL)
-    return rows.withColumn(ORDINAL, (f.row_number().over(in_pair) - 1).cast("bigint")).withColumn(
-        POSITION, (f.row_number().over(in_key) - 1).cast("bigint")
-    )
+    in_key = Window.partitionBy(*_named(schema.key), SIDE).orderBy(*order(sources), ORDINAL)
+    position = (f.row_number().over(in_key) - 1).cast("bigint")
+    if not sources:
+        return rows.withColumn(POSITION, position).withColumn(ORDINAL, f.col(POSITION))
+    source = f.struct(*cols(sources))
+    is_first = ~f.lag(source).over(in_key).eqNullSafe(source)
+    marked = rows.withColumns({POSITION: position, _IS_FIRST: is_first})
+    first = f.last(f.when(f.col(_IS_FIRST), f.col(POSITION)), ignorenulls=True)
+    numbered = marked.withColumn(_FIRST, first.over(in_key))
+    return numbered.withColumn(ORDINAL, f.col(POSITION) - f.col(_FIRST)).drop(_IS_FIRST, _FIRST)
 
 
 def each_key() -> Expression:
@@ -171,16 +167,35 @@ def _named(columns: Iterable[Column]) -> list[str]:
     return [identifier(column.name) for column in columns]
 
 
-def _any(condition: Expression, by: Sequence[str]) -> Expression:
-    return f.max(condition).over(Window.partitionBy(*by))
+def _match(
+    rows: DataFrame,
+    schema: RowSchema,
+    place: Sequence[str],
+    marks: tuple[str, str, str, str],
+    group: Sequence[str],
+) -> DataFrame:
+    """Mark rows without an equal row at the same ``place`` of their key on the other side.
 
-
-def _unmatched(value: Columns, by: Sequence[str]) -> Expression:
-    """Whether the at most two rows that agree in ``by``, one a side, are not equal values."""
-    both = Window.partitionBy(*by)
-    values = f.struct(*(_comparable(col(c.name), c.data_type).alias(c.name) for c in value))
-    equal = f.first(values).over(both).eqNullSafe(f.last(values).over(both))
-    return ~((f.count(f.lit(1)).over(both) == 2) & equal)
+    Args:
+        place: columns that tell the rows of a key on one side apart.
+        marks: the columns to add: the row differs; a row of its group does; the group has rows
+            before; and after.
+        group: the key columns, and perhaps some of ``place``.
+    """
+    differs, group_differs, before, after = marks
+    values = (_comparable(col(c.name), c.data_type).alias(c.name) for c in schema.value)
+    what = f.struct(*place, *values)
+    sides = Window.partitionBy(*_named(schema.key)).orderBy(*place, SIDE)
+    is_after = f.col(SIDE) == AFTER
+    twin = f.when(is_after, f.lag(what).over(sides)).otherwise(f.lead(what).over(sides))
+    whole = Window.partitionBy(*group)
+    return rows.withColumn(differs, ~twin.eqNullSafe(what)).withColumns(
+        {
+            group_differs: f.max(differs).over(whole),
+            before: f.max(~is_after).over(whole),
+            after: f.max(is_after).over(whole),
+        }
+    )
 
 
 def _comparable(value: Expression, data_type: t.DataType) -> Expression:
