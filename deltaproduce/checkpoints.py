@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Observation
 
 from deltaproduce.failures import raised_by_producer
+from deltaproduce.session import explained
 
 
 def checkpoint(rows: DataFrame, counts: Mapping[str, Column]) -> tuple[DataFrame, dict[str, int]]:
@@ -29,6 +30,7 @@ def checkpoint(rows: DataFrame, counts: Mapping[str, Column]) -> tuple[DataFrame
 
     Raises:
         ProducerError: a produce function that the rows come from failed.
+        SessionError: the session's Python workers cannot run it.
     """
     observation = Observation()
     observed = rows.observe(observation, *(count.alias(name) for name, count in counts.items()))
@@ -36,7 +38,10 @@ def checkpoint(rows: DataFrame, counts: Mapping[str, Column]) -> tuple[DataFrame
         computed = observed.localCheckpoint(eager=True)
     except Exception as error:
         failure = raised_by_producer(error)
-        if failure is None:
-            raise
-        raise failure from failure.__cause__
+        if failure is not None:
+            raise failure from failure.__cause__
+        unfit = explained(error)
+        if unfit is not None:
+            raise unfit from error
+        raise
     return computed, dict(observation.get)

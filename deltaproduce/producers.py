@@ -169,7 +169,8 @@ def _emitted(
                     if isinstance(emissions, GeneratorType):
                         emissions.close()
             except (Exception, SystemExit) as error:  # noqa: BLE001 all is told
-                blocks.check()  # a failure of the input is not the function's
+                if not isinstance(error, MemoryError):  # whoever asked for it, the function held it
+                    blocks.check()  # a failure of the input is not the function's
                 _raise_failure(error, stage, key)
             buffer.end_call()
             skip(rows)

@@ -196,6 +196,16 @@ class Tables:
             "of this update is visible; run it again"
         )
 
+    def create(self, table: Table, columns: str) -> None:
+        """Make an empty table if there is none."""
+        builder = DeltaTable.createIfNotExists(self._spark)
+        named = (
+            builder.tableName(table.address)
+            if table.in_catalog
+            else builder.location(table.address)
+        )
+        named.addColumns(self._spark.createDataFrame([], columns).schema).execute()
+
     def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> None:
         """Append to a table such that of all appends with one version number, one takes effect.
 
@@ -205,7 +215,7 @@ class Tables:
             ConflictError: refused.
         """
         writer = self._writer(rows, table, attempt, attempt.version)
-        _save(writer.options(**_properties(())).mode("append"), table)
+        _save(writer.mode("append"), table)
 
     def restore(self, table: Table, delta_version: int) -> int:
         """Set a table that ran ahead back to what the head pins; returns its new delta version."""

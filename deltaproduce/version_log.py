@@ -80,6 +80,8 @@ class VersionLog:
         """
         rows = self._spark.createDataFrame([self._row(version, attempt)], _COLUMNS)
         failure: Exception | None = None
+        if not self._known:
+            self._tables.create(self._table, _COLUMNS)
         try:
             self._tables.append_numbered(self._table, rows.coalesce(1), attempt)
         except (ConflictError, PySparkException) as error:

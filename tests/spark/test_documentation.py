@@ -1,0 +1,58 @@
+"""What the README and the examples say, run: their code is the code that is shown."""
+
+import datetime
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+ROOT = Path(__file__).parents[2]
+
+
+def example(name: str) -> ModuleType:
+    """An example as a module that workers do not look for: its functions travel by value."""
+    spec = importlib.util.spec_from_file_location("__main__", ROOT / "examples" / name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_readme_prints_what_it_shows(
+    spark: SparkSession, location: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    shown = re.search(r"```\n(\+--.*?)```", readme, re.DOTALL)
+    assert len(blocks) == 3
+    assert shown is not None
+    names = {"__name__": "__main__"}
+    for block in blocks:
+        exec(block.replace("lake/library", location), names)
+    assert shown.group(1) in capsys.readouterr().out
+
+
+def test_the_word_count_is_the_readmes(
+    spark: SparkSession, location: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = ROOT / "examples" / "02_word_count.py"
+    text = path.read_text()
+    assert len(text.splitlines()) < 40
+    first_block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    definitions = first_block.split("spark = ")[0].split("import deltaproduce as dp\n")[1]
+    assert definitions.strip() in text
+    example(path.name).main(spark, location)
+    assert "|       2|      delete| let|" in capsys.readouterr().out
+
+
+def test_the_flights_example_equals_its_recompute(spark: SparkSession, tmp_path: Path) -> None:
+    flights = example("01_flights.py")
+    recorded = flights.recorded_flights()
+    last_weeks = recorded.filter(pc.field("day") >= datetime.date(2013, 11, 20))
+    assert flights.run(spark, tmp_path, Console(quiet=True), last_weeks)

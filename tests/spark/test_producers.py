@@ -1,0 +1,236 @@
+"""Produce functions in Spark's workers: functions that never repeat themselves, how often they are
+called, and keys and calls that are larger than memory.
+"""
+
+import os
+import resource
+import sys
+import uuid
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deltaproduce import Pipeline, ProducerError, Store
+
+# ---- functions that never repeat themselves, and calls
+
+
+def wandering_and_counted(calls):
+    """A stage that is different at each call, one that reads it, and a line in a file per call."""
+    pipeline = Pipeline("calls")
+    items = pipeline.source("items", key="k int", value="n int")
+
+    def note(line):
+        log = os.open(calls, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(log, f"{line}\n".encode())
+        finally:
+            os.close(log)
+
+    @pipeline.producer(items, key="target string", value="call string, n int")
+    def wandering(key, values):
+        note(f"wandering {key}")
+        call = uuid.uuid4().hex
+        target = os.urandom(1).hex()
+        for n in values:
+            yield target, (call, n)
+
+    @pipeline.producer(wandering, key="target string", value="n_rows bigint")
+    def arrived(target, values):
+        note(f"arrived {target}")
+        yield target, len(list(values))
+
+    return pipeline
+
+
+BATCHES = [
+    [(k, n, "upsert") for k in range(40) for n in (k, k + 30)],
+    # Some keys get other values, some go, some come, and some are sent again as they are.
+    [
+        *((k, 5 * k, "upsert") for k in range(10)),
+        *((k, None, "delete") for k in range(10, 15)),
+        *((k, k % 3, "upsert") for k in range(40, 45)),
+        *((k, n, "upsert") for k in range(20, 25) for n in (k, k + 30)),
+    ],
+    # More go, one of 10 to 14 comes back, and one changes one of its two values.
+    [
+        *((k, None, "delete") for k in range(1, 10)),
+        *((0, 7, "upsert"), (10, 10, "upsert"), (31, 32, "upsert"), (31, 61, "upsert")),
+    ],
+]
+
+
+def rows(frame):
+    return [tuple(row) for row in frame.collect()]
+
+
+def test_functions_that_never_repeat_themselves(spark: SparkSession, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    store = Store(spark, str(tmp_path / "store"), wandering_and_counted(str(calls)))
+    alive: dict[int, list[int]] = {}
+    folded: dict[str, list[tuple[str, int]]] = {}
+    last: dict[int, set[tuple[str, str]]] = {}
+    for number, batch in enumerate(BATCHES, start=1):
+        calls.write_text("")
+        frame = spark.createDataFrame(batch, "k int, n int, _change_type string")
+        assert store.update({"items": frame}).number == number
+        changed = dict.fromkeys(k for k, *_ in batch)
+        before, alive = alive, {k: ns for k, ns in alive.items() if k not in changed}
+        for k, n, word in batch:
+            if word == "upsert":
+                alive.setdefault(k, []).append(n)
+        changed = [k for k in changed if alive.get(k) != before.get(k)]
+
+        content = rows(store.content("wandering", ordered=True))
+        found: dict[int, list[int]] = {}
+        made: dict[int, set[tuple[str, str]]] = {}
+        for target, source, _, call, n in content:
+            found.setdefault(source, []).append(n)
+            made.setdefault(source, set()).add((target, call))
+        assert found == alive  # no orphan, and nothing lost
+        assert all(len(one) == 1 for one in made.values())  # one call, one target
+        assert len({call for ((_, call),) in made.values()}) == len(made)
+        assert {k: made[k] for k in made if k not in changed} == {
+            k: last[k] for k in last if k not in changed
+        }  # who did not change was not called
+        last = made
+        mappings = rows(store.key_mappings("wandering"))
+        assert len(mappings) == len(set(mappings))
+        assert set(mappings) == {(source, target) for target, source, *_ in content}
+
+        updates = rows(store.updates("wandering", ordered=True))
+        touched = {row[2] for row in updates if row[1] != "delete"}
+        for target in {row[2] for row in updates}:
+            folded.pop(target, None)
+        for _, word, target, _, call, n in updates:
+            if word != "delete":
+                folded.setdefault(target, []).append((call, n))
+        values: dict[str, list[tuple[str, int]]] = {}
+        for target, _, _, call, n in content:
+            values.setdefault(target, []).append((call, n))
+        assert folded == values
+        sizes = {target: n_rows for target, *_, n_rows in rows(store.content("arrived"))}
+        assert sizes == {target: len(found) for target, found in values.items()}
+
+        assert Counter(calls.read_text().splitlines()) == Counter(
+            [
+                *(f"wandering {k}" for k in changed if k in alive),
+                *(f"arrived {target}" for target in touched),
+            ]
+        )
+
+
+# ---- keys and calls that are larger than memory
+
+LARGE = 2_000_000
+MANY = 1_000_000
+
+
+def bounded(megabytes):
+    """A context in which this process can get so much more memory than it has, and no more.
+
+    A closure, because workers cannot import this file.
+    """
+
+    @contextmanager
+    def limit():
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        with open("/proc/self/statm") as pages:
+            size = int(pages.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + (megabytes << 20), before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+    return limit
+
+
+def sources_of(pipeline):
+    numbers = pipeline.source("numbers", key="k int", value="n bigint, t string")
+    return numbers, pipeline.source("few", key="k int", value="n int")
+
+
+def listing(megabytes):
+    pipeline = Pipeline("listing")
+    limit = bounded(megabytes)
+    numbers, _ = sources_of(pipeline)
+
+    @pipeline.producer(numbers, key="k int", value="n bigint")
+    def listed(key, values):
+        with limit():
+            yield key, len(list(values))
+
+    return pipeline
+
+
+def streaming():
+    pipeline = Pipeline("streaming")
+    limit = bounded(200)
+    numbers, few = sources_of(pipeline)
+
+    @pipeline.producer(numbers, key="k int", value="n bigint, total bigint")
+    def streamed(key, values):
+        with limit():
+            total = 0
+            for value in values:
+                total += value.n + len(value.t)
+                if value.n % 500_000 == 0:
+                    yield key, (value.n, total)
+            yield key + 1, (-1, total)
+
+    @pipeline.producer(few, key="k int", value="n bigint")
+    def exploded(key, values):
+        with limit():
+            for n in values:
+                for number in range(n):
+                    yield key + number % 1_000, number
+
+    return pipeline
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@pytest.fixture(scope="module")
+def large_store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "store"
+    numbers = spark.range(LARGE).selectExpr("1 AS k", "id AS n", "lpad(id, 120, 'x') AS t")
+    few = spark.createDataFrame([(5, MANY), (6, 3)], "k int, n int")
+    Store(spark, str(path), streaming()).update({"numbers": numbers, "few": few})
+    return path
+
+
+@needs_proc
+def test_a_key_of_two_million_rows_streams(spark, large_store):
+    store = Store(spark, str(large_store), streaming())
+    sums = [n * (n + 1) // 2 + 120 * (n + 1) for n in (*range(0, LARGE, 500_000), LARGE - 1)]
+    assert rows(store.content("streamed", ordered=True)) == [
+        *((1, 1, i, 500_000 * i, sums[i]) for i in range(4)),
+        (2, 1, 0, -1, sums[-1]),
+    ]
+
+
+# With some limits the memory ends while the library reads the next rows, not in the function; that
+# is the function's failure too, for it holds the memory.
+@needs_proc
+@pytest.mark.parametrize("megabytes", [160, 200, 240])
+def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store, megabytes):
+    store = Store(spark, str(large_store), listing(megabytes))
+    with pytest.raises(ProducerError) as caught:
+        store.refresh("listed")
+    assert isinstance(caught.value.__cause__, MemoryError)
+    assert (caught.value.stage, caught.value.key) == ("listed", 1)
+    assert store.head.number == 1
+
+
+@needs_proc
+def test_a_call_emits_a_million_rows(spark, large_store):
+    store = Store(spark, str(large_store), streaming())
+    made = store.content("exploded").where("_source_k = 5")
+    total = made.selectExpr("count(*)", "sum(n)", "count(DISTINCT k)", "count(DISTINCT n)")
+    assert rows(total) == [(MANY, MANY * (MANY - 1) // 2, 1_000, MANY)]
+    assert store.updates("exploded").where("_change_type = 'add'").count() == 1_000

@@ -1,0 +1,73 @@
+"""After an update that died between its first commit and its publication, the head is as before."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from comparing import as_frames, assert_same
+from pyspark.sql import SparkSession
+
+from deltaproduce import Pipeline, Store
+from deltaproduce.tables import Tables
+from deltaproduce.testing import Change, Delete, Oracle, Upsert
+from deltaproduce.version_log import VersionLog
+
+swap = Pipeline("swap")
+pairs = swap.source("pairs", key="a bigint", value="b bigint")
+
+
+@swap.producer(pairs, key="b bigint", value="a bigint")
+def swapped(a: int, values: Iterator[int]) -> Iterator[tuple[int, int]]:
+    for b in values:
+        yield b, a
+
+
+class DiedError(Exception):
+    pass
+
+
+def dying(*_: Any, **__: Any) -> Any:
+    raise DiedError
+
+
+def rows(*found: tuple[int, int]) -> list[Change]:
+    return [Upsert((a,), (b,)) for a, b in found]
+
+
+def test_the_next_update_starts_from_the_head(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, oracle = Store(spark, location, swap), Oracle(swap)
+
+    def update(changes: list[Change]) -> None:
+        number = oracle.update({"pairs": changes})
+        assert store.update(as_frames(spark, swap, {"pairs": changes})).number == number
+        assert_same(store, oracle, swap, number)
+
+    def dies(changes: list[Change]) -> None:
+        with pytest.raises(DiedError):
+            store.update(as_frames(spark, swap, {"pairs": changes}))
+        assert store.head.number == oracle.head
+        assert_same(store, oracle, swap, oracle.head)
+
+    with monkeypatch.context() as patched:  # every table is written, and none is in a version
+        patched.setattr(VersionLog, "publish", dying)
+        dies(rows((1, 1), (2, 2)))
+    update(rows((1, 10), (2, 20), (3, 20)))
+    with monkeypatch.context() as patched:  # every table ran ahead
+        patched.setattr(VersionLog, "publish", dying)
+        dies([*rows((1, 20), (4, 40)), Delete((2,))])
+    update(rows((3, 30)))
+    with monkeypatch.context() as patched:  # one table ran ahead; another writer takes over
+        commit = Tables.commit
+        patched.setattr("deltaproduce.executor._WRITERS", 1)
+        patched.setattr(
+            Tables,
+            "commit",
+            lambda self, table, *rest: (
+                dying() if "swapped" in table.name else commit(self, table, *rest)
+            ),
+        )
+        dies(rows((1, 50), (5, 50)))
+    store = Store(spark, location, swap)
+    update([*rows((1, 60)), Delete((3,))])

@@ -1,0 +1,194 @@
+"""What others see of a store's tables: Delta's history, plain Spark SQL, delta-rs, a catalog."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import Row, SparkSession
+
+from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version
+
+shop = Pipeline("shop")
+orders = shop.source("orders", key="order_id bigint", value="customer string, amount bigint")
+visits = shop.source("visits", key="visit_id bigint", value="page string")
+
+
+@shop.producer(orders, key="customer string", value="order_id bigint, amount bigint")
+def by_customer(order_id: int, values: Iterator[Any]) -> Iterator[Any]:
+    for value in values:
+        yield value.customer, (order_id, value.amount)
+
+
+@shop.producer(by_customer, key="customer string", value="total bigint")
+def totals(customer: str, values: Iterator[Any]) -> Iterator[Any]:
+    yield customer, sum(value.amount for value in values)
+
+
+@shop.producer(visits, key="page string", value="visit_id bigint")
+def by_page(visit_id: int, pages: Iterator[Any]) -> Iterator[Any]:
+    for page in pages:
+        yield page, visit_id
+
+
+ORDERS = "order_id bigint, customer string, amount bigint"
+TOTALS = {  # by version
+    1: [("ann", 30), ("bob", 5)],
+    2: [("ann", 31), ("bob", 5)],
+    3: [("ann", 31), ("bob", 5)],
+    4: [("ann", 11)],
+}
+
+
+def fill(spark: SparkSession, store: Store) -> list[Version]:
+    """Four versions: a load, an amount, only visits, a delete and a move."""
+    load = spark.createDataFrame([(1, "ann", 10), (2, "ann", 20), (3, "bob", 5)], ORDERS)
+    pages = spark.createDataFrame([(1, "home"), (2, "help")], "visit_id bigint, page string")
+    amount = spark.createDataFrame([(1, "ann", 11)], ORDERS)
+    more = spark.createDataFrame([(3, "home")], "visit_id bigint, page string")
+    gone = [(2, None, None, "delete"), (3, None, None, "delete")]
+    deletes = spark.createDataFrame(gone, f"{ORDERS}, _change_type string")
+    batches = [{"orders": load, "visits": pages}, {"orders": amount}, {"visits": more}]
+    return [store.update(batch) for batch in [*batches, {"orders": deletes}]]
+
+
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = Store(spark, str(tmp_path_factory.mktemp("tables") / "shop"), shop)
+    fill(spark, store)
+    return store
+
+
+@pytest.fixture(scope="module")
+def path(store: Store) -> Path:
+    return Path(store._tables.location.address)
+
+
+TABLES = [
+    f"{stage}/{kind}"
+    for stage in ("orders", "visits", "by_customer", "totals", "by_page")
+    for kind in ("content", "updates", "key_mappings")
+    if kind != "key_mappings" or stage not in ("orders", "visits")
+]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_one_data_commit_per_touched_table_and_version(
+    spark: SparkSession, store: Store, path: Path, table: str
+) -> None:
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{path / table}`").orderBy("version").collect()
+    commits = [json.loads(row.userMetadata)["version"] for row in history]
+    touched_orders = {"content": [1, 2, 4], "updates": [1, 2, 4], "key_mappings": [1, 4]}
+    touched_totals = {"content": [1, 2, 4], "updates": [1, 2, 4], "key_mappings": [1, 4]}
+    touched_visits = {kind: [1, 3] for kind in ("content", "updates", "key_mappings")}
+    stage, kind = table.split("/")
+    expected = touched_visits if stage in ("visits", "by_page") else touched_orders
+    assert commits == (touched_totals if stage == "totals" else expected)[kind]
+    pinned = [version.stages[stage].delta_versions[kind] for version in store.versions()]
+    assert pinned == [sum(commit <= n for commit in commits) - 1 for n in (1, 2, 3, 4)]
+
+
+def test_spark_sql_reads_any_version_without_the_library(spark: SparkSession, path: Path) -> None:
+    for number, expected in TOTALS.items():
+        log = f"SELECT tables FROM delta.`{path / '_versions'}` WHERE number = {number}"
+        pinned = spark.sql(log).first()
+        assert pinned is not None
+        delta_version = pinned.tables["totals/content"]
+        found = spark.sql(
+            f"SELECT customer, total FROM delta.`{path / 'totals/content'}` "
+            f"VERSION AS OF {delta_version} ORDER BY customer"
+        ).collect()
+        assert [tuple(row) for row in found] == expected
+    feed = spark.sql(
+        "SELECT _change_type, customer, total FROM "
+        f"delta.`{path / 'totals/updates'}` WHERE _version = 4 ORDER BY customer"
+    ).collect()
+    assert feed == [Row("update", "ann", 11), Row("delete", "bob", None)]
+
+
+def test_delta_rs_reads_the_same_rows(store: Store, path: Path) -> None:
+    for number, expected in TOTALS.items():
+        delta_version = store.versions()[number - 1].stages["totals"].delta_versions["content"]
+        table = DeltaTable(str(path / "totals/content"), version=delta_version)
+        query = "SELECT customer, total FROM totals ORDER BY customer"
+        found = QueryBuilder().register("totals", table).execute(query)
+        rows = pa.table(found.read_all()).to_pylist()
+        assert [tuple(row.values()) for row in rows] == expected
+
+
+def test_files_of_a_first_load_are_sorted_and_disjoint(spark: SparkSession, location: str) -> None:
+    wide = Pipeline("wide")
+    numbers = wide.source("numbers", key="n bigint desc", value="t string")
+
+    @wide.producer(numbers, key="t string", value="n bigint")
+    def swapped(n: int, texts: Iterator[str]) -> Iterator[Any]:
+        for text in texts:
+            yield text, n
+
+    store = Store(spark, location, wide)
+    rows = spark.range(400_000).selectExpr("id AS n", "cast(id * 7 % 400000 AS string) AS t")
+    store.update({"numbers": rows})
+    for stage, table, column, descending in (
+        ("numbers", "content", "n", True),
+        ("swapped", "content", "t", False),
+        ("swapped", "key_mappings", "_source_n", True),
+    ):
+        files = [pq.read_table(file) for file in Path(location, stage, table).glob("*.parquet")]
+        values = [file.column(column).to_pylist() for file in files]
+        assert len(values) > 1
+        assert all(found == sorted(found, reverse=descending) for found in values)
+        ranges = sorted((min(found), max(found)) for found in values)
+        assert all(low[1] < high[0] for low, high in itertools.pairwise(ranges))
+
+
+def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:
+    store = Store(spark, "shop_catalog", shop)
+    assert store.head.number == 0
+    assert store.content("totals").columns == ["customer", "_source_customer", "_ordinal", "total"]
+    fill(spark, store)
+    for number, expected in TOTALS.items():
+        found = store.content("totals", number, ordered=True).select("customer", "total").collect()
+        assert [tuple(row) for row in found] == expected
+    assert [tuple(row)[1:] for row in store.updates("totals", ordered=True).collect()] == [
+        ("update", "ann", 0, 11),
+        ("delete", "bob", 0, None),
+    ]
+    again = Store(spark, "spark_catalog.shop_catalog", shop)
+    assert again.head == store.head
+    pinned = store.head.stages["totals"].delta_versions["key_mappings"]
+    sql = f"SELECT * FROM shop_catalog.totals__key_mappings VERSION AS OF {pinned}"
+    assert spark.sql(sql).collect() == [Row("ann", "ann")]
+    odd = Pipeline("odd")
+    odd.source("it's", key="k int", value="v int")
+    with pytest.raises(DefinitionError) as refused:
+        Store(spark, "shop_catalog", odd)
+    assert refused.value.stage == "it's"
+
+
+def test_what_is_not_there_is_not_found(store: Store) -> None:
+    for wrong in (
+        lambda: store.content("nowhere"),
+        lambda: store.content("totals", 5),
+        lambda: store.updates("totals", -1),
+        lambda: store.key_mappings("orders"),
+        lambda: store.refresh("orders"),
+    ):
+        with pytest.raises(NotFoundError):
+            wrong()
+    assert store.content("totals", 0).collect() == []
+
+
+def test_versions_say_what_happened(store: Store) -> None:
+    versions = store.versions()
+    assert [version.number for version in versions] == [1, 2, 3, 4]
+    assert versions[-1] == store.head
+    modes = [version.stages["totals"].mode for version in versions]
+    assert modes == ["full", "seek", "skipped", "seek"]
+    last = store.head.stages["totals"]
+    assert (last.affected_keys, last.changed_keys) == (2, 2)
+    assert (last.rows_added, last.rows_removed, last.rows) == (1, 2, 1)

@@ -1,0 +1,83 @@
+"""The text of predicates, without Spark; that Spark reads it so is for tests/spark."""
+
+import re
+from datetime import date, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from deltaproduce.predicates import HASH, hash_sql, literal, membership
+from deltaproduce.schemas import Column
+
+TEXT = Column("t", t.StringType())
+NUMBER = Column("n", t.IntegerType())
+
+
+def keys(hashes, **columns):
+    return pa.table({**columns, HASH: pa.array(hashes, pa.int64())})
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_text_never_reaches_the_sql_lexer(text):
+    found = literal(pa.scalar(text, pa.string()), t.StringType())
+    assert re.fullmatch(r"CAST\(X'[0-9a-f]*' AS STRING\)", found)
+    assert bytes.fromhex(found.split("'")[1]).decode() == text
+
+
+@given(st.binary(max_size=60))
+def test_binary_is_hexadecimal(content):
+    assert literal(pa.scalar(content), t.BinaryType()) == f"X'{content.hex()}'"
+
+
+@pytest.mark.parametrize("data_type", [t.StringType(), t.BinaryType()])
+def test_what_is_long_has_no_literal(data_type):
+    def of(size):
+        content = "x" * size if isinstance(data_type, t.StringType) else b"x" * size
+        return literal(pa.scalar(content), data_type)
+
+    assert of(100) is not None
+    assert of(5_000) is None
+
+
+def test_a_timestamp_that_python_lacks_has_no_literal():
+    beyond = pa.scalar(2**62, pa.timestamp("us"))
+    assert literal(beyond, t.TimestampNTZType()) is None
+    last = pa.scalar(datetime.max, pa.timestamp("us"))
+    assert "9999-12-31 23:59:59.999999" in literal(last, t.TimestampNTZType())
+
+
+def test_days_and_instants_are_numbers():
+    assert "-719162" in literal(pa.scalar(date.min), t.DateType())
+    instant = pa.scalar(-(2**60), pa.timestamp("us", "Europe/Paris"))
+    assert str(-(2**60)) in literal(instant, t.TimestampType())
+
+
+def test_no_keys_are_no_rows():
+    none = keys([], t=pa.array([], pa.string()))
+    assert membership([TEXT], none) == "FALSE"
+
+
+def test_one_column_with_literals_needs_no_hash():
+    found = membership([NUMBER], keys([5, 6, 5], n=pa.array([1, None, 1], pa.int32())))
+    assert "xxhash64" not in found
+    assert "IS NULL" in found
+    assert found.count("CAST('1' AS int)") == 1
+
+
+def test_a_value_without_literal_leaves_the_hash_alone():
+    found = membership([TEXT], keys([7, -8], t=["a", "x" * 5_000]))
+    assert found == f"{hash_sql(['t'])} IN (-8L, 7L)"
+
+
+def test_several_columns_are_pruned_by_the_first_and_selected_by_hash():
+    found = membership([NUMBER, TEXT], keys([7, -8], n=pa.array([1, 2], pa.int32()), t=["a", "b"]))
+    pruning, hashed = found.split(" AND ")
+    assert pruning.startswith("`n` IN (")
+    assert hashed == f"{hash_sql(['n', 't'])} IN (-8L, 7L)"
+
+
+def test_names_are_quoted():
+    assert hash_sql(["a`b", "c.d"]) == "xxhash64(`a``b`, `c.d`)"
