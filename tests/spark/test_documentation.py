@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def example(name: str) -> ModuleType:
     """An example as a module that workers do not look for: its functions travel by value."""
-    spec = importlib.util.spec_from_file_location("__main__", ROOT / "examples" / name)
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / name)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
