@@ -38,7 +38,7 @@ UPDATES = "updates"
 
 _LOG = "_versions"
 _APP_ID = "deltaproduce"
-_RECENT_COMMITS = 20
+_RECENT_COMMITS = 3  # ours, and room for what a table service may add behind it
 _SQL_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).

@@ -16,7 +16,7 @@ from series import drawn, packed, packed_histories
 from deltaproduce import Store
 from deltaproduce.testing import Oracle, strategies
 
-PIPELINES = int(os.environ.get("RANDOM_PIPELINES", "2"))
+PIPELINES = int(os.environ.get("RANDOM_PIPELINES", "1"))
 SERIES = int(os.environ.get("RANDOM_SERIES", "20"))
 SEED = int(os.environ.get("RANDOM_SEED", "0"))
 VERSIONS = 6

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 from deltaproduce import Store
 from deltaproduce.testing import Oracle, Upsert, strategies
 
-EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "3"))
-STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "6"))
+EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "2"))
+STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "5"))
 
 
 class StoreMachine(RuleBasedStateMachine):
