@@ -128,7 +128,8 @@ def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit 
 
 def file_count(rows: DataFrame, count: int) -> int:
     """How many files to write ``count`` rows in: large, but enough for the session's tasks."""
-    tasks = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    setting = rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or ""
+    tasks = int(setting) if setting.isdigit() else 1  # Databricks has "auto" too
     return max(1, -(-count // _ROWS_PER_FILE), min(tasks, count // _ROWS_PER_TASK))
 
 
