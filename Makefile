@@ -15,7 +15,7 @@ export HYPOTHESIS_PROFILE ?= ci
 
 help:
 	@echo 'make venv    environment in .venv with everything that development needs'
-	@echo 'make check   format, lint, types, layers and unit tests: under a minute, no Java'
+	@echo 'make check   format, lint, types, layers and unit tests: about a minute, no Java'
 	@echo 'make unit    unit tests only'
 	@echo 'make test    all tests; needs Java'
 	@echo 'make demo    the flights example; needs Java'

@@ -19,11 +19,14 @@ from deltaproduce.failures import raised_by_producer
 from deltaproduce.session import explained
 
 
-def checkpoint(rows: DataFrame, counts: Mapping[str, Column]) -> tuple[DataFrame, dict[str, int]]:
+def checkpoint(
+    rows: DataFrame, counts: Mapping[str, Column], *, stage: str | None = None
+) -> tuple[DataFrame, dict[str, int]]:
     """Compute the rows now, in their partitions and order, together with aggregates over them.
 
     Args:
         counts: name -> aggregate expression; at least one.
+        stage: the stage whose function computes the rows, if one does.
 
     Returns:
         The rows as a frame that is never computed again, and the aggregates by name.
@@ -37,7 +40,7 @@ def checkpoint(rows: DataFrame, counts: Mapping[str, Column]) -> tuple[DataFrame
     try:
         computed = observed.localCheckpoint(eager=True)
     except Exception as error:
-        failure = raised_by_producer(error)
+        failure = raised_by_producer(error, stage)
         if failure is not None:
             raise failure from failure.__cause__
         unfit = explained(error)

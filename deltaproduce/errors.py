@@ -66,7 +66,7 @@ class ProducerError(DeltaProduceError):
 
     Attributes:
         stage: the name of the stage.
-        key: the key it was called with, as it got it.
+        key: the key it was called with, as it got it; None if its Python worker died.
     """
 
     def __init__(self, message: str, *, stage: str | None = None, key: object = None) -> None:

@@ -56,16 +56,17 @@ def armoured(error: ProducerError) -> str:
     return f"{error}\n<deltaproduce-failure {payload}>"
 
 
-def raised_by_producer(error: BaseException) -> ProducerError | None:
+def raised_by_producer(error: BaseException, stage: str | None = None) -> ProducerError | None:
     """Finds the failure of a producer in what a Spark action raised.
 
     Args:
         error: any exception; its chain of causes is searched too. Its text is trusted as far as
             Spark's workers are: the failure in it is unpickled.
+        stage: the stage whose function the action ran, if it ran one.
 
     Returns:
-        The ProducerError with its ``__cause__``, and the worker's traceback as a note; None if no
-        producer failed.
+        The ProducerError with its ``__cause__``, and the worker's traceback as a note; without a
+        key if the worker died. None if no producer failed.
     """
     seen: set[int] = set()
     suspect: BaseException | None = error
@@ -74,12 +75,15 @@ def raised_by_producer(error: BaseException) -> ProducerError | None:
             return suspect
         if armour := _ARMOUR.search(str(suspect)):
             return _restored(zlib.decompress(base64.b64decode(armour[1])))
+        if stage is not None and _DEATH in str(suspect):
+            return _died(stage, suspect)
         seen.add(id(suspect))
         suspect = suspect.__cause__ or suspect.__context__
     return None
 
 
 _ARMOUR: Final = re.compile(r"<deltaproduce-failure ([A-Za-z0-9+/=]+)>")
+_DEATH: Final = "Python worker exited unexpectedly"
 _LONGEST_PICKLE_BYTES: Final = 16_384
 
 
@@ -94,6 +98,17 @@ class _Failure:
     cause: bytes | None
     cause_text: str
     trace: str
+
+
+def _died(stage: str, cause: BaseException) -> ProducerError:
+    message = (
+        f"stage {stage!r}: a Python worker died while it ran the function, without an exception: "
+        "most often it was out of memory (let the function read its values one by one instead of "
+        "keeping them), or native code that the function calls crashed"
+    )
+    error = ProducerError(message, stage=stage)
+    error.__cause__ = cause
+    return error
 
 
 def _restored(pickled: bytes) -> ProducerError:

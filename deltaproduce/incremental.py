@@ -111,7 +111,7 @@ def _sources(stage: Producer) -> tuple[Column, ...]:
 
 def _emitted(rows: DataFrame, stage: Producer, time_zone: str) -> tuple[DataFrame, int]:
     produced = produce(rows, stage, time_zone)
-    computed, counts = checkpoint(produced, {"rows": f.count(f.lit(1))})
+    computed, counts = checkpoint(produced, {"rows": f.count(f.lit(1))}, stage=stage.name)
     return computed, counts["rows"]
 
 

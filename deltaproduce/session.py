@@ -155,7 +155,14 @@ def _builder(
         _CATALOG_KEY: CATALOG,
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(threads),
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # Each sort and hash table starts with a page; Spark's choice of up to 64 MiB costs more to
+        # clear than most steps' rows to sort.
+        "spark.buffer.pageSize": "2m",
+        # The code that Spark generates fills Java's default of 240 MiB, which stops its compiler.
+        "spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=512m",
+        # Looks for the line of Python that made each expression, at a millisecond each.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

@@ -38,7 +38,7 @@ UPDATES = "updates"
 
 _LOG = "_versions"
 _APP_ID = "deltaproduce"
-_RECENT_COMMITS = 3  # ours, and room for what a table service may add behind it
+_RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
 _SQL_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
@@ -154,15 +154,27 @@ class Tables:
             return self._spark.catalog.tableExists(table.address)
         return bool(DeltaTable.isDeltaTable(self._spark, table.address))
 
-    def recent_commits(self, table: Table) -> tuple[Commit, ...]:
-        """The last commits of a table, newest first; none when it does not exist. One Spark job."""
+    def recent_commits(self, table: Table, since: int | None = None) -> tuple[Commit, ...]:
+        """A table's newest commits, newest first; none when there is no table.
+
+        One Spark job, or two if more than a few were made since.
+
+        Args:
+            since: a delta version; all commits from it on are returned, as far as Delta keeps them.
+        """
+        commits = self._commits(table, _RECENT_COMMITS)
+        if since is not None and commits and commits[-1].delta_version > since:
+            return self._commits(table, commits[0].delta_version - since + 1)
+        return commits
+
+    def _commits(self, table: Table, limit: int) -> tuple[Commit, ...]:
         try:
             delta_table = (
                 DeltaTable.forName(self._spark, table.address)
                 if table.in_catalog
                 else DeltaTable.forPath(self._spark, table.address)
             )
-            rows = delta_table.history(_RECENT_COMMITS).select("version", "userMetadata").collect()
+            rows = delta_table.history(limit).select("version", "userMetadata").collect()
         except AnalysisException:
             if self.exists(table):
                 raise
@@ -188,7 +200,7 @@ class Tables:
         else:
             writer = writer.mode("append")
         _save(writer, table)
-        for commit in self.recent_commits(table):
+        for commit in self.recent_commits(table, base):
             if commit.attempt_id == attempt.id and base in (None, commit.delta_version - 1):
                 return commit.delta_version
         raise ConflictError(

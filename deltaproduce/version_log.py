@@ -100,7 +100,7 @@ class VersionLog:
 
     def _commits_after(self, attempt: Attempt) -> tuple[Commit, ...]:
         try:
-            return self._tables.recent_commits(self._table)
+            return self._tables.recent_commits(self._table, self._read)
         except PySparkException as error:
             raise CommitUnknownError(
                 f"whether version {attempt.version} was published is unknown: the version log "

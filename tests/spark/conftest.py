@@ -11,11 +11,12 @@ from deltaproduce.session import local_session
 # What makes tests on a few rows fast: one task where one suffices, and no compiling of code that
 # runs for milliseconds, by Spark or by Java.
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m"
+    " -XX:ReservedCodeCacheSize=512m",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
     "spark.ui.enabled": "false",
 }
 

@@ -4,6 +4,7 @@ The cases share a store. Before and after each, the store's directory is listed 
 times, so that not even an invisible file goes unnoticed; at the end a correct update is made.
 """
 
+import os
 from decimal import Decimal
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def failing():  # noqa: C901 a list of mistakes
                 raise DeedError("deed", first.n)
             case "exit":
                 raise SystemExit(3)
+            case "death":
+                os.kill(os.getpid(), 9)
             case "twice":
                 list(values)
                 return [(key, len(list(values)))]
@@ -142,6 +145,13 @@ def test_a_function_that_fails(spark, store, path, deed, cause):
         assert error.__cause__ is None
     else:
         assert isinstance(error.__cause__, cause)
+
+
+def test_a_worker_that_dies(spark, store, path):
+    changes = {"orders": spark.createDataFrame([(1, "death", 5)], "id bigint, deed string, n int")}
+    error = refused(store, path, changes, ProducerError)
+    assert (error.stage, error.key) == ("deeds", None)
+    assert "died" in str(error)
 
 
 def test_an_exception_of_the_user_s_own_class_is_the_cause(spark, store, path):

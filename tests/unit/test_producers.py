@@ -889,6 +889,13 @@ def test_an_emission_that_does_not_fit_arrives_without_a_cause():
     assert "2.5" in str(error)
 
 
+def test_a_dead_worker_is_its_stage_s_failure():
+    outer = RuntimeError("Job aborted: Python worker exited unexpectedly (crashed)")
+    assert raised_by_producer(outer) is None
+    error = raised_by_producer(outer, "stage")
+    assert (error.stage, error.key, error.__cause__) == ("stage", None, outer)
+
+
 def test_other_errors_are_no_producer_s():
     assert raised_by_producer(ValueError("other")) is None
     loop = ValueError("loop")
