@@ -159,6 +159,11 @@ def _builder(
         # Each sort and hash table starts with a page; Spark's choice of up to 64 MiB costs more to
         # clear than most steps' rows to sort.
         "spark.buffer.pageSize": "2m",
+        # A version's plans generate more classes than Spark's default of 100 keeps, and compiling
+        # them anew for each version takes half of its processor time.
+        "spark.sql.codegen.cache.maxEntries": "10000",
+        # Each shuffle would be a job of its own, to choose a number of tasks that is right already.
+        "spark.sql.adaptive.enabled": "false",
         # The code that Spark generates fills Java's default of 240 MiB, which stops its compiler.
         "spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=512m",
         # Looks for the line of Python that made each expression, at a millisecond each.
