@@ -10,7 +10,7 @@ STAMP := .venv/installed
 # Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches longer.
 export HYPOTHESIS_PROFILE ?= ci
 
-.PHONY: help venv format check unit test demo clean java
+.PHONY: help venv format check unit test demo bench clean java
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make unit    unit tests only'
 	@echo 'make test    all tests; needs Java'
 	@echo 'make demo    the flights example; needs Java'
+	@echo 'make bench   times this library beside what else one would do; needs Java'
 	@echo 'make format  format the code and mend what ruff can'
 	@echo 'make clean   remove the environment, caches and what Spark left'
 
@@ -60,6 +61,9 @@ test: java $(STAMP)
 
 demo: java $(STAMP)
 	$(BIN)/python examples/01_flights.py
+
+bench: java $(STAMP)
+	$(BIN)/python -m benchmarks --quick
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
