@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
             for case in size["cases"]:
                 _finish(case["competitors"], events)
     run = {
-        "command": shlex.join(["python", "-m", "benchmarks", *arguments]),
+        "command": shlex.join(["python", "-m", "benchmarks", *_without_places(arguments)]),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": report.machine(),
         "names": {name: COMPETITORS[name].name for name in names},
@@ -99,6 +99,14 @@ class _Run:
             return {"name": name, "failure": self.failure}
         notes = self.competitor.notes()
         return {"name": name, "load": self.load, "steps": self.steps[WARM_UP:], "notes": notes}
+
+
+def _without_places(arguments: Sequence[str]) -> list[str]:
+    """The arguments that the figures depend on: not where things were written."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out")
+    parser.add_argument("--directory")
+    return parser.parse_known_args(arguments)[1]
 
 
 def _size(
