@@ -218,8 +218,9 @@ def test_a_key_of_two_million_rows_streams(spark, large_store):
 # memory ends is chance: in the function, in the library's reading of the next rows (the function's
 # failure too, for it holds the memory), or in native code that then ends the worker.
 @needs_proc
-def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store):
-    store = Store(spark, str(large_store), listing(200))
+@pytest.mark.parametrize("megabytes", [160, 200, 240])
+def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store, megabytes):
+    store = Store(spark, str(large_store), listing(megabytes))
     with pytest.raises(ProducerError) as caught:
         store.refresh("listed")
     error = caught.value
