@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import deltaproduce as dp
 from benchmarks import report, w1
 from benchmarks.competitors import COMPETITORS, Competitor
-from benchmarks.measures import Step, measured, with_jobs
+from benchmarks.measures import Step, job_starts, measured, with_jobs
 
 WARM_UP: Final = 3
 MEASURED: Final = 5
@@ -41,9 +41,10 @@ def main(arguments: Sequence[str]) -> int:
         }
         with dp.local_session(memory=options.memory, config=config) as spark:
             sizes = [_size(spark, work, rows, names, options) for rows in options.rows]
+        starts = job_starts(events)
         for size in sizes:
             for case in size["cases"]:
-                _finish(case["competitors"], events)
+                _finish(case["competitors"], starts)
     run = {
         "command": shlex.join(["python", "-m", "benchmarks", *_without_places(arguments)]),
         "date": datetime.now(UTC).date().isoformat(),
@@ -166,13 +167,13 @@ def _check(runs: Mapping[str, _Run]) -> None:
             run.failure = f"wrong: {', '.join(wrong)}"
 
 
-def _finish(competitors: dict[str, Any], events: Path) -> None:
-    """Add Spark's figures and medians, now that the event log is complete."""
+def _finish(competitors: dict[str, Any], starts: Sequence[int]) -> None:
+    """Add the numbers of jobs and the medians, now that Spark's event log is complete."""
     for found in competitors.values():
         if "steps" in found:
-            found["steps"] = with_jobs(found["steps"], events)
+            found["steps"] = [with_jobs(step, starts) for step in found["steps"]]
             found["median"] = report.median(found["steps"])
-            found["load"] = with_jobs([found["load"]], events)[0]
+            found["load"] = with_jobs(found["load"], starts)
         else:
             found.pop("load", None)
 

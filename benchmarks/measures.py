@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,18 +70,20 @@ def measured(call: Callable[[], object], directory: Path) -> Step:
     )
 
 
-def with_jobs(steps: list[Step], event_log: Path) -> list[dict[str, Any]]:
-    """The steps with the number of Spark jobs that started in their time, as plain values."""
+def job_starts(event_log: Path) -> list[int]:
+    """When each Spark job started, in milliseconds since the epoch."""
     starts = []
     for file in sorted(event_log.rglob("events_*")):
         with file.open() as lines:
             events = (json.loads(line) for line in lines if "SparkListenerJobStart" in line)
             starts += [event["Submission Time"] for event in events]
-    found = []
-    for step in steps:
-        first, last = step.started_ms, step.started_ms + int(step.seconds * 1000)
-        found.append(asdict(step) | {"jobs": sum(first <= at <= last for at in starts)})
-    return found
+    return starts
+
+
+def with_jobs(step: Step, starts: Sequence[int]) -> dict[str, Any]:
+    """The step with the number of Spark jobs that started in its time, as plain values."""
+    first, last = step.started_ms, step.started_ms + int(step.seconds * 1000)
+    return asdict(step) | {"jobs": sum(first <= at <= last for at in starts)}
 
 
 def _files(directory: Path) -> dict[Path, int]:
