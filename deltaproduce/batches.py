@@ -9,28 +9,32 @@ It stands apart because everything a user can get wrong about data that comes in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from deltaproduce.changes import col, cols
+from deltaproduce import limits
+from deltaproduce.arrays import among, fetched, frame
+from deltaproduce.changes import col, cols, content_columns
 from deltaproduce.checkpoints import checkpoint
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.pipeline import Source
 from deltaproduce.rows import row_type
 from deltaproduce.schemas import CHANGE_TYPE, ORDINAL, Column
-from deltaproduce.selections import Selection, arrow_frame
+from deltaproduce.selections import Rows, Selection, as_frame
 
 UPSERTS: Final = ("upsert", "add", "insert", "update", "update_postimage")
 DELETES: Final = ("delete",)
 IGNORED: Final = ("update_preimage",)
 
-_IS_DELETE: Final = "_is_delete"
+_IS_DELETE: Final = Column("_is_delete", t.BooleanType(), nullable=False)
 _GIVEN: Final = "_given"
 _SHOWN: Final = 10
 
@@ -40,13 +44,15 @@ class Batch:
     """Checked changes of one source.
 
     Attributes:
-        rows: key columns, ``_ordinal``, value columns, ``_is_delete``; computed.
+        rows: key columns, ``_ordinal``, value columns, ``_is_delete``; computed, and on the driver
+            if they are few.
         count: the number of rows.
     """
 
     source: Source
-    rows: DataFrame
+    rows: Rows
     count: int
+    spark: SparkSession
 
     @staticmethod
     def of(changes: object, source: Source, spark: SparkSession) -> Batch:
@@ -55,28 +61,36 @@ class Batch:
         Raises:
             InvalidChangesError: see the module.
         """
-        given = as_frame(changes, source, spark)
+        given = given_frame(changes, source, spark)
         check_columns(given.schema, source)
         rows, counts = checkpoint(_conformed(given, source), _counted(source))
         _check_change_types(rows, counts["unknown"], source)
         for column in (*source.schema.key, *source.schema.value):
             _check_not_null(rows, counts.get(_nulls(column), 0), column, source)
-        if counts["upserts"] and counts["deletes"]:
-            _check_not_mixed(rows, source)
         ordered = any(name.lower() == ORDINAL for name in given.columns)
-        return Batch(source, _final(rows, source, ordered=ordered), counts["rows"])
+        found: Rows = _final(rows, source, ordered=ordered)
+        if counts["rows"] <= limits.LOCAL_ROWS:
+            found = fetched(found, (*content_columns(source.schema, ()), _IS_DELETE))
+        if counts["upserts"] and counts["deletes"]:
+            _check_not_mixed(found, source, spark)
+        return Batch(source, found, counts["rows"], spark)
 
-    def upserts(self) -> DataFrame:
+    def upserts(self) -> Rows:
         """The new rows: key columns, ``_ordinal``, value columns."""
-        return self.rows.where(~f.col(_IS_DELETE)).drop(_IS_DELETE)
+        if isinstance(self.rows, pa.Table):
+            upserts = pc.invert(self.rows.column(_IS_DELETE.name))
+            return self.rows.filter(upserts).drop_columns([_IS_DELETE.name])
+        return self.rows.where(~f.col(_IS_DELETE.name)).drop(_IS_DELETE.name)
 
     def keys(self) -> Selection:
         """The keys that the batch is about."""
         key = self.source.schema.key.columns
-        return Selection.of(self.rows, key, self.count)
+        rows = self.rows
+        keys = rows.select([c.name for c in key]) if isinstance(rows, pa.Table) else rows
+        return Selection.of(keys, key, self.spark, self.count)
 
 
-def as_frame(changes: object, source: Source, spark: SparkSession) -> DataFrame:
+def given_frame(changes: object, source: Source, spark: SparkSession) -> DataFrame:
     """A DataFrame as it is; an Arrow table as one.
 
     Raises:
@@ -91,7 +105,7 @@ def as_frame(changes: object, source: Source, spark: SparkSession) -> DataFrame:
             source=source.name,
         )
     try:
-        return arrow_frame(changes, spark)
+        return frame(changes, spark)
     except Exception as error:
         raise InvalidChangesError(
             f"changes of source {source.name!r} are an Arrow table that Spark refuses: {error}",
@@ -218,7 +232,7 @@ def _check_change_types(rows: DataFrame, unknown: int, source: Source) -> None:
     wrong = rows.where(other)
     found = [row[0] for row in wrong.select(CHANGE_TYPE).distinct().limit(_SHOWN).collect()]
     known = ", ".join((*UPSERTS, *DELETES, *IGNORED))
-    keys = _keys(wrong, source)
+    keys = _keys(wrong, source, wrong.sparkSession)
     _refuse(source, CHANGE_TYPE, f"is {found!r} in {unknown} rows; known: {known}", keys)
 
 
@@ -226,16 +240,12 @@ def _check_not_null(rows: DataFrame, nulls: int, column: Column, source: Source)
     if not nulls:
         return
     wrong = rows.where(col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*UPSERTS, *DELETES))
-    keys = _keys(wrong, source)
+    keys = _keys(wrong, source, wrong.sparkSession)
     _refuse(source, column.name, f"is NOT NULL, and null in {nulls} rows, of keys {keys!r}", keys)
 
 
-def _check_not_mixed(rows: DataFrame, source: Source) -> None:
-    deletes = f.col(CHANGE_TYPE).isin(*DELETES)
-    mixed = rows.groupBy(*cols(source.schema.key)).agg(
-        f.bool_or(deletes).alias("_deletes"), f.bool_and(deletes).alias("_only_deletes")
-    )
-    keys = _keys(mixed.where(f.col("_deletes") & ~f.col("_only_deletes")), source)
+def _check_not_mixed(rows: Rows, source: Source, spark: SparkSession) -> None:
+    keys = _keys(_mixed(rows, source.schema.key.columns, spark), source, spark)
     if keys:
         raise InvalidChangesError(
             f"changes of source {source.name!r} have both deletes and upserts for keys {keys!r}: "
@@ -245,9 +255,28 @@ def _check_not_mixed(rows: DataFrame, source: Source) -> None:
         )
 
 
-def _keys(rows: DataFrame, source: Source) -> tuple[object, ...]:
+def _mixed(rows: Rows, key: Sequence[Column], spark: SparkSession) -> Rows:
+    """The keys with both deletes and upserts."""
+    if isinstance(rows, DataFrame):
+        deletes = f.col(_IS_DELETE.name)
+        found = rows.groupBy(*cols(key)).agg(
+            f.bool_or(deletes).alias("_deletes"), f.bool_and(deletes).alias("_only_deletes")
+        )
+        return found.where(f.col("_deletes") & ~f.col("_only_deletes"))
+    names = [c.name for c in key]
+    deletes, upserts = (
+        rows.filter(pc.equal(rows.column(_IS_DELETE.name), is_delete)).select(names)
+        for is_delete in (True, False)
+    )
+    return upserts.filter(pa.array(among(upserts, deletes)))
+
+
+def _keys(rows: Rows, source: Source, spark: SparkSession) -> tuple[object, ...]:
     """Some distinct keys, as a produce function gets them."""
-    found = rows.select(*cols(source.schema.key)).distinct().limit(_SHOWN).collect()
+    key = source.schema.key.columns
+    if isinstance(rows, pa.Table) and not len(rows):
+        return ()
+    found = as_frame(rows, spark, key).distinct().limit(_SHOWN).collect()
     return tuple(row[0] if len(row) == 1 else row_type(row.__fields__)(*row) for row in found)
 
 
@@ -259,5 +288,5 @@ def _final(rows: DataFrame, source: Source, *, ordered: bool) -> DataFrame:
         *cols(source.schema.key),
         ordinal.alias(ORDINAL),
         *cols(source.schema.value),
-        f.col(CHANGE_TYPE).isin(*DELETES).alias(_IS_DELETE),
+        f.col(CHANGE_TYPE).isin(*DELETES).alias(_IS_DELETE.name),
     )

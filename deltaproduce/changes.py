@@ -22,11 +22,16 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from deltaproduce.ddl import identifier
+from deltaproduce.pipeline import Stage
 from deltaproduce.schemas import (
     CHANGE_TYPE,
+    CHANGE_TYPE_COLUMN,
     ORDINAL,
+    ORDINAL_COLUMN,
     POSITION,
+    POSITION_COLUMN,
     SOURCE_PREFIX,
+    VERSION_COLUMN,
     Column,
     RowSchema,
 )
@@ -44,9 +49,12 @@ _MOVED: Final = "_moved"
 PAIR_DIFFERS: Final = "_pair_differs"
 PAIR_BEFORE: Final = "_pair_before"
 PAIR_AFTER: Final = "_pair_after"
+PAIR_MOVED: Final = "_pair_moved"
 KEY_DIFFERS: Final = "_key_differs"
 KEY_BEFORE: Final = "_key_before"
 KEY_AFTER: Final = "_key_after"
+IS_PAIR: Final = "_is_pair"
+IS_KEY: Final = "_is_key"
 
 _KEY_MARKS: Final = (_MOVED, KEY_DIFFERS, KEY_BEFORE, KEY_AFTER)
 _PAIR_MARKS: Final = (ROW_DIFFERS, PAIR_DIFFERS, PAIR_BEFORE, PAIR_AFTER)
@@ -69,7 +77,9 @@ def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
         with marks. ``_row_differs``: no equal row stands at the same pair and ordinal on the other
         side. ``_pair_differs``: some row of the pair differs. ``_key_differs``: the key's ordered
         values are not the same on both sides. ``_pair_before`` … ``_key_after``: the pair or key
-        has rows on that side. A key's rows are in one partition, sorted by key, side and position.
+        has rows on that side; ``_pair_moved``: the pair has them on one side only. ``_is_pair`` and
+        ``_is_key`` hold for exactly one row a pair and a key: its first, after the step if it is
+        alive. A key's rows are in one partition, sorted by key, side and position.
     """
     key = _named(schema.key)
     together = rows.repartition(*cols(schema.key))  # one shuffle serves all windows below
@@ -80,7 +90,14 @@ def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
     else:
         pairs_are_keys = zip(_PAIR_MARKS, _KEY_MARKS, strict=True)
         compared = compared.withColumns({pair: f.col(mark) for pair, mark in pairs_are_keys})
-    return compared.sortWithinPartitions(*order(schema.key), SIDE, POSITION)
+    is_after = f.col(SIDE) == AFTER
+    firsts = {
+        IS_PAIR: (f.col(ORDINAL) == 0) & (is_after | ~f.col(PAIR_AFTER)),
+        IS_KEY: (f.col(POSITION) == 0) & (is_after | ~f.col(KEY_AFTER)),
+        PAIR_MOVED: f.col(PAIR_BEFORE) != f.col(PAIR_AFTER),
+    }
+    marked = compared.withColumns(firsts).drop(_MOVED)
+    return marked.sortWithinPartitions(*order(schema.key), SIDE, POSITION)
 
 
 def all_new(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
@@ -90,6 +107,7 @@ def all_new(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
         number(rows.withColumn(SIDE, f.lit(AFTER)), schema, sources)
         .withColumns({ROW_DIFFERS: true, PAIR_DIFFERS: true, PAIR_BEFORE: false, PAIR_AFTER: true})
         .withColumns({KEY_DIFFERS: true, KEY_BEFORE: false, KEY_AFTER: true})
+        .withColumns({IS_PAIR: f.col(ORDINAL) == 0, IS_KEY: f.col(POSITION) == 0, PAIR_MOVED: true})
         .sortWithinPartitions(*order(schema.key), SIDE, POSITION)
     )
 
@@ -106,16 +124,6 @@ def number(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Dat
     first = f.last(f.when(f.col(_IS_FIRST), f.col(POSITION)), ignorenulls=True)
     numbered = marked.withColumn(_FIRST, first.over(in_key))
     return numbered.withColumn(ORDINAL, f.col(POSITION) - f.col(_FIRST)).drop(_IS_FIRST, _FIRST)
-
-
-def each_key() -> Expression:
-    """Selects from a comparison exactly one row a key: its first, after the step if it is alive."""
-    return (f.col(POSITION) == 0) & ((f.col(SIDE) == AFTER) | ~f.col(KEY_AFTER))
-
-
-def each_pair() -> Expression:
-    """Selects from a comparison exactly one row a pair; where `each_key` does, this does too."""
-    return (f.col(ORDINAL) == 0) & ((f.col(SIDE) == AFTER) | ~f.col(PAIR_AFTER))
 
 
 def updates(compared: DataFrame, schema: RowSchema) -> DataFrame:
@@ -156,11 +164,23 @@ def same(left: DataFrame, right: DataFrame, columns: Iterable[Column]) -> Expres
     return reduce(lambda a, b: a & b, (left[n].eqNullSafe(right[n]) for n in names))
 
 
-def source_columns(feeder_key: Iterable[Column]) -> tuple[Column, ...]:
-    """The columns of a stage's content and key mappings that hold its feeder's key."""
+def sources_of(stage: Stage) -> tuple[Column, ...]:
+    """The columns of a stage's tables that hold its feeder's key; a source has none."""
     return tuple(
-        Column(SOURCE_PREFIX + c.name, c.data_type, c.nullable, c.descending) for c in feeder_key
+        Column(SOURCE_PREFIX + c.name, c.data_type, c.nullable, c.descending)
+        for feeder in stage.feeders[:1]
+        for c in feeder.schema.key
     )
+
+
+def content_columns(schema: RowSchema, sources: Iterable[Column]) -> tuple[Column, ...]:
+    """The columns of a content table, in its order."""
+    return (*schema.key, *sources, ORDINAL_COLUMN, *schema.value)
+
+
+def updates_columns(schema: RowSchema) -> tuple[Column, ...]:
+    """The columns of an updates table, in its order."""
+    return (VERSION_COLUMN, CHANGE_TYPE_COLUMN, *schema.key, POSITION_COLUMN, *schema.value)
 
 
 def _named(columns: Iterable[Column]) -> list[str]:

@@ -1,10 +1,10 @@
 """A step's result, computed: the rows of the keys it is about, before and after, with counts.
 
-`changes` says what is to be compared; a `Comparison` is that, materialised once, and answers what
-the executor
-asks: which keys changed, what the next stage reads, what the content is afterwards. The
-invariant: it has all rows of every key that it has any row of, and all pairs of every source key
-that changed.
+A `Comparison` is what `changes.compare` says, materialised once, and answers what the executor
+asks: which keys changed, what the next stage reads, what the content is afterwards. It has two
+forms: rows that are few stay on the driver (`LocalComparison`), others in Spark
+(`WideComparison`). The invariant: it has all rows of every key that it has any row of, and all
+pairs of every source key that changed.
 
 It stands apart from `edits`, which turns it into commits, because stages feed each other through
 comparisons before anything is committed.
@@ -12,39 +12,66 @@ comparisons before anything is committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property, reduce
+from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import LongType
 
+from deltaproduce import arrow_changes, changes
+from deltaproduce.arrays import Marks, fetched
 from deltaproduce.changes import (
     AFTER,
     BEFORE,
+    IS_KEY,
+    IS_PAIR,
     KEY_DIFFERS,
     PAIR_AFTER,
     PAIR_BEFORE,
     PAIR_DIFFERS,
+    PAIR_MOVED,
     ROW_DIFFERS,
     SIDE,
     cols,
-    each_key,
-    each_pair,
+    content_columns,
     same,
 )
 from deltaproduce.checkpoints import checkpoint
-from deltaproduce.predicates import HASH, hash_sql, membership
-from deltaproduce.schemas import ORDINAL, Column, RowSchema
-from deltaproduce.selections import SEEK_LIMIT, Selection
-from deltaproduce.versions import Mode
+from deltaproduce.predicates import HASH, hash_sql
+from deltaproduce.schemas import Column, RowSchema
+from deltaproduce.selections import Rows, Selection, as_frame
 
-_SOURCE_HASH: Final = "_source_hash"
-_PAIR_HASH: Final = "_pair_hash"
-_IS_CHANGED_KEY: Final = "_is_changed_key"
+Which: TypeAlias = Mapping[str, bool | int]
+"""Selects the rows of a comparison in which each of these columns has this value."""
+
+ALIVE: Final[Which] = {SIDE: AFTER}
+CHANGED_KEYS: Final[Which] = {IS_KEY: True, KEY_DIFFERS: True}
+CHANGED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_DIFFERS: True}
+NEW_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_BEFORE: False}
+GONE_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_AFTER: False}
+MOVED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_MOVED: True}
+ROWS_OF_CHANGED_PAIRS: Final[Which] = {SIDE: AFTER, PAIR_DIFFERS: True}
+
+_COUNTED: Final[Mapping[str, Which]] = {
+    "keys": {IS_KEY: True},
+    "keys_changed": CHANGED_KEYS,
+    "rows_before": {SIDE: BEFORE},
+    "rows_after": ALIVE,
+    "rows_added": {SIDE: AFTER, ROW_DIFFERS: True},
+    "rows_removed": {SIDE: BEFORE, ROW_DIFFERS: True},
+    "rows_of_changed_pairs": ROWS_OF_CHANGED_PAIRS,
+    "pairs_changed": CHANGED_PAIRS,
+    "pairs_replaced": {**CHANGED_PAIRS, PAIR_BEFORE: True},
+    "pairs_new": NEW_PAIRS,
+    "pairs_gone": GONE_PAIRS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +91,143 @@ class Counts:
     pairs_gone: int
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True)
+class Comparison(ABC):
     """The rows of some keys before and after a step.
 
     Attributes:
-        rows: what `changes.compare` returns, checkpointed.
-        whole: it is about all keys of the table.
-        ranged: its partitions are disjoint ranges of the key, in order.
-        sought: the rows before were found by a predicate, not by scanning the table.
-        touched: a row per pair that differs or that stands for a changed key, on the driver; None
-        if
-            there are more than `SEEK_LIMIT`.
+        complete: it is about all keys of the table.
+        sought: the rows before were found by their keys, not by scanning the table.
     """
 
-    rows: DataFrame
+    spark: SparkSession
     schema: RowSchema
     sources: tuple[Column, ...]
     counts: Counts
-    whole: bool
-    ranged: bool
+    complete: bool
     sought: bool
-    touched: pa.Table | None
+
+    @abstractmethod
+    def pick(self, columns: Sequence[Column], which: Which) -> Rows:
+        """Some columns of the rows that are ``which``, in order."""
+
+    @abstractmethod
+    def updates(self) -> Rows:
+        """The updates of the step, as `changes.updates` has them."""
+
+    @property
+    def pair(self) -> tuple[Column, ...]:
+        """The columns of the key mappings: source key, then key; in a source the key alone."""
+        return (*self.sources, *self.schema.key)
+
+    @property
+    def content(self) -> tuple[Column, ...]:
+        """The columns of the content, in the table's order."""
+        return content_columns(self.schema, self.sources)
+
+    def upserts(self) -> Rows:
+        """The rows of the changed keys that are alive: key and value columns, in order."""
+        which = {SIDE: AFTER, KEY_DIFFERS: True}
+        return self.pick((*self.schema.key, *self.schema.value), which)
+
+    @cached_property
+    def changed_keys(self) -> Selection:
+        """The keys that this version's updates are about."""
+        changed = self.pick(self.schema.key.columns, CHANGED_KEYS)
+        return Selection.of(changed, self.schema.key.columns, self.spark, self.counts.keys_changed)
+
+    def content_after(self, before: Callable[[], DataFrame] | None) -> Rows:
+        """All rows of the content after the step, unsorted.
+
+        Args:
+            before: reads all those before the step; None if there were none.
+        """
+        if self.complete or before is None:
+            return self.pick(self.content, ALIVE)
+        new = self._frame(self.content, ROWS_OF_CHANGED_PAIRS)
+        return self._without(before(), CHANGED_PAIRS).select(*cols(self.content)).union(new)
+
+    def mappings_after(self, before: Callable[[], DataFrame] | None) -> Rows:
+        """All key mappings after the step, unsorted; ``before`` as in `content_after`."""
+        if self.complete or before is None:
+            return self.pick(self.pair, {IS_PAIR: True, SIDE: AFTER})
+        new = self._frame(self.pair, NEW_PAIRS)
+        return self._without(before(), GONE_PAIRS).select(*cols(self.pair)).union(new)
+
+    def predicate(self, lookup: Sequence[Column], which: Which) -> str:
+        """Holds for the pairs that are ``which``, and perhaps for some more, if they are few.
+
+        Args:
+            lookup: the key or the source key columns: those by which the table is sorted.
+        """
+        hash_of_pair = hash_sql([c.name for c in self.pair])
+        hashed = self._frame(self.pair, which).withColumn(HASH, f.expr(hash_of_pair))
+        numbered = fetched(hashed, (*self.pair, Column(HASH, LongType())))
+        found = Selection.of(numbered.select([c.name for c in lookup]), lookup, self.spark)
+        if not self.sources:
+            return found.predicate()
+        numbers = ", ".join(f"{n}L" for n in numbered.column(HASH).to_pylist())
+        return f"{found.predicate()} AND {hash_of_pair} IN ({numbers})"
+
+    def _frame(self, columns: Sequence[Column], which: Which) -> DataFrame:
+        return as_frame(self.pick(columns, which), self.spark, columns)
+
+    def _without(self, before: DataFrame, gone: Which) -> DataFrame:
+        pairs = self._frame(self.pair, gone)
+        return before.join(pairs, same(before, pairs, self.pair), "left_anti")
+
+
+@dataclass(frozen=True)
+class LocalComparison(Comparison):
+    """A comparison whose rows are on the driver.
+
+    Attributes:
+        rows: what `arrow_changes.compare` returns.
+    """
+
+    rows: pa.Table
+
+    @staticmethod
+    def of(
+        rows: pa.Table,
+        schema: RowSchema,
+        sources: Sequence[Column],
+        spark: SparkSession,
+        affected: int,
+        *,
+        complete: bool,
+    ) -> LocalComparison:
+        """Count what `arrow_changes.compare` found.
+
+        Args:
+            affected: the keys that the step is about, if there are rows of others too.
+        """
+        counted = {name: int(_mask(rows, which).sum()) for name, which in _COUNTED.items()}
+        counted["keys"] = affected
+        return LocalComparison(
+            spark, schema, tuple(sources), Counts(**counted), complete, True, rows
+        )
+
+    def pick(self, columns: Sequence[Column], which: Which) -> pa.Table:
+        """See `Comparison.pick`."""
+        return self.rows.select([c.name for c in columns]).filter(pa.array(_mask(self.rows, which)))
+
+    def updates(self) -> pa.Table:
+        """See `Comparison.updates`."""
+        return arrow_changes.updates(self.rows, self.schema)
+
+
+@dataclass(frozen=True)
+class WideComparison(Comparison):
+    """A comparison whose rows are in Spark.
+
+    Attributes:
+        rows: what `changes.compare` returns, checkpointed.
+        ranged: its partitions are disjoint ranges of the key, in order.
+    """
+
+    rows: DataFrame
+    ranged: bool
 
     @staticmethod
     def of(
@@ -93,118 +235,37 @@ class Comparison:
         schema: RowSchema,
         sources: Sequence[Column],
         *,
-        whole: bool = False,
+        complete: bool = False,
         ranged: bool = False,
         sought: bool = False,
-    ) -> Comparison:
+    ) -> WideComparison:
         """Compute what `changes.compare` or `changes.all_new` describes, in one Spark action."""
-        computed, counted = checkpoint(rows, _counted())
-        counts = Counts(**counted)
-        few = max(counts.pairs_changed, counts.keys_changed) <= SEEK_LIMIT
-        touched = _touched(computed, schema, sources) if few and not ranged else None
-        return Comparison(computed, schema, tuple(sources), counts, whole, ranged, sought, touched)
-
-    @property
-    def mode(self) -> Mode:
-        """How the stage was brought up to date."""
-        if self.whole:
-            return "full"
-        if self.touched is None:
-            return "rewrite"
-        return "seek" if self.sought else "merge"
-
-    @property
-    def content_columns(self) -> list[Expression]:
-        """The columns of the content, in the table's order."""
-        return [
-            *cols(self.schema.key),
-            *cols(self.sources),
-            f.col(ORDINAL),
-            *cols(self.schema.value),
-        ]
-
-    def upserts(self) -> DataFrame:
-        """The rows of the changed keys that are alive: key and value columns, in order."""
-        rows = self.rows.where((f.col(SIDE) == AFTER) & f.col(KEY_DIFFERS))
-        return rows.select(*cols(self.schema.key), *cols(self.schema.value))
-
-    def changed_keys(self) -> Selection:
-        """The keys that this version's updates are about."""
-        if self.touched is None:
-            changed = self.rows.where(each_key() & f.col(KEY_DIFFERS))
-            return Selection.of(changed, self.schema.key.columns, self.counts.keys_changed)
-        changed = self.touched.filter(pc.field(_IS_CHANGED_KEY))
-        table = changed.select([*self.schema.key.names, HASH])
-        return Selection.few(table, self.schema.key.columns, self.rows.sparkSession)
-
-    def content_after(self, before: DataFrame | None) -> DataFrame:
-        """All rows of the content after the step, given all those before; unsorted."""
-        after = self.rows.where(f.col(SIDE) == AFTER)
-        if self.whole or before is None:
-            return after.select(*self.content_columns)
-        gone = self.rows.where(each_pair() & f.col(PAIR_DIFFERS))
-        kept = before.join(gone, same(before, gone, [*self.schema.key, *self.sources]), "left_anti")
-        new = after.where(f.col(PAIR_DIFFERS))
-        return kept.select(*self.content_columns).union(new.select(*self.content_columns))
-
-    def predicate(self, lookup: Sequence[Column], which: pc.Expression) -> str:
-        """Holds for the pairs that are ``which``, if they are few enough to be ``touched``.
-
-        Args:
-            lookup: the key or the source key columns: those by which the table is sorted.
-        """
-        assert self.touched is not None
-        pairs = self.touched.filter(which)
-        by_key = tuple(lookup) == self.schema.key.columns
-        hashes = pairs.column(HASH if by_key else _SOURCE_HASH)
-        keys = pairs.select([c.name for c in lookup]).append_column(HASH, hashes)
-        found = membership(lookup, keys)
-        if not self.sources:
-            return found
-        numbers = ", ".join(f"{n}L" for n in pairs.column(_PAIR_HASH).to_pylist())
-        return f"{found} AND {_pair_hash(self.schema, self.sources)} IN ({numbers})"
-
-
-def _counted() -> dict[str, Expression]:
-    before, after = f.col(SIDE) == BEFORE, f.col(SIDE) == AFTER
-    changed_pair = each_pair() & f.col(PAIR_DIFFERS)
-    conditions = {
-        "keys": each_key(),
-        "keys_changed": each_key() & f.col(KEY_DIFFERS),
-        "rows_before": before,
-        "rows_after": after,
-        "rows_added": after & f.col(ROW_DIFFERS),
-        "rows_removed": before & f.col(ROW_DIFFERS),
-        "rows_of_changed_pairs": after & f.col(PAIR_DIFFERS),
-        "pairs_changed": changed_pair,
-        "pairs_replaced": changed_pair & f.col(PAIR_BEFORE),
-        "pairs_new": each_pair() & ~f.col(PAIR_BEFORE),
-        "pairs_gone": each_pair() & ~f.col(PAIR_AFTER),
-    }
-    return {name: f.count_if(condition) for name, condition in conditions.items()}
-
-
-def _touched(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> pa.Table:
-    is_changed_key = each_key() & f.col(KEY_DIFFERS)
-    hashes = [f.expr(hash_sql(schema.key.names)).alias(HASH)]
-    if sources:
-        hashes += [
-            f.expr(hash_sql([c.name for c in sources])).alias(_SOURCE_HASH),
-            f.expr(_pair_hash(schema, sources)).alias(_PAIR_HASH),
-        ]
-    marks = [f.col(PAIR_DIFFERS), f.col(PAIR_BEFORE), f.col(PAIR_AFTER)]
-    return (
-        rows.where(each_pair() & (f.col(PAIR_DIFFERS) | is_changed_key))
-        .select(
-            *cols(schema.key),
-            *cols(sources),
-            *marks,
-            is_changed_key.alias(_IS_CHANGED_KEY),
-            *hashes,
+        counted = {name: f.count_if(_condition(which)) for name, which in _COUNTED.items()}
+        computed, counts = checkpoint(rows, counted)
+        return WideComparison(
+            computed.sparkSession,
+            schema,
+            tuple(sources),
+            Counts(**counts),
+            complete,
+            sought,
+            computed,
+            ranged,
         )
-        .toArrow()
-    )
+
+    def pick(self, columns: Sequence[Column], which: Which) -> DataFrame:
+        """See `Comparison.pick`."""
+        return self.rows.where(_condition(which)).select(*cols(columns))
+
+    def updates(self) -> DataFrame:
+        """See `Comparison.updates`."""
+        return changes.updates(self.rows, self.schema)
 
 
-def _pair_hash(schema: RowSchema, sources: Sequence[Column]) -> str:
-    return hash_sql([*(c.name for c in sources), *schema.key.names])
+def _condition(which: Which) -> Expression:
+    return reduce(lambda a, b: a & b, (f.col(name) == value for name, value in which.items()))
+
+
+def _mask(rows: pa.Table, which: Which) -> Marks:
+    columns = (np.asarray(rows.column(name)) == value for name, value in which.items())
+    return reduce(np.logical_and, columns)

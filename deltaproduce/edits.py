@@ -2,8 +2,8 @@
 
 An `Edit` describes one commit: rows, and what they take the place of. The invariant is S8's
 economy: a table is edited only if its rows change, and only pairs of source key and target key
-whose rows change are replaced. Where an edit replaces by predicate, it puts back every row that the
-predicate holds for; a comparison has them all (see `comparisons`).
+whose rows change are replaced, unless the whole table is written anew. Where an edit replaces by
+predicate, its rows are all that the predicate may hold for (see `comparisons`).
 
 It stands apart from `tables`, which carries edits out, and from `incremental`, which finds out what
 differs.
@@ -15,26 +15,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import pyarrow.compute as pc
-from pyspark.sql import Column as Expression
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
 
-from deltaproduce.changes import (
-    AFTER,
-    PAIR_AFTER,
-    PAIR_BEFORE,
-    PAIR_DIFFERS,
-    SIDE,
-    cols,
-    each_pair,
-    order,
-    same,
-    updates,
+from deltaproduce.arrays import fetched, in_order
+from deltaproduce.changes import IS_PAIR, cols, order, updates_columns
+from deltaproduce.comparisons import (
+    ALIVE,
+    CHANGED_PAIRS,
+    GONE_PAIRS,
+    MOVED_PAIRS,
+    NEW_PAIRS,
+    ROWS_OF_CHANGED_PAIRS,
+    Comparison,
+    WideComparison,
 )
-from deltaproduce.comparisons import Comparison
-from deltaproduce.schemas import CHANGE_TYPE, ORDINAL, POSITION, VERSION, Column
+from deltaproduce.plan import Writing
+from deltaproduce.schemas import (
+    ORDINAL,
+    ORDINAL_COLUMN,
+    POSITION_COLUMN,
+    VERSION,
+    Column,
+)
+from deltaproduce.selections import Rows
+from deltaproduce.stored import IS_ALIVE, run_columns
 
 Read: TypeAlias = Callable[[], DataFrame]
 """Reads a table's rows as they were before the step; called only if an edit needs them."""
@@ -48,64 +55,76 @@ class Edit:
     """One commit to be made to a table.
 
     Attributes:
-        rows: in the table's columns, sorted by its order within partitions.
+        rows: sorted by the table's order, within partitions if they are in Spark.
+        columns: the table's columns.
         overwrite: the rows are the whole table. Otherwise they are added,
-        predicate: and, if there is one, take the place of all rows for which it holds.
-        statistics: the columns by which the table will be looked up.
+        predicate: and, if there is one, only those for which it holds, in the place of all rows of
+            the table for which it holds.
+        lookup: the columns by which the table will be looked up.
     """
 
-    rows: DataFrame
+    rows: Rows
+    columns: tuple[Column, ...]
     overwrite: bool
     predicate: str | None
-    statistics: tuple[Column, ...]
+    lookup: tuple[Column, ...]
 
 
-def content_edit(comparison: Comparison, before: Read | None) -> Edit | None:
-    """The edit of the content; ``before`` reads its rows, None if there is no table yet."""
-    counts, key = comparison.counts, comparison.schema.key.columns
-    if before is not None and not counts.pairs_changed:
+def content_edit(
+    comparison: Comparison, how: Writing, before: Read | None, total: int, *, exists: bool
+) -> Edit | None:
+    """The edit of the content.
+
+    Args:
+        before: reads its rows before the step; None if there are none.
+        total: how many rows it has after the step.
+        exists: whether there is a table.
+    """
+    counts, key, columns = comparison.counts, comparison.schema.key.columns, comparison.content
+    if exists and (how == "run" or not counts.pairs_changed):
         return None
-    in_order = [*order(key), *order(comparison.sources), f.col(ORDINAL)]
-    after = comparison.rows.where(f.col(SIDE) == AFTER)
-    if comparison.ranged:
-        return Edit(after.select(*comparison.content_columns), True, None, key)
-    predicate, overwrite = None, False
-    if before is not None and not comparison.whole and not counts.pairs_replaced:
-        rows, count = after.where(f.col(PAIR_DIFFERS)), counts.rows_of_changed_pairs
-    elif before is not None and not comparison.whole and comparison.touched is not None:
-        predicate = comparison.predicate(key, pc.field(PAIR_DIFFERS))
-        rows, count = after.where(predicate), counts.rows_of_changed_pairs
+    rewritten, predicate = how == "rewrite" or not exists, None
+    if rewritten:
+        rows = comparison.content_after(before)
+    elif not counts.pairs_replaced:
+        rows, total = comparison.pick(columns, ROWS_OF_CHANGED_PAIRS), counts.rows_of_changed_pairs
     else:
-        rows = comparison.content_after(None if comparison.whole or before is None else before())
-        count, overwrite = counts.rows_after, True
-    filed = _filed(rows.select(*comparison.content_columns), count, order(key), in_order)
-    return Edit(filed, overwrite, predicate, key)
+        predicate = comparison.predicate(key, CHANGED_PAIRS)
+        rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
+    if not _ranged(comparison):
+        rows = _filed(rows, total, key, (*key, *comparison.sources, ORDINAL_COLUMN))
+    return Edit(rows, columns, rewritten, predicate, key)
 
 
-def mappings_edit(comparison: Comparison, before: Read | None) -> Edit | None:
-    """The edit of the key mappings; ``before`` reads their rows, None if there is no table yet."""
-    counts, sources = comparison.counts, comparison.sources
-    if before is not None and not counts.pairs_new and not counts.pairs_gone:
+def mappings_edit(
+    comparison: Comparison,
+    how: Writing,
+    before: Read | None,
+    total: int,
+    *,
+    exists: bool,
+    folds: bool,
+) -> Edit | None:
+    """The edit of the key mappings.
+
+    Args:
+        before: reads their rows before the step; None if there are none.
+        total: how many rows the content has after the step.
+        exists: whether there is a table.
+        folds: whether there are runs, whose mappings the table does not have.
+    """
+    counts, sources, pair = comparison.counts, comparison.sources, comparison.pair
+    if exists and (how == "run" or not (folds or counts.pairs_new or counts.pairs_gone)):
         return None
-    pair = [*sources, *comparison.schema.key]
-    after = comparison.rows.where(each_pair() & (f.col(SIDE) == AFTER))
-    new = after.where(~f.col(PAIR_BEFORE))
-    predicate, overwrite = None, False
-    if before is None or comparison.whole:
-        rows, count, overwrite = after, counts.rows_after, True
+    rewritten, predicate = how == "rewrite" or not exists, None
+    if rewritten:
+        rows = comparison.mappings_after(before)
     elif not counts.pairs_gone:
-        rows, count = new, counts.pairs_new
-    elif comparison.touched is not None:
-        predicate = comparison.predicate(sources, pc.field(PAIR_BEFORE) != pc.field(PAIR_AFTER))
-        rows, count = after.where(predicate), counts.pairs_new
+        rows, total = comparison.pick(pair, NEW_PAIRS), counts.pairs_new
     else:
-        gone = comparison.rows.where(each_pair() & ~f.col(PAIR_AFTER))
-        mappings = before()
-        kept = mappings.join(gone, same(mappings, gone, pair), "left_anti")
-        rows = kept.select(*cols(pair)).union(new.select(*cols(pair)))
-        count, overwrite = counts.rows_after, True
-    filed = _filed(rows.select(*cols(pair)), count, order(sources), order(pair))
-    return Edit(filed, overwrite, predicate, sources)
+        predicate = comparison.predicate(sources, MOVED_PAIRS)
+        rows, total = comparison.pick(pair, {**ALIVE, IS_PAIR: True}), counts.pairs_new
+    return Edit(_filed(rows, total, sources, pair), pair, rewritten, predicate, sources)
 
 
 def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit | None:
@@ -113,17 +132,31 @@ def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit 
     counts, schema = comparison.counts, comparison.schema
     if exists and not counts.keys_changed:
         return None
-    rows = updates(comparison.rows, schema).select(
-        f.lit(version).cast("bigint").alias(VERSION),
-        CHANGE_TYPE,
-        *cols(schema.key),
-        POSITION,
-        *cols(schema.value),
-    )
-    if not comparison.ranged:
-        in_order = [*order(schema.key), f.col(POSITION)]
-        rows = _filed(rows, counts.rows_after, order(schema.key), in_order)
-    return Edit(rows, not exists, None, (Column(VERSION, LongType()), *schema.key))
+    columns, key = updates_columns(schema), schema.key.columns
+    rows = _numbered(comparison.updates(), version, columns)
+    if not _ranged(comparison):
+        rows = _filed(rows, counts.rows_after, key, (*key, POSITION_COLUMN))
+    return Edit(rows, columns, not exists, None, (columns[0], *key))
+
+
+def run_of(comparison: Comparison) -> pa.Table:
+    """What a step does to the rows of the pairs that differ, as an `Overlay` takes it."""
+    content = comparison.content
+    alive = _local(comparison.pick(content, ROWS_OF_CHANGED_PAIRS), content)
+    gone = _local(comparison.pick(comparison.pair, GONE_PAIRS), comparison.pair)
+    gone = gone.append_column(ORDINAL, pa.array(np.zeros(len(gone), np.int64)))
+    marked = [
+        rows.append_column(IS_ALIVE.name, pa.array(np.full(len(rows), is_alive)))
+        for rows, is_alive in ((alive, True), (gone, False))
+    ]
+    return pa.concat_tables(marked, promote_options="default")
+
+
+def run_edit(run: pa.Table, comparison: Comparison, version: int, *, exists: bool) -> Edit:
+    """The edit of the runs: they are only ever added."""
+    columns = run_columns(comparison.content)
+    key = comparison.schema.key.columns
+    return Edit(_numbered(run, version, columns), columns, not exists, None, (columns[0], *key))
 
 
 def file_count(rows: DataFrame, count: int) -> int:
@@ -133,10 +166,25 @@ def file_count(rows: DataFrame, count: int) -> int:
     return max(1, -(-count // _ROWS_PER_FILE), min(tasks, count // _ROWS_PER_TASK))
 
 
-def _filed(
-    rows: DataFrame, count: int, by: Sequence[Expression], in_order: Sequence[Expression]
-) -> DataFrame:
-    """Rows in as many partitions as files are due, of disjoint ranges, each sorted."""
+def _ranged(comparison: Comparison) -> bool:
+    return isinstance(comparison, WideComparison) and comparison.ranged
+
+
+def _local(rows: Rows, columns: Sequence[Column]) -> pa.Table:
+    return fetched(rows, columns) if isinstance(rows, DataFrame) else rows
+
+
+def _numbered(rows: Rows, version: int, columns: Sequence[Column]) -> Rows:
+    if isinstance(rows, DataFrame):
+        return rows.withColumn(VERSION, f.lit(version).cast("bigint")).select(*cols(columns))
+    numbered = rows.append_column(VERSION, pa.array(np.full(len(rows), version, np.int64)))
+    return numbered.select([c.name for c in columns])
+
+
+def _filed(rows: Rows, count: int, by: Sequence[Column], placed: Sequence[Column]) -> Rows:
+    """Rows sorted; in Spark in as many partitions as files are due, of disjoint ranges."""
+    if isinstance(rows, pa.Table):
+        return in_order(rows, placed)
     files = file_count(rows, count)
-    ranged = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, *by)
-    return ranged.sortWithinPartitions(*in_order)
+    ranged = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, *order(by))
+    return ranged.sortWithinPartitions(*order(placed))

@@ -13,25 +13,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.batches import Batch
 from deltaproduce.comparisons import Comparison
-from deltaproduce.edits import Edit, Read, content_edit, mappings_edit, updates_edit
+from deltaproduce.edits import Edit, content_edit, mappings_edit, run_edit, run_of, updates_edit
 from deltaproduce.fingerprints import fingerprint
 from deltaproduce.incremental import full_step, producer_step, source_step
 from deltaproduce.pipeline import Graph, Source, Stage
-from deltaproduce.plan import Step, plan
+from deltaproduce.plan import Step, TableType, Writing, plan, writing
+from deltaproduce.readers import Reader
 from deltaproduce.recovery import action
-from deltaproduce.tables import CONTENT, KEY_MAPPINGS, UPDATES, Table, Tables
+from deltaproduce.selections import Rows
+from deltaproduce.stored import Overlay, Stored
+from deltaproduce.tables import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table, Tables
 from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import Attempt, StageFigures, Version
+from deltaproduce.versions import Attempt, Mode, StageFigures, Version
 
 _WRITERS: Final = 4
 """Tables that are committed to at the same time: most of a commit is waiting for the driver."""
@@ -53,11 +57,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What a step found out, and why and how long it took."""
+    """What a step found out, and why and how long it took.
 
+    Attributes:
+        full: every key was produced.
+    """
+
+    stage: Stage
     comparison: Comparison
     reason: str
     seconds: float
+    full: bool
 
 
 class Executor:
@@ -68,13 +78,17 @@ class Executor:
         spark: SparkSession,
         graph: Graph,
         tables: Tables,
+        reader: Reader,
         log: VersionLog,
         progress: Callable[[Progress], None],
         clock: Callable[[], datetime],
+        table_type: TableType,
     ) -> None:
         self._spark = spark
         self._graph = graph
         self._tables = tables
+        self._reader = reader
+        self._table_type = table_type
         self._log = log
         self._progress = progress
         self._clock = clock
@@ -106,18 +120,22 @@ class Executor:
             if not results and update_id is None:
                 return head
             self._progress(Progress(operation, "commit", len(steps), len(steps)))
-            attempt = Attempt.after(head, self._clock())
-            moved = self._commit(head, results, attempt)
+            attempt = Attempt.after(head)
+            written = self._commit(head, results, attempt)
             version = Version(
                 number=attempt.version,
                 committed_at=self._clock(),
                 operation=operation,
                 update_id=update_id,
-                stages=self._figures(head, results, moved),
+                stages=self._figures(head, written, attempt.version),
                 definitions={**head.definitions, **self._definitions},
                 attempt=attempt,
             )
             self._log.publish(version, attempt)
+            for name, step in written.items():
+                self._reader.keep(
+                    name, version.stages[name], step.overlay_after(), step.tables.get(CONTENT)
+                )
         return version
 
     def _compute(
@@ -131,7 +149,10 @@ class Executor:
             comparison = self._step(step, head, results, batches)
             if comparison is not None:
                 seconds = time.perf_counter() - started
-                results[step.stage.name] = _Result(comparison, step.reason, seconds)
+                full = step.how == "full" or not head.stages.get(step.stage.name, _NO_TABLES).rows
+                results[step.stage.name] = _Result(
+                    step.stage, comparison, step.reason, seconds, full
+                )
         return results
 
     def _step(
@@ -143,7 +164,7 @@ class Executor:
     ) -> Comparison | None:
         """What one stage's step finds out; None if it is not reached after all."""
         stage = step.stage
-        content = self._rows(head, stage, CONTENT)
+        content = self._reader.content(head, stage)
         if isinstance(stage, Source):
             found = source_step(stage, batches[stage.name], content)
             return found if found.counts.keys_changed else None
@@ -151,37 +172,34 @@ class Executor:
         fed = results[feeder.name].comparison if feeder.name in results else None
         time_zone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
         if step.how == "full":
-            feeder_content = self._rows(head, feeder, CONTENT)
-            if fed is not None:
-                feeder_content = fed.content_after(feeder_content)
-            if feeder_content is None:
-                return None
-            return full_step(stage, feeder_content, content, time_zone)
+            rows = self._content_after(head, feeder, fed)
+            return None if rows is None else full_step(stage, rows, content, time_zone, self._spark)
         if fed is None or not fed.counts.keys_changed:
             return None
-        mappings = self._rows(head, stage, KEY_MAPPINGS)
+        mappings = partial(self._reader.key_mappings, head, stage)
         return producer_step(stage, fed, content, mappings, time_zone)
 
-    def _rows(self, version: Version, stage: Stage, kind: str) -> DataFrame | None:
-        """A table's rows in a version; None if it has none."""
-        figures = version.stages.get(stage.name)
-        if figures is None or not figures.rows:
+    def _content_after(self, head: Version, stage: Stage, step: Comparison | None) -> Rows | None:
+        """All rows of a stage as they are after its step, if it has one; None if there are none."""
+        before = self._reader.content(head, stage)
+        if step is not None:
+            return step.content_after(None if before is None else before.all)
+        if before is None:
             return None
-        table = self._tables.location.table(stage.name, kind)
-        return self._tables.read(table, figures.delta_versions[kind])
+        return before.fetched() if before.small else before.all()
 
     def _commit(
         self, head: Version, results: Mapping[str, _Result], attempt: Attempt
-    ) -> dict[str, dict[str, int]]:
-        """One commit for each table whose rows change; stage -> kind -> its new delta version."""
+    ) -> dict[str, _Written]:
+        """One commit for each table whose rows change."""
         self._tables.ensure_schema()
+        written = {name: self._written(head, result) for name, result in results.items()}
         edits = [
             (name, kind, edit)
-            for name, result in results.items()
-            for kind, edit in self._edits(head, name, result.comparison, attempt.version).items()
+            for name, found in written.items()
+            for kind, edit in self._edits(head, found, attempt.version).items()
             if edit is not None
         ]
-
         checked, self._checked = self._checked, {}
 
         @inheritable_thread_target(self._spark)
@@ -192,12 +210,14 @@ class Executor:
 
         with ThreadPoolExecutor(_WRITERS) as pool:
             delta_versions = list(pool.map(lambda edit: commit(*edit), edits))
-        moved: dict[str, dict[str, int]] = {name: {} for name in results}
-        for (name, kind, _), delta_version in zip(edits, delta_versions, strict=True):
-            moved[name][kind] = delta_version
+        for (name, kind, edit), delta_version in zip(edits, delta_versions, strict=True):
+            written[name].delta_versions[kind] = delta_version
+            written[name].whole[kind] = edit.overwrite
+            if edit.overwrite and isinstance(edit.rows, pa.Table):
+                written[name].tables[kind] = edit.rows
             checked[self._tables.location.table(name, kind)] = delta_version
         self._checked = checked
-        return moved
+        return written
 
     def _base(self, table: Table, pinned: int | None, checked: Mapping[Table, int]) -> int | None:
         """Make a table's newest rows those that the head pins; returns its delta version."""
@@ -211,52 +231,121 @@ class Executor:
             case _:
                 return pinned
 
-    def _edits(
-        self, head: Version, name: str, comparison: Comparison, number: int
-    ) -> dict[str, Edit | None]:
-        def before(kind: str) -> Read | None:
-            pinned = head.delta_version(name, kind)
-            table = self._tables.location.table(name, kind)
-            return None if pinned is None else partial(self._tables.read, table, pinned)
+    def _written(self, head: Version, result: _Result) -> _Written:
+        """How a step is to be written."""
+        stage, comparison = result.stage, result.comparison
+        counts, last = comparison.counts, head.stages.get(stage.name, _NO_TABLES)
+        overlay = self._reader.overlay(head, stage)
+        rows = last.rows + counts.rows_after - counts.rows_before
+        how = writing(
+            self._table_type,
+            complete=comparison.complete,
+            rows=rows,
+            pairs_changed=counts.pairs_changed,
+            pairs_replaced=counts.pairs_replaced,
+            run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
+            overlay_rows=len(overlay.rows) if overlay else 0,
+            overlay_runs=overlay.runs if overlay else 0,
+        )
+        run = run_of(comparison) if how == "run" and counts.pairs_changed else None
+        return _Written(result, last, rows, how, overlay, run)
 
-        exists = head.delta_version(name, UPDATES) is not None
+    def _edits(self, head: Version, written: _Written, number: int) -> dict[str, Edit | None]:
+        stage, comparison, how = written.result.stage, written.result.comparison, written.how
+        exists = written.last.delta_versions
+        rows, folds = written.rows, written.overlay is not None
+        content, mappings = (
+            partial(_all, read, head, stage) if written.last.rows else None
+            for read in (self._reader.content, self._reader.key_mappings)
+        )
         edits = {
-            CONTENT: content_edit(comparison, before(CONTENT)),
-            UPDATES: updates_edit(comparison, number, exists=exists),
+            CONTENT: content_edit(comparison, how, content, rows, exists=CONTENT in exists),
+            UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }
         if comparison.sources:
-            edits[KEY_MAPPINGS] = mappings_edit(comparison, before(KEY_MAPPINGS))
+            there = KEY_MAPPINGS in exists
+            edits[KEY_MAPPINGS] = mappings_edit(
+                comparison, how, mappings, rows, exists=there, folds=folds
+            )
+        if written.run is not None:
+            edits[RUNS] = run_edit(written.run, comparison, number, exists=RUNS in exists)
         return edits
 
     def _figures(
-        self,
-        head: Version,
-        results: Mapping[str, _Result],
-        moved: Mapping[str, Mapping[str, int]],
+        self, head: Version, written: Mapping[str, _Written], number: int
     ) -> dict[str, StageFigures]:
-        figures = {}
-        for stage in self._graph.stages:
-            last = head.stages.get(stage.name, _NO_TABLES)
-            if stage.name in results:
-                figures[stage.name] = _touched(results[stage.name], last, moved[stage.name])
-            else:
-                figures[stage.name] = last.carried()
-        return figures
+        return {
+            stage.name: written[stage.name].figures(number)
+            if stage.name in written
+            else head.stages.get(stage.name, _NO_TABLES).carried()
+            for stage in self._graph.stages
+        }
+
+
+def _all(
+    read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage
+) -> DataFrame:
+    found = read(version, stage)
+    assert found is not None  # the figures say that there are rows
+    return found.all()
 
 
 _NO_TABLES: Final = StageFigures("skipped")
 
 
-def _touched(result: _Result, last: StageFigures, moved: Mapping[str, int]) -> StageFigures:
-    counts = result.comparison.counts
-    return StageFigures(
-        mode=result.comparison.mode,
-        reason=result.reason,
-        affected_keys=counts.keys,
-        changed_keys=counts.keys_changed,
-        rows_added=counts.rows_added,
-        rows_removed=counts.rows_removed,
-        rows=last.rows + counts.rows_after - counts.rows_before,
-        seconds=round(result.seconds, 3),
-        delta_versions={**last.delta_versions, **moved},
-    )
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """How a step is written, and what it then is.
+
+    Attributes:
+        last: the stage's figures in the version before.
+        rows: content rows after the step.
+        overlay: the runs before it; None if there are none.
+        run: the step's own run, if it is written as one.
+        delta_versions: of the tables committed to, by kind.
+        whole: whether they were written whole.
+        tables: the rows of those that were written whole from the driver.
+    """
+
+    result: _Result
+    last: StageFigures
+    rows: int
+    how: Writing
+    overlay: Overlay | None
+    run: pa.Table | None
+    delta_versions: dict[str, int] = field(default_factory=dict)
+    whole: dict[str, bool] = field(default_factory=dict)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+
+    def overlay_after(self) -> Overlay | None:
+        """The stage's runs after the step."""
+        if self.run is None:
+            return self.overlay if self.how == "run" else None
+        comparison = self.result.comparison
+        before = self.overlay or Overlay.none(comparison.pair, comparison.content)
+        return before.with_run(self.run)
+
+    def figures(self, number: int) -> StageFigures:
+        """What the version says of the stage."""
+        counts, overlay = self.result.comparison.counts, self.overlay_after()
+        return StageFigures(
+            mode=self._mode(),
+            reason=self.result.reason,
+            affected_keys=counts.keys,
+            changed_keys=counts.keys_changed,
+            rows_added=counts.rows_added,
+            rows_removed=counts.rows_removed,
+            rows=self.rows,
+            seconds=round(self.result.seconds, 3),
+            delta_versions={**self.last.delta_versions, **self.delta_versions},
+            whole={**self.last.whole, **self.whole},
+            folded=self.last.folded if self.how == "run" else number,
+            runs=0 if overlay is None else overlay.runs,
+        )
+
+    def _mode(self) -> Mode:
+        if self.result.full:
+            return "full"
+        if self.how == "rewrite":
+            return "rewrite"
+        return "seek" if self.result.comparison.sought else "merge"

@@ -13,10 +13,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from deltaproduce import limits
 from deltaproduce.errors import DefinitionError
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.pipeline import Graph, Producer, Stage
 from deltaproduce.versions import Version
+
+TableType = Literal["copy_on_write", "merge_on_read"]
+"""How a stage's content and key mappings take a step, in Hudi's words.
+
+``copy_on_write``: changed rows are replaced, so the tables are plain at every version.
+``merge_on_read``: changed rows are added to a table of runs, and resolved when read.
+"""
+
+Writing = Literal["run", "replace", "rewrite"]
+"""Add a run; replace the pairs that differ; or write the tables anew, with all runs in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,38 @@ def _producer_step(
     if reached:
         return Step(stage, "incremental", f"reached through {', '.join(reached)}")
     return None
+
+
+def writing(
+    table_type: TableType,
+    *,
+    complete: bool,
+    rows: int,
+    pairs_changed: int,
+    pairs_replaced: int,
+    run_rows: int,
+    overlay_rows: int,
+    overlay_runs: int,
+) -> Writing:
+    """How a stage's content and key mappings take a step.
+
+    Args:
+        complete: the step knows all rows of the content.
+        rows: of the content after the step.
+        pairs_changed: pairs of source key and key whose rows differ.
+        pairs_replaced: those that had rows before.
+        run_rows: rows of the pairs that differ.
+        overlay_rows: rows of the runs that are not in the tables yet.
+        overlay_runs: how many runs that are.
+    """
+    if complete or rows <= limits.SMALL_TABLE_ROWS:
+        return "rewrite"
+    if table_type == "merge_on_read":
+        fits = run_rows <= limits.RUN_ROWS and overlay_rows + run_rows <= limits.OVERLAY_ROWS
+        return "run" if fits and overlay_runs < limits.OVERLAY_RUNS else "rewrite"
+    if overlay_runs or (pairs_replaced and pairs_changed > limits.SEEK_KEYS):
+        return "rewrite"
+    return "replace"
 
 
 def has_tables(version: Version, stage: str) -> bool:

@@ -35,12 +35,18 @@ def hash_sql(names: Sequence[str]) -> str:
     return f"xxhash64({', '.join(map(identifier, names))})"
 
 
+def needs_hash(columns: Sequence[Column], keys: pa.Table) -> bool:
+    """Whether `membership` of these keys needs their hashes: the literals do not say it all."""
+    return len(columns) > 1 or _first_column_in(columns[0], keys.column(0)) is None
+
+
 def membership(columns: Sequence[Column], keys: pa.Table) -> str:
     """The predicate that holds for every row whose ``columns`` equal one of ``keys``.
 
     Args:
         columns: the key columns, at least one.
-        keys: one row a key: the columns by their names, then ``HASH``, as Spark computed it.
+        keys: one row a key: the columns by their names, then, if `needs_hash`, ``HASH``, as Spark
+            computed it.
 
     Returns:
         SQL text that refers to nothing but ``columns``; ``FALSE`` when there are no keys. For one

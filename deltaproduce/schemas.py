@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     DecimalType,
     DoubleType,
     FloatType,
+    LongType,
     MapType,
     StringType,
     StructField,
@@ -60,6 +61,19 @@ class Column:
         not_null = "" if self.nullable else " NOT NULL"
         direction = " DESC" if self.descending else ""
         return f"{quoted(self.name)} {ddl_of(self.data_type)}{not_null}{direction}"
+
+
+VERSION_COLUMN: Final = Column(VERSION, LongType())
+"""The version that wrote a row."""
+
+CHANGE_TYPE_COLUMN: Final = Column(CHANGE_TYPE, StringType())
+"""``add``, ``update`` or ``delete``."""
+
+ORDINAL_COLUMN: Final = Column(ORDINAL, LongType())
+"""A row's number within its source key and key, from 0."""
+
+POSITION_COLUMN: Final = Column(POSITION, LongType())
+"""A row's number within its key, from 0."""
 
 
 @dataclass(frozen=True, slots=True)

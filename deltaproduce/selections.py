@@ -1,8 +1,8 @@
 """Selections: some keys of a table, and how to find their rows.
 
-A step never scans a table for its keys if it can ask for them. Few keys (`SEEK_LIMIT`) come to the
-driver and become a predicate that prunes files; many stay a DataFrame and are joined. The
-invariant: `rows_of` returns every row of the selected keys, and perhaps rows of other keys (see
+A step never scans a table for its keys if it can ask for them. Few keys (`limits.SEEK_KEYS`) are
+held on the driver and become a predicate that prunes files; many stay a DataFrame and are joined.
+The invariant: `rows_of` returns every row of the selected keys, and perhaps rows of other keys (see
 `predicates`), so a row's presence never means that its key was selected.
 
 It stands apart because both kinds of stage, and all three tables, find rows in this one way.
@@ -12,22 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import LongType
 
+from deltaproduce import limits
+from deltaproduce.arrays import Marks, among, distinct, fetched, frame
 from deltaproduce.changes import cols, same
-from deltaproduce.predicates import HASH, hash_sql, membership
+from deltaproduce.predicates import HASH, hash_sql, membership, needs_hash
 from deltaproduce.schemas import Column
 
-SEEK_LIMIT: Final = 10_000
-"""The most keys that are written into a predicate: Spark plans 50,000 in seconds."""
+Rows: TypeAlias = DataFrame | pa.Table
+"""Rows in Spark, or on the driver."""
 
-_FETCH_LIMIT: Final = 10 * SEEK_LIMIT
-"""The most rows that are brought to the driver to find out whether their keys are few."""
+_REPEATED: Final = 10
+"""How many rows a key are brought to the driver to find out whether there are few keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,55 +38,84 @@ class Selection:
 
     Attributes:
         columns: the columns that hold the keys in the table to be looked up.
-        frame: the keys.
-        table: the keys with their `HASH` on the driver, if they are few.
+        keys: the keys: on the driver if they are few.
     """
 
     columns: tuple[Column, ...]
-    frame: DataFrame
-    table: pa.Table | None
+    keys: Rows
+    spark: SparkSession
 
     @staticmethod
-    def of(keys: DataFrame, columns: Sequence[Column], rows: int | None = None) -> Selection:
-        """The keys of a frame, in which they may be repeated.
+    def of(
+        keys: Rows, columns: Sequence[Column], spark: SparkSession, rows: int | None = None
+    ) -> Selection:
+        """Some keys, which may be repeated, in these columns.
 
         Args:
-            rows: how many rows the frame has, if that is known.
+            rows: how many rows there are, if that is known.
         """
-        keys = keys.select(*cols(columns))
-        if rows is None or rows <= _FETCH_LIMIT:
-            hashed = keys.withColumn(HASH, f.expr(hash_sql([c.name for c in columns])))
-            fetched = (hashed.limit(_FETCH_LIMIT + 1) if rows is None else hashed).toArrow()
-            distinct = fetched.group_by(fetched.column_names).aggregate([])
-            if fetched.num_rows <= _FETCH_LIMIT and distinct.num_rows <= SEEK_LIMIT:
-                return Selection.few(distinct, columns, keys.sparkSession)
-        return Selection(tuple(columns), keys.distinct(), None)
+        most = _REPEATED * limits.SEEK_KEYS
+        if isinstance(keys, DataFrame) and (rows is None or rows <= most):
+            found = fetched(keys.limit(most + 1) if rows is None else keys, columns)
+            if len(found) <= most:
+                keys = found
+        if isinstance(keys, pa.Table):
+            once = distinct(keys)
+            if len(once) <= limits.SEEK_KEYS:
+                return Selection(tuple(columns), once, spark)
+            keys = frame(once, spark, columns)
+        return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), spark)
 
-    @staticmethod
-    def few(table: pa.Table, columns: Sequence[Column], spark: SparkSession) -> Selection:
-        """Keys that are on the driver already, with their `HASH`."""
-        schema = StructType([StructField(c.name, c.data_type) for c in columns])
-        frame = arrow_frame(table.drop_columns([HASH]), spark, schema)
-        return Selection(tuple(columns), f.broadcast(frame), table)
+    @property
+    def few(self) -> bool:
+        """Whether the keys are on the driver."""
+        return isinstance(self.keys, pa.Table)
+
+    @property
+    def frame(self) -> DataFrame:
+        """The keys in Spark, to be joined."""
+        if isinstance(self.keys, DataFrame):
+            return self.keys
+        return f.broadcast(frame(self.keys, self.spark, self.columns))
 
     def renamed(self, columns: Sequence[Column]) -> Selection:
         """The same keys in the columns of another table, as a feeder's keys are source keys."""
         names = [column.name for column in columns]
-        table = None if self.table is None else self.table.rename_columns([*names, HASH])
-        return Selection(tuple(columns), self.frame.toDF(*names), table)
+        if isinstance(self.keys, DataFrame):
+            return Selection(tuple(columns), self.keys.toDF(*names), self.spark)
+        return Selection(tuple(columns), self.keys.rename_columns(names), self.spark)
+
+    def predicate(self) -> str:
+        """Holds for the rows of the keys, which are few, and perhaps for some others."""
+        keys = self.keys
+        assert isinstance(keys, pa.Table)
+        if needs_hash(self.columns, keys):
+            hashes = f.expr(hash_sql([c.name for c in self.columns])).alias(HASH)
+            hashed = frame(keys, self.spark, self.columns).select("*", hashes)
+            keys = fetched(hashed, (*self.columns, Column(HASH, LongType())))
+        return membership(self.columns, keys)
 
     def rows_of(self, rows: DataFrame) -> DataFrame:
         """All rows of these keys, and perhaps some of others."""
-        if self.table is not None:
-            return rows.where(membership(self.columns, self.table))
-        return rows.join(self.frame, same(rows, self.frame, self.columns), "left_semi")
+        if self.few:
+            return rows.where(self.predicate())
+        return rows.join(self.keys, same(rows, self.keys, self.columns), "left_semi")
+
+    def holds(self, rows: pa.Table) -> Marks:
+        """Which of the rows have one of the keys, which are few."""
+        return among(rows.select([c.name for c in self.columns]), self.keys)
 
 
-def arrow_frame(
-    table: pa.Table, spark: SparkSession, schema: StructType | None = None
-) -> DataFrame:
-    """An Arrow table as a DataFrame.
+def as_frame(rows: Rows, spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
+    """Some columns of the rows, in Spark, wherever they are."""
+    if isinstance(rows, DataFrame):
+        return rows.select(*cols(columns))
+    return frame(rows.select([c.name for c in columns]), spark, columns)
 
-    Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave.
-    """
-    return spark.createDataFrame(table.combine_chunks(), schema)
+
+def united(one: Rows, other: Rows, spark: SparkSession, columns: Sequence[Column]) -> Rows:
+    """These columns of both, on the driver if both are there."""
+    if isinstance(one, pa.Table) and isinstance(other, pa.Table):
+        names = [c.name for c in columns]
+        return pa.concat_tables([one.select(names), other.select(names)])
+    return as_frame(one, spark, columns).union(as_frame(other, spark, columns))

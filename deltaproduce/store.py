@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import get_args
 
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.batches import Batch
-from deltaproduce.changes import cols, order, source_columns
-from deltaproduce.errors import InvalidChangesError, NotFoundError
+from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
+from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError
 from deltaproduce.executor import Executor, Progress
 from deltaproduce.pipeline import Pipeline, Producer, Source, Stage
-from deltaproduce.schemas import CHANGE_TYPE, ORDINAL, POSITION, VERSION, Column
+from deltaproduce.plan import TableType
+from deltaproduce.readers import Reader, pair_of
+from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.session import check_session
-from deltaproduce.tables import CONTENT, KEY_MAPPINGS, UPDATES, Location, Tables
+from deltaproduce.tables import Location, Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Version, find
 
@@ -38,6 +39,12 @@ class Store:
         spark: a session with Delta: `local_session()`, or a cluster's.
         location: a path (with a ``/`` or a scheme), otherwise ``schema`` or ``catalog.schema``.
         pipeline: what is defined in it now; later definitions do not count.
+        table_type: how updates are written. ``copy_on_write``: content and key mappings are plain
+            Delta tables at every version, for whoever reads them by path. ``merge_on_read``: a
+            small update of a large stage is appended to a table of runs beside them, which is
+            several times faster; read them through a store. Updates tables are plain in both. A
+            store may be opened with another type than before: each stage changes over when it is
+            written.
         progress: called when a stage, or the commit, of an update starts.
         clock: gives the time of a version, with time zone.
 
@@ -52,18 +59,31 @@ class Store:
         location: str,
         pipeline: Pipeline,
         *,
+        table_type: TableType = "copy_on_write",
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         check_session(spark)
+        if table_type not in get_args(TableType):
+            raise DefinitionError(
+                f"table_type is {table_type!r}; use one of {', '.join(get_args(TableType))}"
+            )
         self._spark = spark
         self._graph = pipeline.graph()
         place = Location.parse(str(location))
         place.check([stage.name for stage in self._graph.stages])
         self._tables = Tables(spark, place)
         self._log = VersionLog(spark, self._tables)
+        self._reader = Reader(self._tables)
         self._executor = Executor(
-            spark, self._graph, self._tables, self._log, progress or (lambda _: None), clock
+            spark,
+            self._graph,
+            self._tables,
+            Reader(self._tables, from_files=True),
+            self._log,
+            progress or (lambda _: None),
+            clock,
+            table_type,
         )
 
     @property
@@ -143,10 +163,11 @@ class Store:
             NotFoundError: there is no such stage or version.
         """
         found = self._graph.stage(_name(stage))
-        key, sources = found.schema.key, _sources_of(found)
-        columns = [*key, *sources, Column(ORDINAL, LongType()), *found.schema.value]
-        in_order = [*order(key), *order(sources), f.col(ORDINAL)] if ordered else []
-        return self._read(found, CONTENT, self._version(version), columns, in_order)
+        sources = sources_of(found)
+        rows = self._reader.content(self._version(version), found)
+        columns = content_columns(found.schema, sources)
+        in_order = (*found.schema.key, *sources, ORDINAL_COLUMN) if ordered else ()
+        return self._frame(None if rows is None else rows.all(), columns, in_order)
 
     def key_mappings(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
@@ -164,9 +185,9 @@ class Store:
             NotFoundError: there is no such stage or version, or it is a source.
         """
         found = self._producer(stage)
-        columns = [*_sources_of(found), *found.schema.key]
-        in_order = order(columns) if ordered else []
-        return self._read(found, KEY_MAPPINGS, self._version(version), columns, in_order)
+        rows = self._reader.key_mappings(self._version(version), found)
+        pair = pair_of(found)
+        return self._frame(None if rows is None else rows.all(), pair, pair if ordered else ())
 
     def updates(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
@@ -185,34 +206,19 @@ class Store:
             NotFoundError: there is no such stage or version.
         """
         found = self._graph.stage(_name(stage))
-        key = found.schema.key
-        columns = [
-            Column(VERSION, LongType()),
-            Column(CHANGE_TYPE, StringType()),
-            *key,
-            Column(POSITION, LongType()),
-            *found.schema.value,
-        ]
-        in_order = [*order(key), f.col(POSITION)] if ordered else []
         wanted = self._version(version)
-        rows = self._read(found, UPDATES, wanted, columns, in_order)
-        return rows.where(f.col(VERSION) == wanted.number)
+        rows = self._reader.updates(wanted, found)
+        in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
+        return self._frame(rows, updates_columns(found.schema), in_order)
 
-    def _read(
-        self,
-        stage: Stage,
-        kind: str,
-        version: Version,
-        columns: Sequence[Column],
-        in_order: Sequence[Expression],
+    def _frame(
+        self, rows: DataFrame | None, columns: Sequence[Column], in_order: Sequence[Column]
     ) -> DataFrame:
-        delta_version = version.delta_version(stage.name, kind)
-        if delta_version is None:
+        if rows is None:
             struct = StructType([StructField(c.name, c.data_type) for c in columns])
             return self._spark.createDataFrame([], struct)
-        table = self._tables.location.table(stage.name, kind)
-        rows = self._tables.read(table, delta_version).select(*cols(columns))
-        return rows.orderBy(*in_order) if in_order else rows
+        found = rows.select(*cols(columns))
+        return found.orderBy(*order(in_order)) if in_order else found
 
     def _version(self, number: int | None) -> Version:
         versions = self._log.versions()
@@ -244,7 +250,3 @@ class Store:
 
 def _name(stage: str | Stage) -> str:
     return stage if isinstance(stage, str) else stage.name
-
-
-def _sources_of(stage: Stage) -> tuple[Column, ...]:
-    return source_columns(stage.feeders[0].schema.key) if stage.feeders else ()

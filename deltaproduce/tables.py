@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final
 from urllib.parse import quote
 
+import pyarrow as pa
 from delta import exceptions as conflicts
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
@@ -30,15 +32,19 @@ from deltaproduce.ddl import identifier
 from deltaproduce.edits import Edit
 from deltaproduce.errors import ConflictError, DefinitionError
 from deltaproduce.schemas import Column
+from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
 
 CONTENT = "content"
 KEY_MAPPINGS = "key_mappings"
 UPDATES = "updates"
+RUNS = "runs"
 
 _LOG = "_versions"
 _APP_ID = "deltaproduce"
+_COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one every ten
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
+_LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _SQL_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
@@ -136,23 +142,52 @@ class Tables:
     """The tables of one store, as effects: each method is one read or one commit."""
 
     def __init__(self, spark: SparkSession, location: Location) -> None:
-        self._spark = spark
+        self.spark = spark
         self.location = location
+        self._committing = Lock()
+        self._idle: list[SparkSession] = []
+        self._files: dict[Table, tuple[int, DataFrame]] = {}
 
-    def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
-        """The table's rows at a delta version (the newest without one)."""
-        reader = self._spark.read
+    def read(
+        self, table: Table, delta_version: int | None = None, *, whole: bool = False
+    ) -> DataFrame:
+        """The table's rows at a delta version (the newest without one).
+
+        Args:
+            whole: that delta version wrote the table whole, so no row of its files is deleted.
+        """
+        if whole and delta_version is not None and not table.in_catalog:
+            return self._read_files(table, delta_version)
+        reader = self.spark.read
         if delta_version is not None:
             reader = reader.option("versionAsOf", delta_version)
         if table.in_catalog:
             return reader.table(table.address)
         return reader.format("delta").load(table.address)
 
+    def _read_files(self, table: Table, delta_version: int) -> DataFrame:
+        """The same rows from the table's files: one Spark job instead of Delta's three, or seven.
+
+        Delta plans each read with jobs over its list of files, to leave some out by their
+        statistics. The files of a table that was written whole are few, and in key order, so
+        Parquet's own statistics do.
+        """
+        known = self._files.get(table)
+        if known is not None and known[0] == delta_version:
+            return known[1]
+        rows = self.read(table, delta_version)
+        files = rows.inputFiles()
+        found = self.spark.read.schema(rows.schema).parquet(*files) if files else rows
+        if _names(found.inputFiles()) != _names(files):  # a path that Spark takes for a pattern
+            found = rows
+        self._files[table] = delta_version, found
+        return found
+
     def exists(self, table: Table) -> bool:
         """Whether there is a Delta table."""
         if table.in_catalog:
-            return self._spark.catalog.tableExists(table.address)
-        return bool(DeltaTable.isDeltaTable(self._spark, table.address))
+            return self.spark.catalog.tableExists(table.address)
+        return bool(DeltaTable.isDeltaTable(self.spark, table.address))
 
     def recent_commits(self, table: Table, since: int | None = None) -> tuple[Commit, ...]:
         """A table's newest commits, newest first; none when there is no table.
@@ -170,9 +205,9 @@ class Tables:
     def _commits(self, table: Table, limit: int) -> tuple[Commit, ...]:
         try:
             delta_table = (
-                DeltaTable.forName(self._spark, table.address)
+                DeltaTable.forName(self.spark, table.address)
                 if table.in_catalog
-                else DeltaTable.forPath(self._spark, table.address)
+                else DeltaTable.forPath(self.spark, table.address)
             )
             rows = delta_table.history(limit).select("version", "userMetadata").collect()
         except AnalysisException:
@@ -191,32 +226,64 @@ class Tables:
         Raises:
             ConflictError: the table did not move from ``base`` by this commit alone.
         """
-        writer = self._writer(edit.rows, table, attempt, attempt.token)
+        with self._session(edit) as session:
+            committed = self._write(session, table, edit, attempt)
+        if committed is None or base not in (None, committed - 1):
+            raise ConflictError(
+                f"another writer changed table {table.name!r} while this update wrote to it: "
+                "nothing of this update is visible; run it again"
+            )
+        return committed
+
+    def _write(
+        self, session: SparkSession, table: Table, edit: Edit, attempt: Attempt
+    ) -> int | None:
+        """Write; returns the delta version that it became, None if Delta committed nothing."""
+        rows = as_frame(edit.rows, session, edit.columns)
+        if isinstance(edit.rows, pa.Table):
+            rows = rows.coalesce(1)
+        if edit.predicate is not None:
+            rows = rows.where(edit.predicate)
+        writer = self._writer(rows, table, attempt)
         if edit.predicate is not None:
             writer = writer.mode("overwrite").option("replaceWhere", edit.predicate)
         elif edit.overwrite:
             writer = writer.mode("overwrite").option("overwriteSchema", "true")
-            writer = writer.options(**_properties(edit.statistics))
+            writer = writer.options(**_properties(edit.lookup))
         else:
             writer = writer.mode("append")
+        session.conf.unset(_LAST_COMMIT)
         _save(writer, table)
-        for commit in self.recent_commits(table, base):
-            if commit.attempt_id == attempt.id and base in (None, commit.delta_version - 1):
-                return commit.delta_version
-        raise ConflictError(
-            f"another writer changed table {table.name!r} while this update wrote to it: nothing "
-            "of this update is visible; run it again"
-        )
+        committed = session.conf.get(_LAST_COMMIT, None)
+        return None if committed is None else int(committed)
+
+    @contextmanager
+    def _session(self, edit: Edit) -> Iterator[SparkSession]:
+        """A session that nothing else commits in meanwhile, so that its last commit is ours.
+
+        Rows in Spark are tied to the session that they were made in. Rows from the driver can be
+        written in any, so that several tables can be written at a time; but the names of a catalog
+        mean what they mean in the user's.
+        """
+        if isinstance(edit.rows, DataFrame) or self.location.in_catalog:
+            with self._committing:
+                yield self.spark
+            return
+        session = self._idle.pop() if self._idle else self.spark.newSession()
+        settings, own = self.spark.conf.getAll, session.conf.getAll
+        _set(session, {name: value for name, value in settings.items() if own.get(name) != value})
+        yield session
+        self._idle.append(session)
 
     def create(self, table: Table, columns: str) -> None:
         """Make an empty table if there is none."""
-        builder = DeltaTable.createIfNotExists(self._spark)
+        builder = DeltaTable.createIfNotExists(self.spark)
         named = (
             builder.tableName(table.address)
             if table.in_catalog
             else builder.location(table.address)
         )
-        named.addColumns(self._spark.createDataFrame([], columns).schema).execute()
+        named.addColumns(self.spark.createDataFrame([], columns).schema).execute()
 
     def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> None:
         """Append to a table such that of all appends with one version number, one takes effect.
@@ -226,38 +293,36 @@ class Tables:
         Raises:
             ConflictError: refused.
         """
-        writer = self._writer(rows, table, attempt, attempt.version)
-        _save(writer.mode("append"), table)
+        writer = self._writer(rows, table, attempt).option("txnAppId", _APP_ID)
+        _save(writer.option("txnVersion", attempt.version).mode("append"), table)
 
     def restore(self, table: Table, delta_version: int) -> int:
         """Set a table that ran ahead back to what the head pins; returns its new delta version."""
-        self._spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
+        self.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
         return self.recent_commits(table)[0].delta_version
 
     def ensure_schema(self) -> None:
         """Make the catalog's schema if it is missing; a path needs nothing."""
         if self.location.in_catalog:
-            self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.location.address}")
+            self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.location.address}")
 
     @contextmanager
     def write_settings(self) -> Iterator[None]:
         """The session's settings as our commits need them, restored on leaving."""
-        before = {name: self._spark.conf.get(name, None) for name in _WRITE_SETTINGS}
-        _set(self._spark, _WRITE_SETTINGS)
+        before = {name: self.spark.conf.get(name, None) for name in _WRITE_SETTINGS}
+        _set(self.spark, _WRITE_SETTINGS)
         try:
             yield
         finally:
-            _set(self._spark, before)
+            _set(self.spark, before)
 
-    def _writer(
-        self, rows: DataFrame, table: Table, attempt: Attempt, transaction: int
-    ) -> DataFrameWriter:
-        return (
-            rows.write.format("delta")
-            .option("userMetadata", json.dumps(attempt.metadata(table.name)))
-            .option("txnAppId", _APP_ID)
-            .option("txnVersion", transaction)
-        )
+    def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
+        metadata = json.dumps(attempt.metadata(table.name))
+        return rows.write.format("delta").option("userMetadata", metadata)
+
+
+def _names(files: Iterable[str]) -> list[str]:
+    return sorted(file.rpartition("/")[2] for file in files)
 
 
 def _save(writer: DataFrameWriter, table: Table) -> None:
@@ -282,7 +347,11 @@ def _properties(statistics: Sequence[Column]) -> dict[str, str]:
         if names
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
-    return {"delta.enableDeletionVectors": "true", **skipping}
+    return {
+        "delta.enableDeletionVectors": "true",
+        "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
+        **skipping,
+    }
 
 
 def _attempt_id(user_metadata: str | None) -> str | None:

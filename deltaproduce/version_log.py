@@ -31,7 +31,7 @@ from deltaproduce.versions import (
 _COLUMNS = """
     number bigint, committed_at timestamp, operation string, update_id string,
     fingerprints map<string, struct<layout: string, function: string>>,
-    tables map<string, bigint>, figures string, attempt string, token bigint
+    tables map<string, bigint>, figures string, attempt string
 """
 
 
@@ -125,7 +125,6 @@ class VersionLog:
             },
             figures=figures_to_json(version.stages),
             attempt=attempt.id,
-            token=attempt.token,
         )
 
     def _check_numbers(self) -> None:
@@ -151,5 +150,5 @@ def _version(row: Row) -> Version:
             name: Fingerprint(found.layout, found.function)
             for name, found in row.fingerprints.items()
         },
-        attempt=Attempt(row.attempt, row.number, row.token),
+        attempt=Attempt(row.attempt, row.number),
     )

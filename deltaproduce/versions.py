@@ -35,7 +35,12 @@ class StageFigures:
         rows_removed: content rows that are gone.
         rows: content rows in this version.
         seconds: wall time of the stage's computation, without its commits.
-        delta_versions: ``content``, ``key_mappings`` and ``updates`` -> the Delta table's version.
+        delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
+            -> the Delta table's version.
+        whole: those of them whose table was written whole at that delta version, so that its files
+            are its rows.
+        folded: the version whose rows the content and key mappings tables hold.
+        runs: how many versions since then are in the table of runs only.
     """
 
     mode: Mode
@@ -47,11 +52,20 @@ class StageFigures:
     rows: int = 0
     seconds: float = 0.0
     delta_versions: Mapping[str, int] = field(default_factory=dict)
+    whole: Mapping[str, bool] = field(default_factory=dict)
+    folded: int = 0
+    runs: int = 0
 
     def carried(self) -> StageFigures:
         """The figures of the same stage in a next version that does not touch it."""
         return StageFigures(
-            "skipped", "not reached", rows=self.rows, delta_versions=self.delta_versions
+            "skipped",
+            "not reached",
+            rows=self.rows,
+            delta_versions=self.delta_versions,
+            whole=self.whole,
+            folded=self.folded,
+            runs=self.runs,
         )
 
 
@@ -94,20 +108,15 @@ class Attempt:
     Attributes:
         id: unique.
         version: the number it tries to publish.
-        token: grows with every attempt at a store. Delta skips a write whose token is not newer
-        than
-            the table's last, so a writer that was overtaken cannot write any more.
     """
 
     id: str
     version: int
-    token: int
 
     @staticmethod
-    def after(head: Version, now: datetime) -> Attempt:
+    def after(head: Version) -> Attempt:
         """A new attempt at the version after ``head``."""
-        last = head.attempt.token if head.attempt else 0
-        return Attempt(uuid.uuid4().hex, head.number + 1, max(last + 1, int(now.timestamp() * 1e6)))
+        return Attempt(uuid.uuid4().hex, head.number + 1)
 
     def metadata(self, table: str) -> dict[str, object]:
         """What a data commit says of itself in its ``userMetadata``."""

@@ -1,15 +1,18 @@
 """A store under random operations is always what the model says: at the head and at any version.
 
 The test of random series packs many histories into one store; here one store and one oracle take
-operations in any order, repeated ids and reopening among them, and Hypothesis shrinks what fails.
+operations in any order, repeated ids, reopening and changes of the way that steps are done among
+them, and Hypothesis shrinks what fails.
 """
 
 import os
 import tempfile
 from collections import defaultdict
+from contextlib import ExitStack
 from typing import Any
 
 from comparing import as_frames, assert_same
+from forcing import WAYS, Way, forced
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -36,7 +39,8 @@ class StoreMachine(RuleBasedStateMachine):
     def define(self, data: st.DataObject, pipeline: Any) -> None:
         self.directory = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.pipeline = pipeline
-        self.store = Store(self.spark, self.directory.name, pipeline)
+        self.way = ExitStack()
+        self.reopen(data.draw(st.sampled_from(WAYS)))
         self.oracle = Oracle(pipeline)
         self.pools = {
             source.name: data.draw(
@@ -64,9 +68,13 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.update(as_frames(self.spark, self.pipeline, batch)) == self.store.head
         assert self.store.head.number == self.oracle.head
 
-    @rule()
-    def reopen(self) -> None:
-        self.store = Store(self.spark, self.directory.name, self.pipeline)
+    @rule(way=st.sampled_from(WAYS))
+    def reopen(self, way: Way) -> None:
+        self.way.close()
+        self.way.enter_context(forced(way))
+        self.store = Store(
+            self.spark, self.directory.name, self.pipeline, table_type=way.table_type
+        )
 
     @rule(data=st.data())
     def travel(self, data: st.DataObject) -> None:
@@ -80,6 +88,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "directory"):
+            self.way.close()
             self.directory.cleanup()
 
     def _current(self, source: str) -> dict[Any, list[Any]]:

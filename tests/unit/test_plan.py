@@ -1,7 +1,6 @@
 """What an update looks at, and why: decided without Spark."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -12,7 +11,6 @@ from deltaproduce.plan import plan
 from deltaproduce.recovery import action
 from deltaproduce.versions import (
     EMPTY,
-    Attempt,
     Commit,
     StageFigures,
     Version,
@@ -114,15 +112,6 @@ def test_a_table_that_is_gone_or_older_is_corrupt(newest):
     with pytest.raises(CorruptStoreError) as found:
         action("leaf/content", 3, commits)
     assert found.value.table == "leaf/content"
-
-
-def test_tokens_grow_even_if_the_clock_does_not():
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    first = Attempt.after(EMPTY, now)
-    second = Attempt.after(replace(head(), attempt=first), now)
-    assert (first.version, second.version) == (1, 2)
-    assert second.token > first.token
-    assert first.id != second.id
 
 
 def test_versions_are_found_by_number():

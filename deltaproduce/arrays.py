@@ -1,0 +1,144 @@
+"""Rows as Arrow columns on the driver: which of them are equal, and in what order they stand.
+
+Equality and order are Spark's: null equals null, NaN equals NaN and 0.0 equals -0.0, a map is the
+set of its entries, text and binary are ordered by bytes, nulls come first where a column ascends
+and last where it descends (S13). The invariant: what these functions say of two rows is what Spark
+says of them.
+
+It stands apart because Arrow has no kernels that compare rows of several columns, nested ones
+among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from deltaproduce.atoms import arrow_type
+from deltaproduce.ddl import identifier
+from deltaproduce.schemas import Column
+
+Numbers = NDArray[np.int64]
+Marks = NDArray[np.bool_]
+
+_NULL: Final = -1
+
+
+def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
+    """The columns of some rows, on the driver; one Spark job.
+
+    The types are those of `arrow_type`, so that tables fetched from anywhere can be put together.
+    """
+    found = rows.select(*(identifier(c.name) for c in columns)).toArrow()
+    types = (arrow_type(c.data_type) for c in columns)
+    arrays = [column.cast(t) for column, t in zip(found.columns, types, strict=True)]
+    return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
+
+
+def empty(columns: Sequence[Column]) -> pa.Table:
+    """No rows in these columns."""
+    schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
+    return schema.empty_table()
+
+
+def frame(table: pa.Table, spark: SparkSession, columns: Sequence[Column] = ()) -> DataFrame:
+    """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
+
+    Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave.
+    """
+    schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
+    return spark.createDataFrame(table.combine_chunks(), schema)
+
+
+def codes(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
+    """For each row of some columns a number from 0, the same for equal rows only."""
+    found: Numbers | None = None
+    for array in arrays:
+        column = _codes(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
+        found = _dense(column if found is None else found * (column.max(initial=0) + 2) + column)
+    assert found is not None
+    return found
+
+
+def distinct(table: pa.Table) -> pa.Table:
+    """Each row once."""
+    _, first = np.unique(codes(table.columns), return_index=True)
+    return table.take(pa.array(first))
+
+
+def among(rows: pa.Table, keys: pa.Table) -> Marks:
+    """Which rows are equal to one of ``keys``, column by column in their order."""
+    together = (
+        pa.chunked_array([*a.chunks, *b.chunks], type=a.type)
+        for a, b in zip(rows.columns, keys.columns, strict=True)
+    )
+    numbers = codes(together)
+    return np.isin(numbers[: len(rows)], numbers[len(rows) :])
+
+
+def ranks(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
+    """For each column the place of each row's value in the column's order; equal values share it.
+
+    Sorting by them, the first the most significant, sorts rows as the columns say.
+    """
+    return [_ranks(table.column(c.name), c) for c in columns]
+
+
+def in_order(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
+    """The rows sorted by some columns, in their directions."""
+    return table.take(pa.array(np.lexsort(ranks(table, columns)[::-1])))
+
+
+def _ranks(array: pa.ChunkedArray, column: Column) -> Numbers:
+    order = ("descending", "at_end") if column.descending else ("ascending", "at_start")
+    return np.asarray(pc.rank(array, sort_keys=[("", *order)], tiebreaker="dense"), np.int64)
+
+
+def _dense(numbers: Numbers) -> Numbers:
+    return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+
+
+def _codes(array: pa.Array) -> Numbers:
+    """Numbers from 0, the same for equal values only; -1 for null."""
+    if pa.types.is_struct(array.type):
+        found = codes(array.flatten())
+    elif pa.types.is_map(array.type):
+        found = _codes_of_maps(array)
+    elif pa.types.is_list(array.type):
+        found = _codes_of_lists(array.offsets.to_numpy(), _codes(array.values))
+    elif pa.types.is_floating(array.type):
+        found = _codes_of_floats(array)
+    else:
+        return np.asarray(pc.fill_null(array.dictionary_encode().indices, _NULL), np.int64)
+    found[np.asarray(array.is_null())] = _NULL
+    return found
+
+
+def _codes_of_floats(array: pa.Array) -> Numbers:
+    floats = array.to_numpy(zero_copy_only=False) + 0.0  # makes -0.0 0.0
+    floats[np.isnan(floats)] = np.nan  # of the many that there are
+    return _dense(floats.view(np.int32 if floats.itemsize == 4 else np.int64))
+
+
+def _codes_of_lists(offsets: NDArray[np.int32], items: Numbers) -> Numbers:
+    known: dict[bytes, int] = {}
+    parts = (items[a:b].tobytes() for a, b in pairwise(offsets))
+    return np.fromiter((known.setdefault(part, len(known)) for part in parts), np.int64)
+
+
+def _codes_of_maps(array: pa.MapArray) -> Numbers:
+    offsets = array.offsets.to_numpy()
+    rows = np.repeat(np.arange(len(array)), np.diff(offsets))
+    entries = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+    keys, items = (_codes(field) for field in entries.flatten())
+    order = np.lexsort((keys, rows))
+    pairs = np.stack([keys, items], axis=1)[order]
+    return _codes_of_lists(offsets - offsets[0], pairs)

@@ -1,0 +1,26 @@
+"""Limits: up to which sizes a step is done in which way.
+
+Each is a number of rows, keys or runs beyond which another way is quicker, or the first would not
+work at all. The invariant: a limit decides how a step is done, never what it does; the tests set
+each of them to nothing and get the same tables.
+
+It stands apart so that whoever wants to know when the library does what looks in one place.
+"""
+
+SMALL_TABLE_ROWS = 20_000
+"""Of a table of at most so many rows, all are read and written: a look-up would cost as much."""
+
+LOCAL_ROWS = 100_000
+"""The most rows of a table, a batch or a function's output that a step brings to the driver."""
+
+SEEK_KEYS = 10_000
+"""The most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in seconds."""
+
+RUN_ROWS = 50_000
+"""The most rows of one run (merge on read); a step of more writes the table anew."""
+
+OVERLAY_ROWS = 100_000
+"""The most rows of all runs since a table was written: a store holds them in memory."""
+
+OVERLAY_RUNS = 100
+"""The most runs since a table was written: whoever opens the store reads them all."""

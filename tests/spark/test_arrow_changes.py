@@ -1,0 +1,105 @@
+"""What is said of a step on the driver is what Spark says of it, row by row."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
+from series import drawn
+
+from deltaproduce import arrow_changes, changes
+from deltaproduce.arrays import fetched, frame, in_order
+from deltaproduce.changes import AFTER, BEFORE, SIDE, content_columns
+from deltaproduce.schemas import POSITION_COLUMN, Column, row_schema
+from deltaproduce.testing import plain_rows
+from deltaproduce.testing.strategies import keys, values
+
+CASES = 60
+KEY = "series int, d date desc, b binary"
+VALUE = (
+    "x double, y float, a decimal(38,10), t string, f boolean, moment timestamp, raw binary, "
+    "tags map<string,array<string>>, s struct<i:int,t:string>"
+)
+SCHEMA = row_schema(KEY, VALUE, stage="made")
+SOURCES = tuple(
+    Column(f"_source_{c.name}", c.data_type, c.nullable, c.descending)
+    for c in row_schema("n bigint desc, c string", "v int", stage="feeder").key
+)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    """Rows (key, source key, value, gone, side): some stay, some go, and some are new.
+
+    Rows are new under source keys that are gone, and often those that were there before.
+    """
+    few = row_schema(KEY.partition(", ")[2], VALUE, stage="few")
+    made = draw(st.lists(keys(few.key), min_size=1, max_size=3))
+    origin = row_schema("n bigint, c string", "v int", stage="origin")
+    origins = draw(st.lists(keys(origin.key), min_size=1, max_size=4, unique_by=repr))
+    gone = draw(st.lists(st.booleans(), min_size=len(origins), max_size=len(origins)))
+    row = st.tuples(
+        st.sampled_from(made),
+        st.sampled_from(range(len(origins))),
+        draw(st.sampled_from([values(few.value), st.just(draw(values(few.value)))])),
+    )
+    before = draw(st.lists(row, max_size=8))
+    new = [(k, o, v) for k, o, v in draw(st.lists(row, max_size=6)) if gone[o]]
+    if draw(st.booleans()):
+        new += [(k, o, v) for k, o, v in before if gone[o]]
+    rows = [(k, origins[o], v, gone[o], BEFORE) for k, o, v in before]
+    return rows + [(k, origins[o], v, True, AFTER) for k, o, v in new]
+
+
+def packed(spark: SparkSession, *, with_sources: bool) -> DataFrame:
+    columns = content_columns(SCHEMA, SOURCES if with_sources else ())
+    fields = [StructField(c.name, c.data_type) for c in columns]
+    marks = [StructField("gone", BooleanType()), StructField(SIDE, IntegerType())]
+    rows = []
+    for number, case in enumerate(drawn(cases(), CASES, 0)):
+        key_is_gone: dict[Any, bool] = {}
+        for ordinal, (key, origin, value, gone, side) in enumerate(case):
+            source = origin if with_sources else ()
+            if not with_sources:  # the key itself is replaced or stays
+                gone = key_is_gone.setdefault(key, gone)
+                if side == AFTER and not gone:
+                    continue
+            rows.append((number, *key, *source, ordinal, *value, gone, side))
+    return spark.createDataFrame(rows, StructType([*fields, *marks]))
+
+
+@pytest.mark.parametrize("with_sources", [True, False])
+def test_rows_are_compared_as_in_spark(spark: SparkSession, with_sources: bool) -> None:
+    sources = SOURCES if with_sources else ()
+    columns = content_columns(SCHEMA, sources)
+    rows = packed(spark, with_sources=with_sources).localCheckpoint()
+    before = rows.where(f.col(SIDE) == BEFORE)
+    new = rows.where(f.col(SIDE) == AFTER)
+    stays = before.where(~f.col("gone")).withColumn(SIDE, f.lit(AFTER))
+    in_spark = changes.compare(
+        before.union(stays).union(new).drop("gone"), SCHEMA, sources
+    ).localCheckpoint()
+    gone = fetched(before, [*columns, Column("gone", BooleanType())])
+    here = arrow_changes.compare(
+        gone.drop_columns(["gone"]),
+        ~np.asarray(gone.column("gone")),
+        fetched(new, columns),
+        SCHEMA,
+        sources,
+    )
+    assert here.num_rows > CASES
+    assert sorted(here.column_names) == sorted(in_spark.columns)
+    assert_same(frame(here, spark).select(*in_spark.columns), in_spark)
+    updates = changes.updates(in_spark, SCHEMA)
+    assert_same(frame(arrow_changes.updates(here, SCHEMA), spark).select(*updates.columns), updates)
+    placed = here.select([*SCHEMA.key.names, SIDE, changes.POSITION])
+    order = [*SCHEMA.key, Column(SIDE, IntegerType()), POSITION_COLUMN]
+    assert in_order(placed, order).equals(placed)
+
+
+def assert_same(one: DataFrame, other: DataFrame) -> None:
+    found, expected = (sorted(map(repr, plain_rows(rows.collect()))) for rows in (one, other))
+    assert found == expected

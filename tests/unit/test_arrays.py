@@ -1,0 +1,86 @@
+"""Arrow columns are equal and ordered as Spark has them."""
+
+import datetime
+import math
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from deltaproduce.arrays import among, codes, distinct, in_order
+from deltaproduce.schemas import Column
+
+NESTED = pa.struct([("xs", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.int64()))])
+
+
+@pytest.mark.parametrize(
+    ("values", "data_type"),
+    [
+        ([1, 2, None], pa.int64()),
+        (["", "a", "A", "é", None], pa.string()),
+        ([b"", b"\x00", b"\xff", None], pa.binary()),
+        ([True, False, None], pa.bool_()),
+        ([Decimal("1.00"), Decimal("-1.00"), None], pa.decimal128(38, 2)),
+        ([datetime.date(1, 1, 1), datetime.date(9999, 12, 31), None], pa.date32()),
+        ([-(2**63), 0, 2**63 - 1, None], pa.timestamp("us", tz="UTC")),
+        ([0.0, 1.5, math.inf, math.nan, None], pa.float64()),
+        ([0.0, 1.5, math.nan, None], pa.float32()),
+        ([[], [1], [1, 2], [2, 1], [None], None], pa.list_(pa.int64())),
+        ([[[1], []], [[], [1]], [[1]], [None], None], pa.list_(pa.list_(pa.int64()))),
+        ([{}, {"a": 1}, {"a": 2}, {"a": 1, "b": 1}, None], pa.map_(pa.string(), pa.int64())),
+        (
+            [
+                {"xs": [1.0], "m": None},
+                {"xs": [1.0], "m": []},
+                {"xs": None, "m": None},
+                {"xs": [math.nan], "m": [("a", 1)]},
+                None,
+            ],
+            NESTED,
+        ),
+    ],
+)
+def test_rows_have_the_same_code_if_and_only_if_they_are_equal(values, data_type):
+    values = [list(v.items()) if pa.types.is_map(data_type) and v else v for v in values]
+    twice = pa.chunked_array(
+        [
+            pa.array(values, data_type),
+            pa.array(values[::-1], data_type)[:-1],
+            pa.array([], data_type),
+        ]
+    )
+    found = codes([twice]).tolist()
+    expected = [*range(len(values)), *range(len(values))[:0:-1]]
+    assert [found.index(code) for code in found] == [expected.index(n) for n in expected]
+
+
+def test_a_map_is_the_set_of_its_entries():
+    maps = [[("a", 1), ("b", None)], [("b", None), ("a", 1)], [("a", 1)]]
+    array = pa.array(maps, pa.map_(pa.string(), pa.int64()))
+    assert len(set(codes([array]))) == 2
+    assert len(set(codes([array.slice(1)]))) == 2
+
+
+def test_floats_are_equal_as_numbers():
+    bits = np.array([0x7FF8000000000000, 0x7FF8000000000001, -0x8000000000000000, 0], np.int64)
+    assert codes([pa.array(bits.view(np.float64))]).tolist() == [1, 1, 0, 0]
+
+
+def test_rows_of_several_columns():
+    rows = pa.table({"a": [1, 1, 2, 2, None], "b": ["x", "y", "x", "x", None]})
+    assert len(distinct(rows)) == 4
+    keys = pa.table({"k": [2, None], "l": ["x", None]})
+    assert among(rows, keys).tolist() == [False, False, True, True, True]
+    assert not among(rows, keys.slice(0, 0)).any()
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_nulls_come_first_ascending_and_last_descending(descending):
+    texts = ["b", None, "", "B", "é", "z"]
+    rows = pa.table({"t": texts, "n": range(6)})
+    columns = [Column("t", t.StringType(), descending=descending), Column("n", t.LongType())]
+    found = in_order(rows, columns).column("t").to_pylist()
+    ascending = [None, "", "B", "b", "z", "é"]
+    assert found == (ascending[::-1] if descending else ascending)
