@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import deltaproduce as dp
 from benchmarks import w1
-from benchmarks.measures import Step, measured
+from benchmarks.measures import Processes, Step, measured
 from benchmarks.ours import Ours
 from benchmarks.runs import Bench, medians, say
 from benchmarks.workload import digest
@@ -61,7 +61,7 @@ def first_load(bench: Bench, rows: int, peers: Mapping[str, type[Ours]]) -> dict
             if name != PLAIN:
                 shutil.copytree(place / name, target)
             loaded: list[DataFrame] = []
-            taken[name].append(measured(lambda: loaded.append(load(target)), target))  # noqa: B023
+            taken[name].append(measured(lambda: loaded.append(load(target)), target, Processes()))  # noqa: B023
             say(f"first load, {rows:,} rows, {names[name]}: {taken[name][-1].seconds:.2f} s")
             if digest(loaded[0].select(*w1.BY_CUSTOMER.columns)) != right:
                 wrong.add(name)

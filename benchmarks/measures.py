@@ -13,7 +13,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,15 +47,45 @@ class Step:
     bytes_stored: int
 
 
-def measured(call: Callable[[], object], directory: Path, *, without: Collection[int] = ()) -> Step:
-    """Run a step that writes below a directory.
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Which processes do the work, and so count.
 
-    Args:
-        without: processes, by id, that have no part in it and do not count.
+    Attributes:
+        root: the id of one that counts with all that it started; None is this one.
+        without: those, by id, that do not count, nor what they started.
     """
+
+    root: int | None = None
+    without: frozenset[int] = frozenset()
+
+    def sum(self, of: Callable[[psutil.Process], int]) -> int:
+        """The sum of something over all of them."""
+        total = 0
+        with suppress(psutil.NoSuchProcess):
+            waiting = [psutil.Process(self.root)]
+            while waiting:
+                process = waiting.pop()
+                if process.pid not in self.without:
+                    with suppress(psutil.NoSuchProcess):
+                        total += of(process)
+                        waiting += process.children()
+        return total
+
+    def memory(self) -> int:
+        """Bytes in memory."""
+        return self.sum(lambda process: process.memory_info().rss)
+
+    def read(self) -> int:
+        """Bytes read so far."""
+        return self.sum(lambda process: process.io_counters().read_chars)
+
+
+def measured(call: Callable[[], object], directory: Path, processes: Processes) -> Step:
+    """Run a step that writes below a directory."""
     before = _files(directory)
-    read = _read(without)
-    with _peak_memory(without) as peak:
+    read = processes.read()
+    with _peak_memory(processes) as peak:
         started_ms, started = int(time.time() * 1000), time.perf_counter()
         call()
         seconds = time.perf_counter() - started
@@ -67,7 +97,7 @@ def measured(call: Callable[[], object], directory: Path, *, without: Collection
         started_ms,
         round(seconds, 3),
         peak[0],
-        _read(without) - read,
+        processes.read() - read,
         len(commits),
         len(data),
         sum(written[path] for path in written),
@@ -138,12 +168,12 @@ def _is_commit(path: Path) -> bool:
 
 
 @contextmanager
-def _peak_memory(without: Collection[int]) -> Iterator[list[int]]:
+def _peak_memory(processes: Processes) -> Iterator[list[int]]:
     peak, done = [0], threading.Event()
 
     def sample() -> None:
         while not done.is_set():
-            peak[0] = max(peak[0], _memory(without))
+            peak[0] = max(peak[0], processes.memory())
             done.wait(_SAMPLE_SECONDS)
 
     sampler = threading.Thread(target=sample, daemon=True)
@@ -153,23 +183,3 @@ def _peak_memory(without: Collection[int]) -> Iterator[list[int]]:
     finally:
         done.set()
         sampler.join()
-
-
-def _memory(without: Collection[int]) -> int:
-    return _sum(lambda process: process.memory_info().rss, without)
-
-
-def _read(without: Collection[int]) -> int:
-    return _sum(lambda process: process.io_counters().read_chars, without)
-
-
-def _sum(of: Callable[[psutil.Process], int], without: Collection[int]) -> int:
-    total = 0
-    waiting = [psutil.Process()]
-    while waiting:
-        process = waiting.pop()
-        if process.pid not in without:
-            with suppress(psutil.NoSuchProcess):
-                total += of(process)
-                waiting += process.children()
-    return total

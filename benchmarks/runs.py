@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.competitor import Competitor
-from benchmarks.measures import EventLog, Step, measured
+from benchmarks.measures import EventLog, Processes, Step, measured
 from benchmarks.policy import Effort
 from benchmarks.workload import (
     Batch,
@@ -64,29 +64,29 @@ class Run:
             say(f"{self.competitor.name}: {self.failure}")
             return None
 
-    def take_load(self, rows: DataFrame, without: Collection[int]) -> None:
-        """Take the first load."""
-        competitor = self.competitor
-        self.attempt("load", lambda: competitor.prepare(rows))
-        self.load = self.attempt(
-            "load",
-            lambda: measured(lambda: competitor.load(rows), competitor.directory, without=without),
-        )
+    def take_load(self, rows: DataFrame, others: frozenset[int]) -> None:
+        """Take the first load, while the others have processes that do not count."""
+        self.load = self._take("load", rows, others)
 
-    def take_step(self, changes: DataFrame, batch: Batch, without: Collection[int]) -> None:
+    def take_step(self, changes: DataFrame, batch: Batch, others: frozenset[int]) -> None:
         """Take one step."""
-        competitor = self.competitor
-        self.attempt("prepare", lambda: competitor.prepare(changes))
-        step = self.attempt(
-            "step",
-            lambda: measured(
-                lambda: competitor.step(changes), competitor.directory, without=without
-            ),
-        )
+        step = self._take("step", changes, others)
         if step is not None:
             self.steps.append(step)
             self.batches.append(batch)
-            self.figures.append(self.attempt("figures", competitor.figures) or {})
+            self.figures.append(self.attempt("figures", self.competitor.figures) or {})
+
+    def _take(self, what: str, given: DataFrame, others: frozenset[int]) -> Step | None:
+        competitor = self.competitor
+        call = competitor.load if what == "load" else competitor.step
+
+        def take() -> Step:
+            processes = Processes(competitor.worker, others)
+            return measured(lambda: call(given), competitor.directory, processes)
+
+        self.attempt("prepare", lambda: competitor.prepare(given))
+        step: Step | None = self.attempt(what, take)
+        return step
 
 
 @dataclass(slots=True)
@@ -180,9 +180,9 @@ class Size:
             run.attempt("close", run.competitor.close)
             shutil.rmtree(run.competitor.directory, ignore_errors=True)
 
-    def _other_workers(self, run: Run) -> list[int]:
-        workers = [other.competitor.worker for other in self.runs.values() if other is not run]
-        return [worker for worker in workers if worker is not None]
+    def _other_workers(self, run: Run) -> frozenset[int]:
+        workers = {other.competitor.worker for other in self.runs.values() if other is not run}
+        return frozenset(worker for worker in workers if worker is not None)
 
     def _feed(self, run: Run, longest: Sequence[Batch]) -> dict[str, Any] | None:
         """What the last step's feed lists, and what changed; of those who took all the steps."""

@@ -24,7 +24,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 
 def overview(size: Found) -> list[str]:
     """Seconds a step: a row for each competitor, a column for each number of changed keys."""
     names = {n: c["name"] for case in size["cases"] for n, c in case["competitors"].items()}
-    header = ["seconds", "first load", *(f"{case['changed']:,}" for case in size["cases"])]
+    header = [
+        "seconds a step, by changed orders",
+        "first load",
+        *(f"{case['changed']:,}" for case in size["cases"]),
+    ]
     rows = []
     for name, label in names.items():
         load = size["loads"].get(name)
