@@ -1,18 +1,19 @@
 """Measures: what a step took in time, Spark jobs, commits, files, bytes and memory.
 
-Time is on the wall. Jobs come from Spark's event log, so that nothing is asked of the running
-session; commits and files are counted in the directory. Memory and bytes read are those of this
-process, the Java process and its Python workers together, as the operating system counts them:
-Spark's own count of bytes read misses local files and counts cached blocks. It includes what the
-processes send each other.
+Time is on the wall. Jobs and files read come from Spark's event log, so that nothing is asked of
+the running session; commits and files written are counted in the directory. Memory and bytes read
+are those of this process, the Java process and its Python workers together, as the operating system
+counts them: Spark's own count of bytes read misses local files and counts cached blocks. It
+includes what the processes send each other.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 import psutil
 
 _SAMPLE_SECONDS = 0.1
+_FILES_READ = re.compile(rb'"name":"number of files read","accumulatorId":(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,47 @@ class Step:
     files_written: int
     bytes_written: int
     bytes_stored: int
-    jobs: int = 0
 
 
-def measured(call: Callable[[], object], directory: Path) -> Step:
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Which processes do the work, and so count.
+
+    Attributes:
+        root: the id of one that counts with all that it started; None is this one.
+        without: those, by id, that do not count, nor what they started.
+    """
+
+    root: int | None = None
+    without: frozenset[int] = frozenset()
+
+    def sum(self, of: Callable[[psutil.Process], int]) -> int:
+        """The sum of something over all of them."""
+        total = 0
+        with suppress(psutil.NoSuchProcess):
+            waiting = [psutil.Process(self.root)]
+            while waiting:
+                process = waiting.pop()
+                if process.pid not in self.without:
+                    with suppress(psutil.NoSuchProcess):
+                        total += of(process)
+                        waiting += process.children()
+        return total
+
+    def memory(self) -> int:
+        """Bytes in memory."""
+        return self.sum(lambda process: process.memory_info().rss)
+
+    def read(self) -> int:
+        """Bytes read so far."""
+        return self.sum(lambda process: process.io_counters().read_chars)
+
+
+def measured(call: Callable[[], object], directory: Path, processes: Processes) -> Step:
     """Run a step that writes below a directory."""
     before = _files(directory)
-    read = _read()
-    with _peak_memory() as peak:
+    read = processes.read()
+    with _peak_memory(processes) as peak:
         started_ms, started = int(time.time() * 1000), time.perf_counter()
         call()
         seconds = time.perf_counter() - started
@@ -62,7 +97,7 @@ def measured(call: Callable[[], object], directory: Path) -> Step:
         started_ms,
         round(seconds, 3),
         peak[0],
-        _read() - read,
+        processes.read() - read,
         len(commits),
         len(data),
         sum(written[path] for path in written),
@@ -70,20 +105,54 @@ def measured(call: Callable[[], object], directory: Path) -> Step:
     )
 
 
-def job_starts(event_log: Path) -> list[int]:
-    """When each Spark job started, in milliseconds since the epoch."""
-    starts = []
-    for file in sorted(event_log.rglob("events_*")):
-        with file.open() as lines:
-            events = (json.loads(line) for line in lines if "SparkListenerJobStart" in line)
-            starts += [event["Submission Time"] for event in events]
-    return starts
+class EventLog:
+    """What Spark's event logs say of the time of a step. It reads on where it stopped.
 
+    Args:
+        directory: where the sessions of this run write their logs, uncompressed.
+    """
 
-def with_jobs(step: Step, starts: Sequence[int]) -> dict[str, Any]:
-    """The step with the number of Spark jobs that started in its time, as plain values."""
-    first, last = step.started_ms, step.started_ms + int(step.seconds * 1000)
-    return asdict(step) | {"jobs": sum(first <= at <= last for at in starts)}
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read_to: dict[Path, int] = {}
+        self._jobs: list[int] = []
+        self._queries: dict[tuple[Path, int], int] = {}
+        self._counters: set[tuple[Path, int]] = set()
+        self._files: list[tuple[int, int]] = []
+
+    def read(self) -> None:
+        """Take in what was logged since."""
+        for file in sorted(self._directory.rglob("events_*")):
+            with file.open("rb") as lines:
+                lines.seek(self._read_to.get(file, 0))
+                for line in lines:
+                    if not line.endswith(b"\n"):
+                        break  # not written to its end yet
+                    self._read_to[file] = self._read_to.get(file, 0) + len(line)
+                    self._take(file.parent, line)
+
+    def counted(self, step: Step) -> dict[str, Any]:
+        """The step as plain values, with its Spark jobs and the files that Spark's scans read."""
+        first, last = step.started_ms, step.started_ms + int(step.seconds * 1000)
+        files = sum(number for at, number in self._files if first <= at <= last)
+        jobs = sum(first <= at <= last for at in self._jobs)
+        return asdict(step) | {"jobs": jobs, "files_read": files}
+
+    def _take(self, log: Path, line: bytes) -> None:
+        if b"SparkListenerJobStart" in line:
+            self._jobs.append(json.loads(line)["Submission Time"])
+        elif b"SparkListenerSQLExecutionStart" in line:
+            event = json.loads(line)
+            self._queries[log, event["executionId"]] = event["time"]
+            self._counters |= {(log, int(found)) for found in _FILES_READ.findall(line)}
+        elif b"SparkListenerDriverAccumUpdates" in line:
+            event = json.loads(line)
+            at = self._queries.get((log, event["executionId"]), 0)
+            self._files += [
+                (at, number)
+                for counter, number in event["accumUpdates"]
+                if (log, counter) in self._counters
+            ]
 
 
 def _files(directory: Path) -> dict[Path, int]:
@@ -99,12 +168,12 @@ def _is_commit(path: Path) -> bool:
 
 
 @contextmanager
-def _peak_memory() -> Iterator[list[int]]:
+def _peak_memory(processes: Processes) -> Iterator[list[int]]:
     peak, done = [0], threading.Event()
 
     def sample() -> None:
         while not done.is_set():
-            peak[0] = max(peak[0], _memory())
+            peak[0] = max(peak[0], processes.memory())
             done.wait(_SAMPLE_SECONDS)
 
     sampler = threading.Thread(target=sample, daemon=True)
@@ -114,20 +183,3 @@ def _peak_memory() -> Iterator[list[int]]:
     finally:
         done.set()
         sampler.join()
-
-
-def _memory() -> int:
-    return _sum(lambda process: process.memory_info().rss)
-
-
-def _read() -> int:
-    return _sum(lambda process: process.io_counters().read_chars)
-
-
-def _sum(of: Callable[[psutil.Process], int]) -> int:
-    total = 0
-    this = psutil.Process()
-    for process in (this, *this.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            total += of(process)
-    return total

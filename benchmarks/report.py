@@ -1,22 +1,56 @@
-"""The report of a run: JSON with every figure, and Markdown with the table and the plots."""
+"""The report of a run: JSON with every figure, and Markdown with the tables and the plots."""
 
 from __future__ import annotations
 
 import json
 import platform
-import statistics
+import shlex
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import matplotlib as mpl
 import psutil
 
-mpl.use("Agg")
-from matplotlib import pyplot as plt
+from benchmarks import tables
+from benchmarks.plots import draw
 
-MIB = 1 << 20
+_HOW_TO_READ: Final = """\
+Medians of *n* measured steps, after steps that warm the session up; [README.md](README.md) says how
+it is measured. *Ratio* is the time over ours in the same run: above 1, ours is faster. *Bytes a
+change* are the bytes written over the changed source keys. *Feed keys* and *feed rows* are what
+the last step's feed of the last table lists / what truly changed in it. Rows that changed are those
+gone and those new; a feed that lists an update as its new row alone has fewer. Competitors that
+took fewer steps, and so have other rows, show no feed.
+"""
+
+
+def empty(arguments: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
+    """A run that has measured nothing yet.
+
+    Args:
+        arguments: of the command line.
+        names: the peers' names there and in the report.
+    """
+    return {
+        "command": shlex.join(["python", "-m", "benchmarks", *arguments]),
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(),
+        "names": dict(names),
+        "complete": False,
+        "sizes": [],
+        "shapes": [],
+        "versions": None,
+        "first load": None,
+    }
+
+
+def failed(found: Any) -> bool:  # noqa: ANN401 any part of a run
+    """Whether a part of a run is, or holds, a failure."""
+    if isinstance(found, Mapping):
+        return "failure" in found or any(failed(part) for part in found.values())
+    return isinstance(found, list) and any(failed(part) for part in found)
 
 
 def machine() -> dict[str, str]:
@@ -33,111 +67,79 @@ def machine() -> dict[str, str]:
 def write(run: Mapping[str, Any], out: Path) -> None:
     """Write ``results.json``, ``RESULTS.md`` and the plots into a directory."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(run, indent=2) + "\n")
-    plots = [_plot_fractions(run, out), _plot_sizes(run, out)]
-    (out / "RESULTS.md").write_text(_markdown(run, [name for name in plots if name]))
+    (out / "results.json").write_text(json.dumps(run, indent=1) + "\n")
+    (out / "RESULTS.md").write_text(markdown(run, draw(run, out)))
 
 
-def _markdown(run: Mapping[str, Any], plots: Sequence[str]) -> str:
+def markdown(run: Mapping[str, Any], plots: Sequence[str]) -> str:
+    """The whole text."""
     machine_text = ", ".join(f"{name} {value}" for name, value in run["machine"].items())
-    lines = [
-        "# Results",
-        "",
-        f"`{run['command']}` on {run['date']}; {machine_text}.",
-        "",
-        "Medians of the measured steps, after steps that warm the session up. *Ratio* is the",
-        "competitor's time over ours in the same run. Every competitor's tables were compared with",
-        "the right answer after its last step; one that was wrong says so and has no figures.",
-        "",
-    ]
+    command = f"`{run['command']}` on {run['date']}; {machine_text}."
+    lines = ["# Results", "", command, *_state(run), "", _HOW_TO_READ]
     for size in run["sizes"]:
-        for case in size["cases"]:
-            lines += [f"## {size['rows']:,} orders, {case['changed']:,} changed", ""]
-            lines += _table(case["competitors"], case["changed"])
+        lines += _size(size)
+    if run["shapes"]:
+        lines += ["## Shapes", ""]
+        lines += [f"- *{shape['name']}*: {shape['what']}{_unchecked(shape)}."
+                  for shape in run["shapes"]]  # fmt: skip
+        lines += ["", *_rows_of(run["shapes"]), *tables.shapes(run["shapes"])]
+    if run["versions"]:
+        lines += ["## Many small versions in a row", "", *_series(run["versions"])]
+    if run["first load"]:
+        lines += ["## First load of a stage", "", *_first_load(run["first load"])]
+    judged = tables.planner(run["sizes"])
+    if judged:
+        text = "A choice is a hit if its stage took at most 1.1 times what it takes in full."
+        lines += ["## The planner's choices", "", text, "", *judged]
     lines += [line for name in plots for line in (f"![{name}]({name})", "")]
     return "\n".join(lines)
 
 
-def _table(competitors: Mapping[str, Any], changed: int) -> list[str]:
-    ours = competitors.get("ours", {}).get("median", {}).get("seconds")
-    rows = [
-        "| | seconds | ratio | jobs | commits | files | MiB written | bytes a change "
-        "| MiB read | peak MiB | first load s |",
-        "| --- |" + " ---: |" * 10,
-    ]
-    for found in competitors.values():
-        if "median" not in found:
-            rows.append(f"| {found['name']} | {found['failure']} |" + " |" * 9)
-            continue
-        m = found["median"]
-        ratio = f"{m['seconds'] / ours:.2f}" if ours else ""
-        rows.append(
-            f"| {found['name']} | {m['seconds']:.2f} | {ratio} | {m['jobs']:.0f} "
-            f"| {m['commits']:.0f} | {m['files_written']:.0f} | {m['bytes_written'] / MIB:.2f} "
-            f"| {m['bytes_written'] / changed:,.0f} | {m['bytes_read'] / MIB:.1f} "
-            f"| {m['peak_memory_bytes'] / MIB:,.0f} | {found['load']['seconds']:.1f} |"
-        )
-    notes = competitors.get("ours", {}).get("notes")
-    if notes:
-        said = "; ".join(f"{name}: {text}" for name, text in notes.items())
-        rows += ["", f"Ours, last step: {said}."]
-    return [*rows, ""]
+def _state(run: Mapping[str, Any]) -> list[str]:
+    return [] if run["complete"] else ["", "**The run was not complete when this was written.**"]
 
 
-def median(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The median of each figure."""
-    return {name: statistics.median(step[name] for step in steps) for name in steps[0]}
+def _size(size: Mapping[str, Any]) -> list[str]:
+    lines = [f"## W1, {size['rows']:,} orders", ""]
+    if not size["checked"]:
+        lines += ["**The results of this size have not been checked yet.**", ""]
+    if not size["cases"]:
+        return lines
+    lines += tables.overview(size)
+    for case in size["cases"]:
+        lines += [f"### {case['changed']:,} of {size['rows']:,} orders changed", ""]
+        lines += tables.steps(case["competitors"], case["changed"])
+        lines += tables.by_stage(case["competitors"])
+    stored = tables.storage(size["storage"])
+    return lines + ([f"### Storage, {size['rows']:,} orders", "", *stored] if stored else [])
 
 
-def _plot_fractions(run: Mapping[str, Any], out: Path) -> str | None:
-    """Ratio to ours over the changed fraction, at the largest size with several."""
-    sizes = [size for size in run["sizes"] if len(size["cases"]) > 1]
-    if not sizes:
-        return None
-    size = max(sizes, key=lambda found: found["rows"])
-    figure, axes = plt.subplots(figsize=(7, 4))
-    for name, label in run["names"].items():
-        points = [
-            (case["changed"] / size["rows"], case["competitors"][name]["median"]["seconds"]
-             / case["competitors"]["ours"]["median"]["seconds"])
-            for case in size["cases"]
-            if "median" in case["competitors"].get(name, {})
-            and "median" in case["competitors"].get("ours", {})
-        ]  # fmt: skip
-        if points:
-            axes.plot(*zip(*points, strict=True), marker="o", label=label)
-    axes.set(xscale="log", yscale="log", xlabel="changed fraction", ylabel="time over ours")
-    axes.set_title(f"{size['rows']:,} orders")
-    return _saved(figure, axes, out / "fractions.png")
+def _series(found: Mapping[str, Any]) -> list[str]:
+    if "failure" in found:
+        return [f"It {found['failure']}.", ""]
+    text = (
+        f"{found['versions']} versions of orders by customer, {found['rows']:,} orders, "
+        f"{found['changed']} changed each time. The first and the last are medians of ten."
+    )
+    return [text, "", *tables.series(found)]
 
 
-def _plot_sizes(run: Mapping[str, Any], out: Path) -> str | None:
-    """Seconds of a step over the table's size, for a number of changed keys that all sizes have."""
-    if len(run["sizes"]) < 2:
-        return None
-    common = set.intersection(*({c["changed"] for c in size["cases"]} for size in run["sizes"]))
-    if not common:
-        return None
-    changed = max(common)
-    figure, axes = plt.subplots(figsize=(7, 4))
-    for name, label in run["names"].items():
-        points = [
-            (size["rows"], case["competitors"][name]["median"]["seconds"])
-            for size in run["sizes"]
-            for case in size["cases"]
-            if case["changed"] == changed and "median" in case["competitors"].get(name, {})
-        ]
-        if points:
-            axes.plot(*zip(*points, strict=True), marker="o", label=label)
-    axes.set(xscale="log", yscale="log", xlabel="orders", ylabel="seconds a step")
-    axes.set_title(f"{changed:,} changed orders")
-    return _saved(figure, axes, out / "sizes.png")
+def _first_load(found: Mapping[str, Any]) -> list[str]:
+    if "failure" in found:
+        return [f"It {found['failure']}.", ""]
+    text = (
+        f"Orders by customer, {found['rows']:,} orders: the stage's part of ours (content, key "
+        "mappings, updates, version) beside a plain job that runs the same function and writes "
+        "sorted content alone."
+    )
+    return [text, "", *tables.first_load(found)]
 
 
-def _saved(figure: Any, axes: Any, file: Path) -> str:  # noqa: ANN401 matplotlib's own types
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
-    figure.tight_layout()
-    figure.savefig(file, dpi=120)
-    plt.close(figure)
-    return file.name
+def _unchecked(shape: Mapping[str, Any]) -> str:
+    return "" if shape["checked"] else " (results not checked yet)"
+
+
+def _rows_of(shapes: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = max(shape["rows"] for shape in shapes)
+    changed = sorted({case["changed"] for shape in shapes for case in shape["cases"]})
+    return [f"{rows:,} source rows, {', '.join(f'{keys:,}' for keys in changed)} keys changed.", ""]

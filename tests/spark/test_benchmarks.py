@@ -1,36 +1,122 @@
-"""The benchmark's competitors all do the job: after some steps their tables are right."""
+"""The benchmark's competitors and workloads do what they say."""
 
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks import w1
-from benchmarks.competitors import COMPETITORS
-from benchmarks.measures import measured
+from benchmarks import declarative, planner, policy, report, shapes, w1
+from benchmarks.competitors import COMPETITORS, all_of_them
+from benchmarks.measures import EventLog
+from benchmarks.options import changed_keys
+from benchmarks.policy import Effort
+from benchmarks.runs import Bench, Size, cases
+from benchmarks.single_node import DuckDb
+from benchmarks.workload import Batch, answers, source_rows
+from deltaproduce.testing import Delete, Oracle, Upsert, plain_rows
 
-ORDERS = 300
+ROWS = 300
+KEYS = 20
+ONE_STEP = Effort(warm_up=0, steps=1)
 
 
-@pytest.mark.parametrize("name", [name for name in COMPETITORS if name != "refresh"])
+def one_case(spark: SparkSession, work: Path, workload, name: str):
+    events = work / "events"
+    events.mkdir()
+    size = Size.of(Bench(spark, work, EventLog(events)), workload, ROWS, {name: COMPETITORS[name]})
+    result = {}
+    states = [str(result) for _ in cases(size, {KEYS: {name: ONE_STEP}}, result)]
+    assert len(set(states)) == 3, "after the load, the case and the check it can be stored"
+    assert result["checked"]
+    return result["cases"][0]["competitors"][name]
+
+
+@pytest.mark.parametrize("name", sorted({*all_of_them(), "sdp"}))
 def test_a_competitor_is_right(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    competitor = COMPETITORS[name](spark, tmp_path / name, w1.STAGES)
-    competitor.load(w1.orders(spark, ORDERS))
-    orders = {row.order_id: row for row in w1.orders(spark, ORDERS).collect()}
-    for number in (1, 2):
-        batch = w1.changes(spark, ORDERS, 30, number)
-        competitor.prepare(batch)
-        step = measured(lambda batch=batch: competitor.step(batch), competitor.directory)
-        assert step.files_written > 0
-        for row in batch.collect():
-            orders.pop(row.order_id, None)
-            if row._change_type == "upsert":
-                orders[row.order_id] = row
-    expected = spark.createDataFrame(
-        [(row.order_id, row.customer_id, row.amount) for row in orders.values()],
-        "order_id bigint, customer_id bigint, amount decimal(12,2)",
-    )
-    assert w1.digest(competitor.table("orders")) == w1.digest(expected)
-    for stage in w1.STAGES:
-        expected = w1.derived(stage, expected)
-        assert w1.digest(competitor.table(stage)) == w1.digest(expected), stage
+    if name == "sdp" and not declarative.available():
+        pytest.skip("needs pyspark[pipelines]")
+    found = one_case(spark, tmp_path, w1.workload(), name)
+    assert "failure" not in found, found
+    assert found["median"]["files_written"] > 0
+    assert found["feed"]["listed"]["keys"] == found["feed"]["changed"]["keys"]
+
+
+def test_a_batch_that_changes_nothing_is_measured_too(spark: SparkSession, tmp_path: Path) -> None:
+    found = one_case(spark, tmp_path, shapes.no_op(), "ours")
+    assert found["median"]["commits"] == 0
+    assert found["feed"] == {"listed": {"rows": 0, "keys": 0}, "changed": {"rows": 0, "keys": 0}}
+
+
+@pytest.mark.parametrize("name", shapes.SHAPES)
+def test_a_shape_s_functions_do_what_its_queries_do(spark: SparkSession, name: str) -> None:
+    shape = shapes.SHAPES[name]()
+    source = shape.tables[shape.source]
+    value = [column for column in source.columns if column not in source.key]
+    oracle = Oracle(shape.pipeline(1))
+    for rows in (shape.rows(spark, ROWS), shape.changes(spark, ROWS, KEYS, 1)):
+        changes = [
+            Delete(tuple(row[c] for c in source.key))
+            if "_change_type" in row and row["_change_type"] == "delete"
+            else Upsert(tuple(row[c] for c in source.key), tuple(row[c] for c in value))
+            for row in rows.collect()
+        ]
+        oracle.update({shape.source: changes})
+    right = answers(shape, source_rows(shape, spark, ROWS, [Batch(KEYS, 1)]))
+    for stage, table in shape.tables.items():
+        columns = oracle.columns(stage, "content")
+        places = [columns.index(column) for column in table.columns]
+        found = [tuple(row[place] for place in places) for row in oracle.content(stage)]
+        assert sorted(found) == sorted(plain_rows(right[stage].select(*table.columns).collect()))
+
+
+class FailsToPrepare(DuckDb):
+    name = "fails to prepare"
+
+    def prepare(self, given) -> None:
+        if "_change_type" in given.columns:
+            raise OSError("no space")
+
+
+def test_an_error_ends_one_competitor_s_run_and_is_reported(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    bench = Bench(spark, tmp_path, EventLog(tmp_path))
+    peers = {"bad": FailsToPrepare, "duckdb": DuckDb}
+    size = Size.of(bench, w1.workload(1), ROWS, peers)
+    run = report.empty([], {name: kind.name for name, kind in peers.items()})
+    run["sizes"].append(result := {})
+    for _ in cases(size, {KEYS: dict.fromkeys(peers, ONE_STEP)}, result):
+        report.write(run, tmp_path)
+    competitors = result["cases"][0]["competitors"]
+    assert competitors["bad"]["failure"] == "failed: OSError (prepare)"
+    assert "failure" not in competitors["duckdb"]
+    assert report.failed(run)
+    assert "failed: OSError (prepare)" in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_fractions_become_numbers_of_keys_once() -> None:
+    assert changed_keys(["10", "1000", "100000", "10%"], 1_000_000) == [10, 1_000, 100_000]
+    assert changed_keys(["10", "1000", "0.1%"], 500) == [10, 1]
+
+
+def test_a_run_of_all_spares_what_is_known_to_be_dear() -> None:
+    found = policy.efforts(["ours", "refresh"], 10_000_000, [10, 1_000], steps=5, limited=True)
+    assert list(found) == [1_000, 10], "the main case comes first"
+    assert found[1_000]["ours"] == policy.MAIN
+    assert list(found[10]) == ["ours"]
+
+
+def test_the_planner_is_judged_by_the_same_stage_in_full() -> None:
+    def competitor(mode, seconds):
+        stage = {"mode": mode, "reason": "", "affected_keys": 1, "seconds": seconds}
+        return {"figures": [{"totals": stage}], "median": {"seconds": seconds}}
+
+    def case(changed, ours, recompute):
+        found = {"ours": competitor("seek", ours), "recompute": {"median": {"seconds": recompute}}}
+        return {"changed": changed, "competitors": found}
+
+    size = {"rows": 1_000, "cases": [case(10, 1.0, 3.0), case(100, 4.0, 3.0)]}
+    size["cases"][0]["competitors"]["refresh"] = competitor("full", 2.0)
+    assert [choice.hit for choice in planner.choices([size])] == [True, False]
+    assert [ratio for *_, ratio in planner.against_refresh([size])] == [0.5, 2.0]
+    assert planner.crossing(size, "recompute") == (0.01, 0.1)

@@ -1,0 +1,115 @@
+"""The first load of a stage, beside a plain DataFrame job that runs the same function.
+
+Both read the same stored orders and call the same Python function for each. Ours is `refresh` of
+one stage that has no tables yet, in a store whose source is loaded: a stage's part of a first load
+alone, with its content, key mappings, updates and the version. The plain job is `mapInArrow`, then
+a sort, then content alone written to a Delta table. As an order is one row, it needs no grouping.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+import deltaproduce as dp
+from benchmarks import w1
+from benchmarks.measures import Processes, Step, measured
+from benchmarks.ours import Ours
+from benchmarks.runs import Bench, medians, say
+from benchmarks.workload import digest
+
+WARM_UP: Final = 1
+MEASURED: Final = 3
+STAGE: Final = "orders_by_customer"
+PLAIN: Final = "plain"
+
+_SCHEMA: Final = (
+    "customer_id bigint, _source_order_id bigint, _ordinal bigint, order_id bigint, "
+    "amount decimal(12,2)"
+)
+_ORDER: Final = ("customer_id", "_source_order_id", "_ordinal")
+
+Load = Callable[[Path], DataFrame]
+"""Loads the stage, ours into a copy of the loaded store, and returns its content."""
+
+
+def first_load(bench: Bench, rows: int, peers: Mapping[str, type[Ours]]) -> dict[str, Any]:
+    """Load the stage by each, some times over, and compare what they loaded."""
+    place = bench.work / "first-load"
+    names = {name: kind.name for name, kind in peers.items()} | {PLAIN: "mapInArrow, content alone"}
+    for name, kind in peers.items():
+        store = dp.Store(bench.spark, str(place / name), _source_alone(), **kind.settings)
+        store.update({"orders": w1.orders(bench.spark, rows)})
+        orders = store.content("orders")
+    loads: dict[str, Load] = {
+        name: partial(_ours, bench.spark, kind) for name, kind in peers.items()
+    }
+    loads[PLAIN] = partial(_plain, orders)
+    right = digest(w1.derived(STAGE, orders))
+    taken: dict[str, list[Step]] = {name: [] for name in loads}
+    wrong: set[str] = set()
+    for number in range(WARM_UP + MEASURED):
+        for name, load in loads.items():
+            target = place / f"{name}-{number}"
+            if name != PLAIN:
+                shutil.copytree(place / name, target)
+            loaded: list[DataFrame] = []
+            taken[name].append(measured(lambda: loaded.append(load(target)), target, Processes()))  # noqa: B023
+            say(f"first load, {rows:,} rows, {names[name]}: {taken[name][-1].seconds:.2f} s")
+            if digest(loaded[0].select(*w1.BY_CUSTOMER.columns)) != right:
+                wrong.add(name)
+            shutil.rmtree(target)
+    shutil.rmtree(place)
+    bench.events.read()
+    found: dict[str, Any] = {}
+    for name, steps in taken.items():
+        counted = [bench.events.counted(step) for step in steps[WARM_UP:]]
+        figures = {"failure": "wrong"} if name in wrong else {"median": medians(counted)}
+        found[name] = {"name": names[name], **figures}
+    return {"rows": rows, "competitors": found}
+
+
+def _source_alone() -> dp.Pipeline:
+    pipeline = dp.Pipeline("w1")
+    pipeline.source("orders", key=w1.ORDERS_KEY, value=w1.ORDERS_VALUE)
+    return pipeline
+
+
+def _ours(spark: SparkSession, kind: type[Ours], target: Path) -> DataFrame:
+    store = dp.Store(spark, str(target), w1.pipeline(1), **kind.settings)
+    store.refresh(STAGE)
+    return store.content(STAGE)
+
+
+def _plain(orders: DataFrame, target: Path) -> DataFrame:
+    function = w1.by_customer()
+
+    def produced(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            given = [batch.column(c).to_pylist() for c in ("order_id", "customer_id", "amount")]
+            rows = [
+                (target_key, order_id, ordinal, *emitted)
+                for order_id, *values in zip(*given, strict=True)
+                for ordinal, (target_key, emitted) in enumerate(
+                    function(order_id, iter([value(*values)]))
+                )
+            ]
+            columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+            arrays = [pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    value = namedtuple("value", ("customer_id", "amount"))
+    types = (pa.int64(), pa.int64(), pa.int64(), pa.int64(), pa.decimal128(12, 2))
+    names = ("customer_id", "_source_order_id", "_ordinal", "order_id", "amount")
+    schema = pa.schema(list(zip(names, types, strict=True)))
+    rows = orders.mapInArrow(produced, _SCHEMA)
+    in_order = rows.repartitionByRange(*_ORDER).sortWithinPartitions(*_ORDER)
+    in_order.write.format("delta").save(str(target))
+    return orders.sparkSession.read.format("delta").load(str(target))

@@ -1,0 +1,101 @@
+"""This library as a competitor: incremental, in both table types, and with every stage in full."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+import deltaproduce as dp
+from benchmarks.competitor import Competitor
+from benchmarks.storage import stored
+from benchmarks.workload import Workload
+
+TABLE_TYPES: Final = {"ours-cow": "copy_on_write", "ours-mor": "merge_on_read"}
+
+
+def default_table_type() -> str | None:
+    """The type that a store has if none is asked for; None if this release knows no types."""
+    parameter = inspect.signature(dp.Store).parameters.get("table_type")
+    return None if parameter is None else str(parameter.default)
+
+
+class Ours(Competitor):
+    """This library, with Python producers and the default table type."""
+
+    name = "deltaproduce"
+    settings: dict[str, Any] = {}  # noqa: RUF012 never changed
+
+    def __init__(self, spark: SparkSession, directory: Path, workload: Workload) -> None:
+        super().__init__(spark, directory, workload)
+        self.store = self._open(0)
+        self._before = self._version = self.store.head
+
+    def load(self, rows: DataFrame) -> None:
+        self.step(rows)
+
+    def step(self, changes: DataFrame) -> None:
+        self._before = self._version
+        self._version = self.store.update({self.workload.source: changes})
+
+    def table(self, name: str) -> DataFrame:
+        return self.store.content(name).select(*self.described(name).columns)
+
+    def feed(self) -> DataFrame:
+        updates = self.store.updates(self.last)
+        return updates if self._published else updates.limit(0)
+
+    def figures(self) -> dict[str, Any]:
+        if not self._published:
+            return {}
+        return {
+            name: {key: value for key, value in asdict(found).items() if key != "delta_versions"}
+            for name, found in self._version.stages.items()
+        }
+
+    def storage(self) -> dict[str, Any]:
+        return stored(self.directory, self._version)
+
+    @property
+    def _published(self) -> bool:
+        return self._version.number > self._before.number
+
+    def _open(self, edition: int) -> dp.Store:
+        pipeline = self.workload.pipeline(edition)
+        return dp.Store(self.spark, str(self.directory), pipeline, **self.settings)
+
+
+class OursCopyOnWrite(Ours):
+    name = "deltaproduce, copy on write"
+    settings = {"table_type": TABLE_TYPES["ours-cow"]}  # noqa: RUF012
+
+
+class OursMergeOnRead(Ours):
+    name = "deltaproduce, merge on read"
+    settings = {"table_type": TABLE_TYPES["ours-mor"]}  # noqa: RUF012
+
+
+class OursInFull(Ours):
+    """This library, each step with all stages refreshed: the same functions called for all rows.
+
+    The functions count as edited before each step, so that the version that takes in the batch also
+    produces every stage in full: what `Store.refresh` does, in the same version as the batch.
+    """
+
+    name = "deltaproduce, all stages in full"
+
+    def __init__(self, spark: SparkSession, directory: Path, workload: Workload) -> None:
+        super().__init__(spark, directory, workload)
+        self._edition = 0
+
+    def prepare(self, given: DataFrame) -> None:
+        del given  # what is prepared is the store, so that opening it does not count
+        self._edition += 1
+        self.store = self._open(self._edition)
+        self._version = self.store.head
+
+    def storage(self) -> dict[str, Any]:
+        return {}  # as much as the others of ours

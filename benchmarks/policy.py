@@ -1,0 +1,95 @@
+"""The policy: who takes part in which case of a run of all, and with how many steps. Pure.
+
+A run of all has to end within an hour on two cores, so competitors whose cost is known, or does not
+depend on how much changed, take part in fewer cases and steps. Peers named on the command line take
+part in everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+MAIN_KEYS: Final = 1_000
+"""The case that has most steps and comes first, while all competitors are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How many steps warm up, and how many are measured after them."""
+
+    warm_up: int
+    steps: int
+
+    def of(self, steps: int) -> Effort:
+        """As many to warm up, and so many steps."""
+        return Effort(self.warm_up, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most rows at which a competitor of a run of all does something.
+
+    Attributes:
+        main: takes part in the main case.
+        others: takes part in the other cases.
+        often: takes as many steps in the main case as the command line says; above it, few.
+    """
+
+    main: int
+    others: int
+    often: int
+
+
+MAIN: Final = Effort(warm_up=3, steps=5)
+OTHER: Final = Effort(warm_up=1, steps=3)
+SHAPE: Final = Effort(warm_up=2, steps=3)
+MILLION: Final = 1_000_000
+EVERY: Final = 10**12
+LIMITS: Final[Mapping[str, Limits]] = {
+    "ours": Limits(main=EVERY, others=EVERY, often=EVERY),
+    "ours-cow": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
+    "ours-mor": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
+    "refresh": Limits(main=10 * MILLION, others=MILLION, often=0),
+    "recompute": Limits(main=EVERY, others=EVERY, often=EVERY),
+    "merge": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
+    "delta-rs": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
+    "duckdb": Limits(main=10 * MILLION, others=10 * MILLION, often=10 * MILLION),
+    "sdp": Limits(main=10 * MILLION, others=0, often=MILLION),
+}
+SHAPE_PEERS: Final = ("ours", "recompute")
+"""Who does the shapes in a run of all; of peers named on the command line, those that can."""
+
+
+def shape_keys(rows: int) -> int:
+    """How many keys change in each step of a shape: the main case's, of few rows fewer."""
+    return max(1, min(MAIN_KEYS, rows // 100))
+
+
+def in_order(cases: Sequence[int]) -> list[int]:
+    """The main case first: the one of `MAIN_KEYS`, or the first given."""
+    main = MAIN_KEYS if MAIN_KEYS in cases else cases[0]
+    return [main, *(keys for keys in cases if keys != main)]
+
+
+def efforts(
+    peers: Sequence[str], rows: int, cases: Sequence[int], *, steps: int, limited: bool
+) -> dict[int, dict[str, Effort]]:
+    """Case, in order -> who takes part -> its effort.
+
+    Args:
+        cases: how many keys each changes.
+        steps: measured ones of the main case; no case has more.
+        limited: whether `LIMITS` hold.
+    """
+    main, *others = in_order(cases)
+    few = Effort(OTHER.warm_up, min(OTHER.steps, steps))
+    many = Effort(MAIN.warm_up, steps)
+    first = {
+        name: many if not limited or rows <= LIMITS[name].often else few
+        for name in peers
+        if not limited or rows <= LIMITS[name].main
+    }
+    rest = {name: few for name in peers if not limited or rows <= LIMITS[name].others}
+    return {main: first} | dict.fromkeys(others, rest)

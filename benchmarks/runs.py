@@ -1,0 +1,277 @@
+"""Runs: competitors take the same steps on one workload of one size, and are checked.
+
+All load, then take each step one after the other, so they meet the machine's good and bad moments
+alike, and the same state of Java's compiler. An error ends the run of the competitor that made it,
+and no other's. What comes out are plain values, as the report stores them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.competitor import Competitor
+from benchmarks.measures import EventLog, Processes, Step, measured
+from benchmarks.policy import Effort
+from benchmarks.workload import (
+    Batch,
+    Workload,
+    answers,
+    counted,
+    digest,
+    source_rows,
+    truly_changed,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where things are measured: a warm session, a directory to work in, and its event logs."""
+
+    spark: SparkSession
+    work: Path
+    events: EventLog
+
+
+@dataclass(slots=True)
+class Run:
+    """One competitor on one size: what it has done so far, or why it stopped."""
+
+    competitor: Competitor
+    load: Step | None = None
+    batches: list[Batch] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    failure: str | None = None
+
+    def attempt(self, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Call; an error is this competitor's failure. Returns what the call does, or None."""
+        if self.failure is not None:
+            return None
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 the others are still worth measuring
+            traceback.print_exc()
+            self.failure = f"failed: {type(error).__name__} ({what})"
+            say(f"{self.competitor.name}: {self.failure}")
+            return None
+
+    def take_load(self, rows: DataFrame, others: frozenset[int]) -> None:
+        """Take the first load, while the others have processes that do not count."""
+        self.load = self._take("load", rows, others)
+
+    def take_step(self, changes: DataFrame, batch: Batch, others: frozenset[int]) -> None:
+        """Take one step."""
+        step = self._take("step", changes, others)
+        if step is not None:
+            self.steps.append(step)
+            self.batches.append(batch)
+            self.figures.append(self.attempt("figures", self.competitor.figures) or {})
+
+    def _take(self, what: str, given: DataFrame, others: frozenset[int]) -> Step | None:
+        competitor = self.competitor
+        call = competitor.load if what == "load" else competitor.step
+
+        def take() -> Step:
+            processes = Processes(competitor.worker, others)
+            return measured(lambda: call(given), competitor.directory, processes)
+
+        self.attempt("prepare", lambda: competitor.prepare(given))
+        step: Step | None = self.attempt(what, take)
+        return step
+
+
+@dataclass(slots=True)
+class Size:
+    """All competitors on one workload of one size."""
+
+    bench: Bench
+    workload: Workload
+    rows: int
+    runs: dict[str, Run]
+    _truths: dict[tuple[Batch, ...], dict[str, int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        bench: Bench, workload: Workload, rows: int, peers: Mapping[str, type[Competitor]]
+    ) -> Size:
+        """Start the competitors, each in a directory of its own."""
+        place = bench.work / f"{workload.name}-{rows}"
+        runs = {
+            name: Run(kind(bench.spark, place / name, workload)) for name, kind in peers.items()
+        }
+        return Size(bench, workload, rows, runs)
+
+    def load(self) -> None:
+        """The first load of each."""
+        for run in self.runs.values():
+            rows = self.workload.rows(self.bench.spark, self.rows)
+            run.take_load(rows, self._other_workers(run))
+            _say_step(
+                f"{self.workload.name}, {self.rows:,} rows, {run.competitor.name}: load", run.load
+            )
+
+    def case(self, keys: int, efforts: Mapping[str, Effort], number: int) -> dict[str, Any]:
+        """Steps of so many keys; returns the figures of those who took part.
+
+        Args:
+            number: the number of the case's first step; each step of a size has another.
+        """
+        for name in efforts:
+            self.runs[name].steps, self.runs[name].figures = [], []
+        for done in range(max(effort.warm_up + effort.steps for effort in efforts.values())):
+            batch = Batch(keys, number + done)
+            changes = self.workload.changes(self.bench.spark, self.rows, keys, batch.step)
+            for name, effort in efforts.items():
+                run = self.runs[name]
+                if done < effort.warm_up + effort.steps and run.failure is None:
+                    run.take_step(changes, batch, self._other_workers(run))
+                    _say_step(run.competitor.name, run.steps[-1] if not run.failure else None)
+        longest = max((self.runs[name].batches for name in efforts), key=len)
+        feeds = {name: self._feed(self.runs[name], longest) for name in efforts}
+        self.bench.events.read()
+        found = {n: self._result(self.runs[n], efforts[n], feeds[n]) for n in efforts}
+        return {"changed": keys, "competitors": found}
+
+    def loads(self) -> dict[str, Any]:
+        """What the first loads took."""
+        self.bench.events.read()
+        return {
+            name: self.bench.events.counted(run.load)
+            for name, run in self.runs.items()
+            if run.load is not None
+        }
+
+    def storage(self) -> dict[str, Any]:
+        """What the tables of those who tell take up."""
+        found = {n: run.attempt("storage", run.competitor.storage) for n, run in self.runs.items()}
+        return {name: tables for name, tables in found.items() if tables}
+
+    def wrong(self) -> dict[str, str]:
+        """Who is wrong, and in what: all tables are compared with the right answer."""
+        expected: dict[tuple[Batch, ...], dict[str, tuple[int, int]]] = {}
+        checked = [(name, run) for name, run in self.runs.items() if run.failure is None]
+        for _, run in checked:
+            taken = tuple(run.batches)
+            if taken not in expected:
+                source = source_rows(self.workload, self.bench.spark, self.rows, taken)
+                right = answers(self.workload, source)
+                expected[taken] = {name: digest(rows) for name, rows in right.items()}
+            run.attempt("check", partial(_check, run, expected[taken]))
+        return {name: run.failure for name, run in checked if run.failure is not None}
+
+    def close(self, names: Collection[str]) -> None:
+        """Let competitors end what they started."""
+        for name in names:
+            self.runs[name].attempt("close", self.runs[name].competitor.close)
+
+    def delete(self) -> None:
+        """End all, and delete their tables."""
+        for run in self.runs.values():
+            run.failure = None  # it is to be closed all the same
+            run.attempt("close", run.competitor.close)
+            shutil.rmtree(run.competitor.directory, ignore_errors=True)
+
+    def _other_workers(self, run: Run) -> frozenset[int]:
+        workers = {other.competitor.worker for other in self.runs.values() if other is not run}
+        return frozenset(worker for worker in workers if worker is not None)
+
+    def _feed(self, run: Run, longest: Sequence[Batch]) -> dict[str, Any] | None:
+        """What the last step's feed lists, and what changed; of those who took all the steps."""
+        if run.failure is not None or run.batches != longest:
+            return None
+        feed = run.attempt("feed", lambda: counted(self.workload, run.competitor.feed()))
+        taken = tuple(run.batches)
+        if taken not in self._truths:
+            sources = (
+                source_rows(self.workload, self.bench.spark, self.rows, batches)
+                for batches in (taken[:-1], taken)
+            )
+            self._truths = {taken: truly_changed(self.workload, *sources)}
+        return {"listed": feed, "changed": self._truths[taken]}
+
+    def _result(self, run: Run, effort: Effort, feed: dict[str, Any] | None) -> dict[str, Any]:
+        if run.failure is not None:
+            return {"name": run.competitor.name, "failure": run.failure}
+        steps = [self.bench.events.counted(step) for step in run.steps[effort.warm_up :]]
+        found = {
+            "name": run.competitor.name,
+            "steps": steps,
+            "median": medians(steps),
+            "feed": feed,
+        }
+        return found | {"figures": run.figures[effort.warm_up :]} if any(run.figures) else found
+
+
+def cases(
+    size: Size, efforts: Mapping[int, Mapping[str, Effort]], result: dict[str, Any]
+) -> Iterator[None]:
+    """Take all cases of a size into a result, which is whole enough to be stored at each yield."""
+    result |= {"rows": size.rows, "checked": False, "cases": []}
+    try:
+        size.load()
+        result["loads"] = size.loads()
+        result["storage"] = {"after load": size.storage()}
+        yield
+        number, waiting = 1, list(efforts)
+        for keys, taking_part in efforts.items():
+            result["cases"].append(size.case(keys, taking_part, number))
+            number += max(effort.warm_up + effort.steps for effort in taking_part.values())
+            waiting.remove(keys)
+            size.close(
+                {n for n in taking_part if all(n not in efforts[other] for other in waiting)}
+            )
+            yield
+        result["storage"]["at the end"] = size.storage()
+        for name, failure in size.wrong().items():
+            for case in result["cases"]:
+                if name in case["competitors"]:
+                    case["competitors"][name] = {
+                        "name": case["competitors"][name]["name"],
+                        "failure": failure,
+                    }
+        result["checked"] = True
+        yield
+    finally:
+        size.delete()
+
+
+def guarded(what: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a call returns, or, if it fails, that it did: what comes after it is still measured."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 whatever it is
+        traceback.print_exc()
+        say(f"{what}: failed")
+        return {"failure": f"failed: {type(error).__name__}"}
+
+
+def medians(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of each figure."""
+    return {name: statistics.median(step[name] for step in steps) for name in steps[0]}
+
+
+def say(text: str) -> None:
+    """Tell how far it is."""
+    print(text, flush=True)
+
+
+def _say_step(what: str, step: Step | None) -> None:
+    if step is not None:
+        say(f"{what}: {step.seconds:.2f} s")
+
+
+def _check(run: Run, expected: Mapping[str, tuple[int, int]]) -> None:
+    found = {name: digest(run.competitor.table(name)) for name in expected}
+    wrong = [name for name in expected if found[name] != expected[name]]
+    if wrong:
+        run.failure = f"wrong: {', '.join(wrong)}"
+        say(f"{run.competitor.name}: {run.failure}")

@@ -1,0 +1,132 @@
+"""What a user of Spark would do instead: recompute with DataFrames, or MERGE by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from benchmarks.competitor import Competitor
+from benchmarks.workload import Workload
+
+
+class Recompute(Competitor):
+    """Plain DataFrames: every table is computed and written anew, then compared for the feed."""
+
+    name = "full recompute (DataFrames)"
+
+    def __init__(self, spark: SparkSession, directory: Path, workload: Workload) -> None:
+        super().__init__(spark, directory, workload)
+        self._steps = 0
+
+    def load(self, rows: DataFrame) -> None:
+        source = self.workload.source
+        self._write(rows.select(*self.described(source).columns), source)
+        self._derive()
+
+    def step(self, changes: DataFrame) -> None:
+        source = self.workload.source
+        table = self.described(source)
+        kept = self.table(source).join(changes, list(table.key), "left_anti")
+        upserts = changes.where("_change_type = 'upsert'")
+        kept, new = (rows.select(*table.columns) for rows in (kept, upserts))
+        self._write(kept.union(new), source)
+        self._derive()
+        self._feed()
+
+    def table(self, name: str) -> DataFrame:
+        return self.spark.read.format("delta").load(self.path(name))
+
+    def feed(self) -> DataFrame:
+        return self.table("feed").where(f.col("_step") == self._steps)
+
+    def _derive(self) -> None:
+        feeder = self.workload.source
+        for stage in self.workload.stages:
+            self._write(self.workload.derived(stage, self.table(feeder)), stage)
+            feeder = stage
+
+    def _feed(self) -> None:
+        # Without a version, a DataFrame reads what is newest when it is computed.
+        reader = self.spark.read.format("delta").option("versionAsOf", self._steps)
+        before, after = reader.load(self.path(self.last)), self.table(self.last)
+        self._steps += 1
+        gone = before.exceptAll(after).withColumn("_change_type", f.lit("delete"))
+        new = after.exceptAll(before).withColumn("_change_type", f.lit("insert"))
+        feed = gone.union(new).withColumn("_step", f.lit(self._steps))
+        feed.write.format("delta").mode("append").save(self.path("feed"))
+
+    def _write(self, rows: DataFrame, name: str) -> None:
+        order = self.described(name).row
+        in_order = rows.repartitionByRange(*order).sortWithinPartitions(*order)
+        in_order.write.format("delta").mode("overwrite").save(self.path(name))
+
+
+class Merge(Competitor):
+    """MERGE INTO with change data feeds, stage by stage: the usual hand-written pipeline for W1."""
+
+    name = "MERGE + change data feed"
+
+    def load(self, rows: DataFrame) -> None:
+        for name, table in self.workload.tables.items():
+            source = name == self.workload.source
+            rows = rows.select(*table.columns) if source else self.workload.derived(name, rows)
+            in_order = rows.repartitionByRange(*table.row).sortWithinPartitions(*table.row)
+            (
+                in_order.write.format("delta")
+                .option("delta.enableChangeDataFeed", "true")
+                .option("delta.enableDeletionVectors", "true")
+                .save(self.path(name))
+            )
+            rows = self.table(name)
+
+    def step(self, changes: DataFrame) -> None:
+        feeder = self.workload.source
+        self._merge(feeder, changes.withColumn("_gone", f.col("_change_type") == "delete"))
+        for stage in self.workload.stages:
+            self._merge(stage, self._source(stage, feeder))
+            feeder = stage
+
+    def table(self, name: str) -> DataFrame:
+        return self.spark.read.format("delta").load(self.path(name))
+
+    def feed(self) -> DataFrame:
+        return self._changed(self.last)
+
+    def _changed(self, name: str) -> DataFrame:
+        newest = self.spark.sql(f"DESCRIBE HISTORY delta.`{self.path(name)}` LIMIT 1")
+        version = newest.collect()[0]["version"]
+        reader = self.spark.read.format("delta").option("readChangeFeed", "true")
+        return reader.option("startingVersion", version).load(self.path(name))
+
+    def _source(self, stage: str, feeder: str) -> DataFrame:
+        """The rows to be merged into a stage, from what changed in its feeder."""
+        feed = self._changed(feeder).localCheckpoint()
+        derived = self.workload.derived
+        if stage == "customer_totals":
+            customers = feed.select("customer_id").distinct()
+            now = self.table(feeder).join(f.broadcast(customers), "customer_id", "left_semi")
+            return customers.join(derived(stage, now), "customer_id", "left_outer").withColumn(
+                "_gone", f.col("total").isNull()
+            )
+        old = derived(stage, feed.where("_change_type IN ('delete', 'update_preimage')"))
+        new = derived(stage, feed.where("_change_type IN ('insert', 'update_postimage')"))
+        gone = old.join(new, list(self.described(stage).row), "left_anti")
+        return gone.withColumn("_gone", f.lit(True)).union(new.withColumn("_gone", f.lit(False)))
+
+    def _merge(self, name: str, source: DataFrame) -> None:
+        source.localCheckpoint().createOrReplaceTempView("merge_source")
+        table = self.described(name)
+        values = [c for c in table.columns if c not in table.row]
+        matched = " AND ".join(f"t.{c} = s.{c}" for c in table.row)
+        differs = " OR ".join(f"t.{c} <> s.{c}" for c in values)
+        sets = ", ".join(f"{c} = s.{c}" for c in values)
+        columns = ", ".join(table.columns)
+        inserted = ", ".join(f"s.{c}" for c in table.columns)
+        self.spark.sql(
+            f"""MERGE INTO delta.`{self.path(name)}` t USING merge_source s ON {matched}
+            WHEN MATCHED AND s._gone THEN DELETE
+            WHEN MATCHED AND ({differs}) THEN UPDATE SET {sets}
+            WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({columns}) VALUES ({inserted})"""
+        )

@@ -1,0 +1,153 @@
+"""Workloads: what the competitors have to do, as values that know no competitor.
+
+A workload is a pipeline, its rows and changes, and the right answer as DataFrame queries. Every row
+is a function of its number and of the step's, so that all competitors get the same rows whatever
+order they run in, and what the tables must hold can be computed without any of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import deltaproduce as dp
+
+Function = Callable[[Any, Iterator[Any]], Iterator[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a workload.
+
+    Attributes:
+        columns: all of them; all competitors keep these.
+        key: the stage's key columns; a feed lists what changed by them.
+        row: the columns that name one row; tables are sorted by them.
+    """
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    row: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A pipeline with its data and its right answer.
+
+    Attributes:
+        what: what it is, in a sentence for the report.
+        pipeline: makes the definition; another edition counts as an edited function, and does the
+            same.
+        tables: the source and the stages, in order.
+        derived: a stage's rows as a query over its feeder's rows: what a full recompute does.
+        rows: the first load, of a number of source rows.
+        changes: one step's changes: of how many rows in all, of how many keys, and the step's
+            number. Each step takes other keys. The source's columns and ``_change_type``.
+    """
+
+    name: str
+    what: str
+    pipeline: Callable[[int], dp.Pipeline]
+    tables: Mapping[str, Table]
+    derived: Callable[[str, DataFrame], DataFrame]
+    rows: Callable[[SparkSession, int], DataFrame]
+    changes: Callable[[SparkSession, int, int, int], DataFrame]
+
+    @property
+    def source(self) -> str:
+        """The source's name."""
+        return next(iter(self.tables))
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages' names, in order."""
+        return tuple(self.tables)[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step's changes by their numbers: how many keys, and which step."""
+
+    keys: int
+    step: int
+
+
+def edition(number: int) -> Callable[[Function], Function]:
+    """A decorator: the same function, which counts as another for each number but 0."""
+
+    def edited(function: Function) -> Function:
+        if number == 0:
+            return function
+
+        @functools.wraps(function)
+        def call(key: Any, values: Iterator[Any], _edition: int = number) -> Iterator[Any]:  # noqa: ANN401
+            return function(key, values)
+
+        return call
+
+    return edited
+
+
+def picked(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
+    """``keys`` numbers below ``count`` as ``id``, spread evenly, others in each step; and ``n``."""
+    spread = max(1, count // keys)
+    offset = (step * 7919) % spread
+    return spark.range(keys).select(
+        (f.col("id") * spread + offset).alias("id"), f.col("id").alias("n")
+    )
+
+
+def source_rows(
+    workload: Workload, spark: SparkSession, count: int, batches: Sequence[Batch]
+) -> DataFrame:
+    """The source's rows after some steps, from the definition of rows and changes alone."""
+    table = workload.tables[workload.source]
+    rows = workload.rows(spark, count).select(*table.columns)
+    if not batches:
+        return rows
+    steps = [
+        workload.changes(spark, count, batch.keys, batch.step)
+        .select(*table.columns, "_change_type")
+        .withColumn("_step", f.lit(number))
+        for number, batch in enumerate(batches)
+    ]
+    changes = functools.reduce(DataFrame.union, steps)
+    last = changes.groupBy(*table.key).agg(f.max("_step").alias("_step"))
+    upserts = changes.join(last, [*table.key, "_step"]).where("_change_type = 'upsert'")
+    kept = rows.join(last, list(table.key), "left_anti")
+    return kept.select(*table.columns).union(upserts.select(*table.columns))
+
+
+def answers(workload: Workload, source: DataFrame) -> dict[str, DataFrame]:
+    """The rows of every table, from the source's."""
+    found = {workload.source: source}
+    for stage in workload.stages:
+        found[stage] = workload.derived(stage, list(found.values())[-1])
+    return found
+
+
+def truly_changed(workload: Workload, before: DataFrame, after: DataFrame) -> dict[str, int]:
+    """How many keys and rows of the last stage differ, given the source before and after."""
+    last = workload.stages[-1]
+    old, new = (answers(workload, source)[last] for source in (before, after))
+    rows = old.exceptAll(new).union(new.exceptAll(old))
+    return counted(workload, rows)
+
+
+def counted(workload: Workload, rows: DataFrame) -> dict[str, int]:
+    """How many rows of the last stage there are, and how many of its keys."""
+    key = f.struct(*workload.tables[workload.stages[-1]].key)
+    found = rows.agg(f.count("*").alias("rows"), f.countDistinct(key).alias("keys")).collect()[0]
+    return {"rows": found["rows"], "keys": found["keys"]}
+
+
+def digest(rows: DataFrame) -> tuple[int, int]:
+    """The number of rows and a sum of their hashes: equal for equal multisets of rows."""
+    hashed = rows.select(f.xxhash64(*rows.columns).cast("decimal(38,0)").alias("hash"))
+    found = hashed.agg(f.count("*").alias("rows"), f.sum("hash").alias("hashes")).collect()[0]
+    return found["rows"], int(found["hashes"] or 0)
