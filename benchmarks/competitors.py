@@ -29,8 +29,6 @@ COMPETITORS: Final[dict[str, type[Competitor]]] = {
     "duckdb": DuckDb,
     "sdp": Declarative,
 }
-if default_table_type() is None:  # until Store takes table_type=
-    del COMPETITORS["ours-cow"], COMPETITORS["ours-mor"]
 
 OURS: Final[dict[str, type[Ours]]] = {
     name: kind for name, kind in COMPETITORS.items() if issubclass(kind, Ours) and name != "refresh"

@@ -17,10 +17,9 @@ from benchmarks.workload import Workload
 TABLE_TYPES: Final = {"ours-cow": "copy_on_write", "ours-mor": "merge_on_read"}
 
 
-def default_table_type() -> str | None:
-    """The type that a store has if none is asked for; None if this release knows no types."""
-    parameter = inspect.signature(dp.Store).parameters.get("table_type")
-    return None if parameter is None else str(parameter.default)
+def default_table_type() -> str:
+    """The type that a store has if none is asked for."""
+    return str(inspect.signature(dp.Store).parameters["table_type"].default)
 
 
 class Ours(Competitor):

@@ -39,12 +39,12 @@ class Store:
         spark: a session with Delta: `local_session()`, or a cluster's.
         location: a path (with a ``/`` or a scheme), otherwise ``schema`` or ``catalog.schema``.
         pipeline: what is defined in it now; later definitions do not count.
-        table_type: how updates are written. ``copy_on_write``: content and key mappings are plain
-            Delta tables at every version, for whoever reads them by path. ``merge_on_read``: a
-            small update of a large stage is appended to a table of runs beside them, which is
-            several times faster; read them through a store. Updates tables are plain in both. A
-            store may be opened with another type than before: each stage changes over when it is
-            written.
+        table_type: how updates are written. ``merge_on_read``: a small update of a large stage is
+            appended to a table of runs beside its content and key mappings, which is faster; read
+            them through a store. ``copy_on_write``: they are plain Delta tables at every version,
+            for whoever reads them by path. Updates tables, and all tables of a stage of up to
+            20,000 rows, are plain in both. A store may be opened with another type than before:
+            each stage changes over when it is next written.
         progress: called when a stage, or the commit, of an update starts.
         clock: gives the time of a version, with time zone.
 
@@ -59,7 +59,7 @@ class Store:
         location: str,
         pipeline: Pipeline,
         *,
-        table_type: TableType = "copy_on_write",
+        table_type: TableType = "merge_on_read",
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:

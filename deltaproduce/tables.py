@@ -252,10 +252,7 @@ class Tables:
             writer = writer.options(**_properties(edit.lookup))
         else:
             writer = writer.mode("append")
-        session.conf.unset(_LAST_COMMIT)
-        _save(writer, table)
-        committed = session.conf.get(_LAST_COMMIT, None)
-        return None if committed is None else int(committed)
+        return _committed(writer, table, session)
 
     @contextmanager
     def _session(self, edit: Edit) -> Iterator[SparkSession]:
@@ -283,18 +280,24 @@ class Tables:
             if table.in_catalog
             else builder.location(table.address)
         )
+        named = named.property("delta.checkpointInterval", str(_COMMITS_A_CHECKPOINT))
         named.addColumns(self.spark.createDataFrame([], columns).schema).execute()
 
-    def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> None:
+    def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> int | None:
         """Append to a table such that of all appends with one version number, one takes effect.
 
         Delta refuses a concurrent append with the same number, and skips a later one silently.
+
+        Returns:
+            The delta version that the append became; None if it was skipped.
 
         Raises:
             ConflictError: refused.
         """
         writer = self._writer(rows, table, attempt).option("txnAppId", _APP_ID)
-        _save(writer.option("txnVersion", attempt.version).mode("append"), table)
+        with self._committing:
+            writer = writer.option("txnVersion", attempt.version).mode("append")
+            return _committed(writer, table, self.spark)
 
     def restore(self, table: Table, delta_version: int) -> int:
         """Set a table that ran ahead back to what the head pins; returns its new delta version."""
@@ -325,7 +328,13 @@ def _names(files: Iterable[str]) -> list[str]:
     return sorted(file.rpartition("/")[2] for file in files)
 
 
-def _save(writer: DataFrameWriter, table: Table) -> None:
+def _committed(writer: DataFrameWriter, table: Table, session: SparkSession) -> int | None:
+    """Write, and say which delta version it became; None if Delta left it out.
+
+    Delta tells a session the version of its last commit, so this costs no job; the session must
+    commit to nothing else meanwhile.
+    """
+    session.conf.unset(_LAST_COMMIT)
     try:
         if table.in_catalog:
             writer.saveAsTable(table.address)
@@ -336,6 +345,8 @@ def _save(writer: DataFrameWriter, table: Table) -> None:
             f"another writer committed to table {table.name!r} at the same time: nothing of this "
             "update is visible; run it again"
         ) from error
+    committed = session.conf.get(_LAST_COMMIT, None)
+    return None if committed is None else int(committed)
 
 
 def _properties(statistics: Sequence[Column]) -> dict[str, str]:

@@ -22,7 +22,6 @@ from deltaproduce.tables import Tables
 from deltaproduce.versions import (
     EMPTY,
     Attempt,
-    Commit,
     Version,
     figures_from_json,
     figures_to_json,
@@ -83,24 +82,29 @@ class VersionLog:
         if not self._known:
             self._tables.create(self._table, _COLUMNS)
         try:
-            self._tables.append_numbered(self._table, rows.coalesce(1), attempt)
+            published = self._tables.append_numbered(self._table, rows.coalesce(1), attempt)
         except (ConflictError, PySparkException) as error:
-            failure = error
-        commits = self._commits_after(attempt)
-        if attempt.id not in (commit.attempt_id for commit in commits):
+            published, failure = None, error
+        if published is None:
+            published = self._published_by(attempt)
+        if published is None:
             raise failure or ConflictError(
                 f"another writer has published version {version.number}: nothing of this update is "
                 "visible; run it again"
             )
-        if commits[0].attempt_id == attempt.id:
-            self._known, self._read = (*self._known, version), commits[0].delta_version
+        if self._read in (None, published - 1):
+            self._known, self._read = (*self._known, version), published
 
     def _exists(self) -> bool:
         return self._read is not None or self._tables.exists(self._table)
 
-    def _commits_after(self, attempt: Attempt) -> tuple[Commit, ...]:
+    def _published_by(self, attempt: Attempt) -> int | None:
+        """The delta version that an attempt's row is in, read back; None if it is in none."""
         try:
-            return self._tables.recent_commits(self._table, self._read)
+            for commit in self._tables.recent_commits(self._table, self._read):
+                if commit.attempt_id == attempt.id:
+                    return commit.delta_version
+            return None
         except PySparkException as error:
             raise CommitUnknownError(
                 f"whether version {attempt.version} was published is unknown: the version log "

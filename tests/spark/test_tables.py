@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
+from forcing import WAYS, Way, forced
 from pyspark.sql import Row, SparkSession
 
 from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version
@@ -57,10 +58,20 @@ def fill(spark: SparkSession, store: Store) -> list[Version]:
     return [store.update(batch) for batch in [*batches, {"orders": deletes}]]
 
 
+PLAIN = [way for way in WAYS if way.name in ("small tables", "replaced")]
+
+
+@pytest.fixture(scope="module", params=PLAIN, ids=lambda way: way.name)
+def way(request: pytest.FixtureRequest) -> Way:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    store = Store(spark, str(tmp_path_factory.mktemp("tables") / "shop"), shop)
-    fill(spark, store)
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, way: Way) -> Store:
+    place = str(tmp_path_factory.mktemp("tables") / "shop")
+    store = Store(spark, place, shop, table_type=way.table_type)
+    with forced(way):
+        fill(spark, store)
     return store
 
 
@@ -183,12 +194,13 @@ def test_what_is_not_there_is_not_found(store: Store) -> None:
     assert store.content("totals", 0).collect() == []
 
 
-def test_versions_say_what_happened(store: Store) -> None:
+def test_versions_say_what_happened(store: Store, way: Way) -> None:
     versions = store.versions()
     assert [version.number for version in versions] == [1, 2, 3, 4]
     assert versions[-1] == store.head
     modes = [version.stages["totals"].mode for version in versions]
-    assert modes == ["full", "seek", "skipped", "seek"]
+    step = "rewrite" if way.name == "small tables" else "seek"
+    assert modes == ["full", step, "skipped", step]
     last = store.head.stages["totals"]
     assert (last.affected_keys, last.changed_keys) == (2, 2)
     assert (last.rows_added, last.rows_removed, last.rows) == (1, 2, 1)
