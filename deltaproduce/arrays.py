@@ -12,6 +12,7 @@ among them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Final
 
@@ -19,8 +20,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from deltaproduce.atoms import arrow_type
 from deltaproduce.ddl import identifier
@@ -56,6 +67,12 @@ def frame(table: pa.Table, spark: SparkSession, columns: Sequence[Column] = ()) 
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
     return spark.createDataFrame(table.combine_chunks(), schema)
+
+
+def row_bytes(columns: Iterable[Column]) -> Expression:
+    """About how many bytes a row's columns take: 8 each, and what is of no fixed size."""
+    sizes = (_bytes(f.col(identifier(c.name)), c.data_type) for c in columns)
+    return reduce(lambda a, b: a + b, sizes)
 
 
 def codes(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
@@ -95,6 +112,17 @@ def ranks(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
 def in_order(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
     """The rows sorted by some columns, in their directions."""
     return table.take(pa.array(np.lexsort(ranks(table, columns)[::-1])))
+
+
+def _bytes(column: Expression, data_type: DataType) -> Expression:
+    fixed = f.lit(8).cast("bigint")
+    match data_type:
+        case StringType() | BinaryType():
+            return fixed + f.coalesce(f.octet_length(column), f.lit(0))
+        case ArrayType() | MapType() | StructType():
+            return fixed + f.coalesce(f.octet_length(column.cast("string")), f.lit(0))
+        case _:
+            return fixed
 
 
 def _ranks(array: pa.ChunkedArray, column: Column) -> Numbers:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from deltaproduce import limits
-from deltaproduce.arrays import among, fetched, frame
+from deltaproduce.arrays import among, fetched, frame, row_bytes
 from deltaproduce.changes import col, cols, content_columns
 from deltaproduce.checkpoints import checkpoint
 from deltaproduce.errors import InvalidChangesError
@@ -69,7 +69,7 @@ class Batch:
             _check_not_null(rows, counts.get(_nulls(column), 0), column, source)
         ordered = any(name.lower() == ORDINAL for name in given.columns)
         found: Rows = _final(rows, source, ordered=ordered)
-        if counts["rows"] <= limits.LOCAL_ROWS:
+        if counts["rows"] <= limits.LOCAL_ROWS and counts["bytes"] <= limits.LOCAL_BYTES:
             found = fetched(found, (*content_columns(source.schema, ()), _IS_DELETE))
         if counts["upserts"] and counts["deletes"]:
             _check_not_mixed(found, source, spark)
@@ -218,7 +218,9 @@ def _counted(source: Source) -> dict[str, Expression]:
     for column in source.schema.value:
         if not column.nullable:
             counted[_nulls(column)] = col(column.name).isNull() & upsert
-    return {name: f.count_if(condition) for name, condition in counted.items()}
+    size = f.sum(row_bytes((*source.schema.key, *source.schema.value)))
+    counts = {name: f.count_if(condition) for name, condition in counted.items()}
+    return {**counts, "bytes": f.coalesce(size, f.lit(0))}
 
 
 def _nulls(column: Column) -> str:

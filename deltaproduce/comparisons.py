@@ -26,7 +26,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType
 
 from deltaproduce import arrow_changes, changes
-from deltaproduce.arrays import Marks, fetched
+from deltaproduce.arrays import Marks, fetched, row_bytes
 from deltaproduce.changes import (
     AFTER,
     BEFORE,
@@ -76,7 +76,11 @@ _COUNTED: Final[Mapping[str, Which]] = {
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many keys, content rows and pairs (source key, target key) a comparison is about."""
+    """How many keys, content rows and pairs (source key, target key) a comparison is about.
+
+    Attributes:
+        bytes: of the content rows, before and after, about.
+    """
 
     keys: int
     keys_changed: int
@@ -89,6 +93,7 @@ class Counts:
     pairs_replaced: int
     pairs_new: int
     pairs_gone: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -203,7 +208,7 @@ class LocalComparison(Comparison):
             affected: the keys that the step is about, if there are rows of others too.
         """
         counted = {name: int(_mask(rows, which).sum()) for name, which in _COUNTED.items()}
-        counted["keys"] = affected
+        counted |= {"keys": affected, "bytes": rows.nbytes}
         return LocalComparison(
             spark, schema, tuple(sources), Counts(**counted), complete, True, rows
         )
@@ -241,7 +246,8 @@ class WideComparison(Comparison):
     ) -> WideComparison:
         """Compute what `changes.compare` or `changes.all_new` describes, in one Spark action."""
         counted = {name: f.count_if(_condition(which)) for name, which in _COUNTED.items()}
-        computed, counts = checkpoint(rows, counted)
+        size = f.sum(row_bytes(content_columns(schema, sources)))
+        computed, counts = checkpoint(rows, {**counted, "bytes": f.coalesce(size, f.lit(0))})
         return WideComparison(
             computed.sparkSession,
             schema,

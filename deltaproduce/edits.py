@@ -81,7 +81,7 @@ def content_edit(
         exists: whether there is a table.
     """
     counts, key, columns = comparison.counts, comparison.schema.key.columns, comparison.content
-    if exists and (how == "run" or not counts.pairs_changed):
+    if exists and how in ("nothing", "run"):
         return None
     rewritten, predicate = how == "rewrite" or not exists, None
     if rewritten:
@@ -114,7 +114,8 @@ def mappings_edit(
         folds: whether there are runs, whose mappings the table does not have.
     """
     counts, sources, pair = comparison.counts, comparison.sources, comparison.pair
-    if exists and (how == "run" or not (folds or counts.pairs_new or counts.pairs_gone)):
+    moved = folds or counts.pairs_new or counts.pairs_gone
+    if exists and (how in ("nothing", "run") or not moved):
         return None
     rewritten, predicate = how == "rewrite" or not exists, None
     if rewritten:

@@ -241,13 +241,14 @@ class Executor:
             self._table_type,
             complete=comparison.complete,
             rows=rows,
+            row_bytes=last.row_bytes,
             pairs_changed=counts.pairs_changed,
             pairs_replaced=counts.pairs_replaced,
             run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
             overlay_rows=len(overlay.rows) if overlay else 0,
             overlay_runs=overlay.runs if overlay else 0,
         )
-        run = run_of(comparison) if how == "run" and counts.pairs_changed else None
+        run = run_of(comparison) if how == "run" else None
         return _Written(result, last, rows, how, overlay, run)
 
     def _edits(self, head: Version, written: _Written, number: int) -> dict[str, Edit | None]:
@@ -320,7 +321,7 @@ class _Written:
     def overlay_after(self) -> Overlay | None:
         """The stage's runs after the step."""
         if self.run is None:
-            return self.overlay if self.how == "run" else None
+            return self.overlay if self.how == "nothing" else None
         comparison = self.result.comparison
         before = self.overlay or Overlay.none(comparison.pair, comparison.content)
         return before.with_run(self.run)
@@ -328,6 +329,7 @@ class _Written:
     def figures(self, number: int) -> StageFigures:
         """What the version says of the stage."""
         counts, overlay = self.result.comparison.counts, self.overlay_after()
+        seen = counts.rows_before + counts.rows_after
         return StageFigures(
             mode=self._mode(),
             reason=self.result.reason,
@@ -336,10 +338,11 @@ class _Written:
             rows_added=counts.rows_added,
             rows_removed=counts.rows_removed,
             rows=self.rows,
+            row_bytes=counts.bytes // seen if seen else self.last.row_bytes,
             seconds=round(self.result.seconds, 3),
             delta_versions={**self.last.delta_versions, **self.delta_versions},
             whole={**self.last.whole, **self.whole},
-            folded=self.last.folded if self.how == "run" else number,
+            folded=self.last.folded if self.how in ("nothing", "run") else number,
             runs=0 if overlay is None else overlay.runs,
         )
 

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from deltaproduce import arrow_changes, limits
-from deltaproduce.arrays import Marks, distinct, empty, fetched, in_order
+from deltaproduce.arrays import Marks, distinct, empty, fetched, in_order, row_bytes
 from deltaproduce.batches import Batch
 from deltaproduce.changes import (
     AFTER,
@@ -128,9 +128,11 @@ def _emitted(rows: Rows, stage: Producer, time_zone: str, spark: SparkSession) -
             return empty(columns), 0
         rows = _in_tasks(rows, stage.feeders[0].schema, spark)
     produced = produce(rows, stage, time_zone)
-    computed, counts = checkpoint(produced, {"rows": f.count(f.lit(1))}, stage=stage.name)
-    count = counts["rows"]
-    return (fetched(computed, columns) if count <= limits.LOCAL_ROWS else computed), count
+    size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
+    counted = {"rows": f.count(f.lit(1)), "bytes": size}
+    computed, counts = checkpoint(produced, counted, stage=stage.name)
+    few = counts["rows"] <= limits.LOCAL_ROWS and counts["bytes"] <= limits.LOCAL_BYTES
+    return (fetched(computed, columns) if few else computed), counts["rows"]
 
 
 def _in_tasks(rows: pa.Table, feeder: RowSchema, spark: SparkSession) -> DataFrame:

@@ -13,6 +13,9 @@ SMALL_TABLE_ROWS = 20_000
 LOCAL_ROWS = 100_000
 """The most rows of a table, a batch or a function's output that a step brings to the driver."""
 
+LOCAL_BYTES = 64 << 20
+"""The most bytes that they may have, as `arrays.row_bytes` estimates them."""
+
 SEEK_KEYS = 10_000
 """The most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in seconds."""
 
@@ -24,3 +27,13 @@ OVERLAY_ROWS = 100_000
 
 OVERLAY_RUNS = 100
 """The most runs since a table was written: whoever opens the store reads them all."""
+
+
+def local_rows(row_bytes: int) -> int:
+    """The most rows of so many bytes each that a step brings to the driver."""
+    return min(LOCAL_ROWS, LOCAL_BYTES // max(row_bytes, 1))
+
+
+def is_small(rows: int, row_bytes: int) -> bool:
+    """Whether a table is read and written whole."""
+    return rows <= min(SMALL_TABLE_ROWS, LOCAL_BYTES // max(row_bytes, 1))

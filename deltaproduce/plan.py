@@ -26,7 +26,7 @@ TableType = Literal["copy_on_write", "merge_on_read"]
 ``merge_on_read``: changed rows are added to a table of runs, and resolved when read.
 """
 
-Writing = Literal["run", "replace", "rewrite"]
+Writing = Literal["nothing", "run", "replace", "rewrite"]
 """Add a run; replace the pairs that differ; or write the tables anew, with all runs in them."""
 
 
@@ -103,6 +103,7 @@ def writing(
     *,
     complete: bool,
     rows: int,
+    row_bytes: int,
     pairs_changed: int,
     pairs_replaced: int,
     run_rows: int,
@@ -114,13 +115,16 @@ def writing(
     Args:
         complete: the step knows all rows of the content.
         rows: of the content after the step.
+        row_bytes: about how many bytes one has.
         pairs_changed: pairs of source key and key whose rows differ.
         pairs_replaced: those that had rows before.
         run_rows: rows of the pairs that differ.
         overlay_rows: rows of the runs that are not in the tables yet.
         overlay_runs: how many runs that are.
     """
-    if complete or rows <= limits.SMALL_TABLE_ROWS:
+    if not pairs_changed:
+        return "nothing"
+    if complete or limits.is_small(rows, row_bytes):
         return "rewrite"
     if table_type == "merge_on_read":
         fits = run_rows <= limits.RUN_ROWS and overlay_rows + run_rows <= limits.OVERLAY_ROWS

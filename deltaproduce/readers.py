@@ -89,7 +89,7 @@ class Reader:
         self._overlays.pop(stage, None)
         if runs is not None and overlay is not None:
             self._overlays[stage] = runs, overlay
-        if content is not None and len(content) <= limits.SMALL_TABLE_ROWS:
+        if content is not None and limits.is_small(figures.rows, figures.row_bytes):
             self._contents[stage] = figures.delta_versions[CONTENT], content
 
     def _stored(
@@ -106,7 +106,9 @@ class Reader:
             whole = self._from_files and figures.whole.get(kind, False)
             base = self._tables.read(table, delta_version, whole=whole)
         overlay = self.overlay(version, stage)
-        return Stored(base, tuple(columns), overlay, figures.rows, self._tables.spark)
+        return Stored(
+            base, tuple(columns), overlay, figures.rows, figures.row_bytes, self._tables.spark
+        )
 
 
 def pair_of(stage: Stage) -> tuple[Column, ...]:

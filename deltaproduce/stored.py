@@ -92,18 +92,20 @@ class Stored:
         columns: its columns.
         overlay: what came after the base; None if nothing did.
         count: how many rows there are, or, of key mappings, at most.
+        row_bytes: about how many bytes one has.
     """
 
     base: Rows
     columns: tuple[Column, ...]
     overlay: Overlay | None
     count: int
+    row_bytes: int
     spark: SparkSession
 
     @property
     def small(self) -> bool:
         """Whether reading all of it costs no more than looking up a key."""
-        return self.count <= limits.SMALL_TABLE_ROWS
+        return limits.is_small(self.count, self.row_bytes)
 
     def all(self) -> DataFrame:
         """All rows, in Spark; unsorted."""
@@ -127,8 +129,9 @@ class Stored:
         if not keys.few:
             return keys.rows_of(self.all())
         base = as_frame(self.base, self.spark, self.columns)
-        found = fetched(keys.rows_of(base).limit(limits.LOCAL_ROWS + 1), self.columns)
-        if len(found) > limits.LOCAL_ROWS:
+        most = limits.local_rows(self.row_bytes)
+        found = fetched(keys.rows_of(base).limit(most + 1), self.columns)
+        if len(found) > most:
             return keys.rows_of(self.all())
         return self._merged(found, keys)
 

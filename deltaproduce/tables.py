@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -45,6 +45,7 @@ _APP_ID = "deltaproduce"
 _COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one every ten
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./:=@+~-]+")  # others Spark takes for patterns, or encodes
 _SQL_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
@@ -177,9 +178,8 @@ class Tables:
             return known[1]
         rows = self.read(table, delta_version)
         files = rows.inputFiles()
-        found = self.spark.read.schema(rows.schema).parquet(*files) if files else rows
-        if _names(found.inputFiles()) != _names(files):  # a path that Spark takes for a pattern
-            found = rows
+        plain = files and all(_PLAIN_PATH.fullmatch(file) for file in files)
+        found = self.spark.read.schema(rows.schema).parquet(*files) if plain else rows
         self._files[table] = delta_version, found
         return found
 
@@ -266,7 +266,10 @@ class Tables:
             with self._committing:
                 yield self.spark
             return
-        session = self._idle.pop() if self._idle else self.spark.newSession()
+        try:
+            session = self._idle.pop()
+        except IndexError:
+            session = self.spark.newSession()
         settings, own = self.spark.conf.getAll, session.conf.getAll
         _set(session, {name: value for name, value in settings.items() if own.get(name) != value})
         yield session
@@ -322,10 +325,6 @@ class Tables:
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
         metadata = json.dumps(attempt.metadata(table.name))
         return rows.write.format("delta").option("userMetadata", metadata)
-
-
-def _names(files: Iterable[str]) -> list[str]:
-    return sorted(file.rpartition("/")[2] for file in files)
 
 
 def _committed(writer: DataFrameWriter, table: Table, session: SparkSession) -> int | None:

@@ -34,6 +34,7 @@ class StageFigures:
         rows_added: content rows written that were not there before.
         rows_removed: content rows that are gone.
         rows: content rows in this version.
+        row_bytes: about how many bytes one has in memory.
         seconds: wall time of the stage's computation, without its commits.
         delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
             -> the Delta table's version.
@@ -50,6 +51,7 @@ class StageFigures:
     rows_added: int = 0
     rows_removed: int = 0
     rows: int = 0
+    row_bytes: int = 0
     seconds: float = 0.0
     delta_versions: Mapping[str, int] = field(default_factory=dict)
     whole: Mapping[str, bool] = field(default_factory=dict)
@@ -62,6 +64,7 @@ class StageFigures:
             "skipped",
             "not reached",
             rows=self.rows,
+            row_bytes=self.row_bytes,
             delta_versions=self.delta_versions,
             whole=self.whole,
             folded=self.folded,

@@ -27,7 +27,11 @@ WAYS = (
     Way("in Spark, replaced", limits=_IN_SPARK),
     Way("in Spark, runs", "merge_on_read", _IN_SPARK),
     Way("in Spark, joined", limits={**_IN_SPARK, "SEEK_KEYS": 0}),
-    Way("mixed", "merge_on_read", {"SMALL_TABLE_ROWS": 9, "LOCAL_ROWS": 6, "SEEK_KEYS": 4}),
+    Way(
+        "mixed",
+        "merge_on_read",
+        {"SMALL_TABLE_ROWS": 9, "LOCAL_ROWS": 6, "LOCAL_BYTES": 2_000, "SEEK_KEYS": 4},
+    ),
 )
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from comparing import as_frames, assert_same
+from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from series import drawn
@@ -157,9 +159,13 @@ def key_of(number):
     return TEXTS[number % len(TEXTS)], TYPES[6][1][number % 9], number
 
 
-def test_odd_keys_and_names_at_every_stage(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "way", [way for way in WAYS if way.name == "replaced"], ids=lambda way: way.name
+)
+def test_odd_keys_and_names_at_every_stage(spark: SparkSession, tmp_path: Path, way: Way) -> None:
     pipeline = odd()
-    store = Store(spark, str(tmp_path / "a 'store' %20 größe"), pipeline)
+    place = str(tmp_path / "a 'store' %20 größe {x} [1]*")
+    store = Store(spark, place, pipeline, table_type=way.table_type)
     oracle = Oracle(pipeline)
     count = len(TEXTS)
     load = [Upsert(key_of(n), value_of(n)) for n in range(3 * count)]
@@ -170,7 +176,8 @@ def test_odd_keys_and_names_at_every_stage(spark: SparkSession, tmp_path: Path) 
         *(Upsert(key_of(n), value_of(n + 7)) for n in range(3 * count, 4 * count, 3)),
     ]
     for number, batch in enumerate((load, changes), start=1):
-        version = store.update(as_frames(spark, pipeline, {SOURCE: batch}))
+        with forced(way):
+            version = store.update(as_frames(spark, pipeline, {SOURCE: batch}))
         assert version.number == oracle.update({SOURCE: batch}) == number
     assert {version.stages[stage.name].mode for stage in pipeline.stages} == {"seek"}
     for number in (1, 2):

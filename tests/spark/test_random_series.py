@@ -18,9 +18,9 @@ from deltaproduce import Store
 from deltaproduce.testing import Oracle, strategies
 
 PIPELINES = int(os.environ.get("RANDOM_PIPELINES", "1"))
-SERIES = int(os.environ.get("RANDOM_SERIES", "12"))
+SERIES = int(os.environ.get("RANDOM_SERIES", "8"))
 SEED = int(os.environ.get("RANDOM_SEED", "0"))
-VERSIONS = 5
+VERSIONS = 4
 
 
 @pytest.mark.parametrize("number", range(SEED, SEED + PIPELINES))

@@ -6,8 +6,9 @@ import pytest
 
 from deltaproduce.errors import CorruptStoreError, DefinitionError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint, fingerprint
+from deltaproduce.limits import SEEK_KEYS, SMALL_TABLE_ROWS
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.plan import plan
+from deltaproduce.plan import plan, writing
 from deltaproduce.recovery import action
 from deltaproduce.versions import (
     EMPTY,
@@ -123,10 +124,45 @@ def test_versions_are_found_by_number():
 
 
 def test_figures_survive_the_log_and_later_fields():
-    figures = {"leaf": StageFigures("seek", "few keys", 3, 2, 1, 1, 9, 0.25, TABLES)}
+    kept = {"rows": 9, "row_bytes": 24, "delta_versions": TABLES, "whole": {"content": True}}
+    kept |= {"folded": 3, "runs": 2}
+    figures = {"leaf": StageFigures("seek", "few keys", 3, 2, 1, 1, seconds=0.25, **kept)}
     text = figures_to_json(figures)
     assert figures_from_json(text) == figures
     assert figures_from_json(text.replace('"mode"', '"later": 1, "mode"')) == figures
-    assert figures["leaf"].carried() == StageFigures(
-        "skipped", "not reached", rows=9, delta_versions=TABLES
-    )
+    assert figures["leaf"].carried() == StageFigures("skipped", "not reached", **kept)
+
+
+def written(table_type, **differs):
+    few = {
+        "complete": False,
+        "rows": 10_000_000,
+        "row_bytes": 50,
+        "pairs_changed": 2_000,
+        "pairs_replaced": 1_000,
+        "run_rows": 2_000,
+        "overlay_rows": 0,
+        "overlay_runs": 0,
+    }
+    return writing(table_type, **{**few, **differs})
+
+
+@pytest.mark.parametrize(
+    ("differs", "copied", "merged"),
+    [
+        ({}, "replace", "run"),
+        ({"pairs_changed": 0, "pairs_replaced": 0, "rows": 1}, "nothing", "nothing"),
+        ({"complete": True}, "rewrite", "rewrite"),
+        ({"rows": SMALL_TABLE_ROWS}, "rewrite", "rewrite"),
+        ({"rows": SMALL_TABLE_ROWS, "row_bytes": 1_000_000}, "replace", "run"),
+        ({"pairs_changed": 2 * SEEK_KEYS}, "rewrite", "run"),
+        ({"pairs_changed": 2 * SEEK_KEYS, "pairs_replaced": 0}, "replace", "run"),
+        ({"run_rows": 60_000}, "replace", "rewrite"),
+        ({"overlay_rows": 99_000, "overlay_runs": 7}, "rewrite", "rewrite"),
+        ({"overlay_rows": 5_000, "overlay_runs": 7}, "rewrite", "run"),
+        ({"overlay_rows": 100, "overlay_runs": 100}, "rewrite", "rewrite"),
+    ],
+)
+def test_how_a_step_is_written(differs, copied, merged):
+    assert written("copy_on_write", **differs) == copied
+    assert written("merge_on_read", **differs) == merged

@@ -1,0 +1,51 @@
+"""What a version costs, in the units that cost: Spark jobs and Delta commits."""
+
+from pathlib import Path
+
+import pytest
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+
+from benchmarks import w1
+from deltaproduce import Store
+
+BOUNDS = {  # way -> jobs and data commits of a version that reaches all four stages
+    "small tables": (34, 11),
+    "runs": (32, 8),
+    "replaced": (110, 11),
+}
+
+
+def jobs(spark: SparkSession) -> int:
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+
+def commits(location: str) -> int:
+    return len([*Path(location).rglob("_delta_log/*.json")])
+
+
+@pytest.mark.parametrize("way", [w for w in WAYS if w.name in BOUNDS], ids=lambda way: way.name)
+def test_jobs_and_commits_of_a_version(spark: SparkSession, location: str, way: Way) -> None:
+    workload = w1.workload()
+    most_jobs, most_commits = BOUNDS[way.name]
+    with forced(way):
+        store = Store(spark, location, workload.pipeline(0), table_type=way.table_type)
+        store.update({"orders": workload.rows(spark, 2_000)})
+        store.update({"orders": workload.changes(spark, 2_000, 100, 1)})  # makes the tables of runs
+        changes = workload.changes(spark, 2_000, 100, 2)
+        jobs_before, commits_before = jobs(spark), commits(location)
+        version = store.update({"orders": changes})
+        assert all(stage.changed_keys for stage in version.stages.values())
+        assert jobs(spark) - jobs_before <= most_jobs
+        assert commits(location) - commits_before <= most_commits + 1  # the version's own
+
+
+def test_a_batch_that_changes_nothing_commits_nothing(spark: SparkSession, location: str) -> None:
+    workload = w1.workload()
+    store = Store(spark, location, workload.pipeline(0))
+    store.update({"orders": workload.rows(spark, 2_000)})
+    same = workload.rows(spark, 2_000).where("order_id % 7 = 3")
+    jobs_before, commits_before = jobs(spark), commits(location)
+    assert store.update({"orders": same}).number == 1
+    assert jobs(spark) - jobs_before <= 4
+    assert commits(location) == commits_before
