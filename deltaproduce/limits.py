@@ -36,4 +36,11 @@ def local_rows(row_bytes: int) -> int:
 
 def is_small(rows: int, row_bytes: int) -> bool:
     """Whether a table is read and written whole."""
-    return rows <= min(SMALL_TABLE_ROWS, LOCAL_BYTES // max(row_bytes, 1))
+    return rows <= SMALL_TABLE_ROWS and rows * row_bytes <= LOCAL_BYTES
+
+
+def fits_overlay(run_rows: int, overlay_rows: int, overlay_runs: int, row_bytes: int) -> bool:
+    """Whether a step can be a run, beside the rows and runs that are in the overlay already."""
+    rows = overlay_rows + run_rows
+    few = run_rows <= RUN_ROWS and rows <= OVERLAY_ROWS and overlay_runs < OVERLAY_RUNS
+    return few and rows * row_bytes <= LOCAL_BYTES

@@ -127,8 +127,8 @@ def writing(
     if complete or limits.is_small(rows, row_bytes):
         return "rewrite"
     if table_type == "merge_on_read":
-        fits = run_rows <= limits.RUN_ROWS and overlay_rows + run_rows <= limits.OVERLAY_ROWS
-        return "run" if fits and overlay_runs < limits.OVERLAY_RUNS else "rewrite"
+        fits = limits.fits_overlay(run_rows, overlay_rows, overlay_runs, row_bytes)
+        return "run" if fits else "rewrite"
     if overlay_runs or (pairs_replaced and pairs_changed > limits.SEEK_KEYS):
         return "rewrite"
     return "replace"

@@ -20,11 +20,12 @@ from pyspark.sql import functions as f
 from deltaproduce import limits
 from deltaproduce.arrays import fetched
 from deltaproduce.changes import content_columns, sources_of
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.pipeline import Stage
 from deltaproduce.schemas import VERSION, Column
 from deltaproduce.selections import Rows
 from deltaproduce.stored import Overlay, Stored, run_columns
-from deltaproduce.tables import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Tables
+from deltaproduce.tables import Tables
 from deltaproduce.versions import StageFigures, Version
 
 

@@ -19,12 +19,13 @@ from deltaproduce.batches import Batch
 from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError
 from deltaproduce.executor import Executor, Progress
+from deltaproduce.locations import Location
 from deltaproduce.pipeline import Pipeline, Producer, Source, Stage
 from deltaproduce.plan import TableType
 from deltaproduce.readers import Reader, pair_of
 from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.session import check_session
-from deltaproduce.tables import Location, Tables
+from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Version, find
 

@@ -41,12 +41,14 @@ class Overlay:
         pair: the columns that a pair consists of.
         content: the content's columns.
         runs: of how many versions it is.
+        added: how many rows they have, older ones of a pair too.
     """
 
     rows: pa.Table
     pair: tuple[Column, ...]
     content: tuple[Column, ...]
     runs: int
+    added: int
 
     @staticmethod
     def of(runs: pa.Table, pair: Sequence[Column], content: Sequence[Column]) -> Overlay:
@@ -56,12 +58,12 @@ class Overlay:
         newest = np.zeros(pairs.max(initial=-1) + 1, np.int64)
         np.maximum.at(newest, pairs, versions)
         rows = runs.drop_columns([VERSION]).filter(pa.array(versions == newest[pairs]))
-        return Overlay(rows, tuple(pair), tuple(content), len(np.unique(versions)))
+        return Overlay(rows, tuple(pair), tuple(content), len(np.unique(versions)), len(runs))
 
     @staticmethod
     def none(pair: Sequence[Column], content: Sequence[Column]) -> Overlay:
         """What it is when the base has been written."""
-        return Overlay(empty((*content, IS_ALIVE)), tuple(pair), tuple(content), 0)
+        return Overlay(empty((*content, IS_ALIVE)), tuple(pair), tuple(content), 0, 0)
 
     def with_run(self, run: pa.Table) -> Overlay:
         """What it is after one more version."""
@@ -70,7 +72,7 @@ class Overlay:
         rows = pa.concat_tables(
             [self.rows.filter(pa.array(kept)), run.select(self.rows.schema.names)]
         )
-        return Overlay(rows, self.pair, self.content, self.runs + 1)
+        return Overlay(rows, self.pair, self.content, self.runs + 1, self.added + len(run))
 
     def newer(self, columns: Sequence[Column]) -> pa.Table:
         """The rows that are alive: of the content, or, in the pair's columns, of key mappings."""

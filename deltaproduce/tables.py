@@ -16,10 +16,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
 from typing import Final
-from urllib.parse import quote
 
 import pyarrow as pa
 from delta import exceptions as conflicts
@@ -30,23 +28,17 @@ from pyspark.sql import types as t
 
 from deltaproduce.ddl import identifier
 from deltaproduce.edits import Edit
-from deltaproduce.errors import ConflictError, DefinitionError
+from deltaproduce.errors import ConflictError
+from deltaproduce.locations import Location, Table
 from deltaproduce.schemas import Column
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
 
-CONTENT = "content"
-KEY_MAPPINGS = "key_mappings"
-UPDATES = "updates"
-RUNS = "runs"
-
-_LOG = "_versions"
 _APP_ID = "deltaproduce"
 _COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one every ten
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./:=@+~-]+")  # others Spark takes for patterns, or encodes
-_SQL_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
 _WITHOUT_STATISTICS = (t.BooleanType, t.BinaryType)
@@ -68,75 +60,6 @@ _WRITE_SETTINGS = {
     # Metrics about the commit that nobody here reads, for several Spark jobs (delta-io/delta#2718).
     "spark.databricks.delta.commitStats.collect": "false",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One Delta table of a store: its name in the version log, and where it is."""
-
-    name: str
-    address: str
-    in_catalog: bool
-
-    @property
-    def sql(self) -> str:
-        """The table as SQL text, for statements on it."""
-        return self.address if self.in_catalog else f"delta.{identifier(self.address)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a store's tables are: below a path, or in a schema of a catalog."""
-
-    address: str
-    in_catalog: bool
-
-    @staticmethod
-    def parse(text: str) -> Location:
-        """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
-        if "/" in text or "\\" in text or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
-            return Location(text.rstrip("/") or "/", in_catalog=False)
-        parts = text.split(".")
-        if not 1 <= len(parts) <= 2 or not all(parts):
-            raise DefinitionError(
-                f"location {text!r} is neither a path (with a '/') nor 'schema' nor "
-                "'catalog.schema'"
-            )
-        return Location(".".join(identifier(part.strip("`")) for part in parts), in_catalog=True)
-
-    def table(self, stage: str, kind: str) -> Table:
-        """The table that holds ``kind`` (content, key_mappings or updates) of a stage."""
-        if self.in_catalog:
-            return self._in_catalog(stage if kind == CONTENT else f"{stage}__{kind}")
-        name = f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}"
-        return Table(name, f"{self.address}/{name}", in_catalog=False)
-
-    def log(self) -> Table:
-        """The version log's table."""
-        if self.in_catalog:
-            return self._in_catalog(_LOG)
-        return Table(_LOG, f"{self.address}/{_LOG}", in_catalog=False)
-
-    def check(self, stages: Sequence[str]) -> None:
-        """Refuse stage names that cannot be table names here."""
-        if not self.in_catalog:
-            return
-        for stage in stages:
-            if not _SQL_NAME.fullmatch(stage) or stage.endswith(
-                (f"__{KEY_MAPPINGS}", f"__{UPDATES}")
-            ):
-                raise DefinitionError(
-                    f"stage {stage!r} cannot be a table in {self.address}: use letters, digits "
-                    f"and _, and no ending '__{KEY_MAPPINGS}' or '__{UPDATES}', or keep the store "
-                    "at a path",
-                    stage=stage,
-                )
-
-    def _in_catalog(self, name: str) -> Table:
-        return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
-
-
-_SAFE_IN_PATHS = " '!$&()+,;=@~-._"
 
 
 class Tables:
@@ -264,7 +187,7 @@ class Tables:
         """
         if isinstance(edit.rows, DataFrame) or self.location.in_catalog:
             with self._committing:
-                yield self.spark
+                yield edit.rows.sparkSession if isinstance(edit.rows, DataFrame) else self.spark
             return
         try:
             session = self._idle.pop()

@@ -30,7 +30,7 @@ def test_the_readme_prints_what_it_shows(
     readme = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     shown = re.search(r"```\n(\+--.*?)```", readme, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     assert shown is not None
     names = {"__name__": "__main__"}
     for block in blocks:

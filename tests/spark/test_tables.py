@@ -204,3 +204,22 @@ def test_versions_say_what_happened(store: Store, way: Way) -> None:
     last = store.head.stages["totals"]
     assert (last.affected_keys, last.changed_keys) == (2, 2)
     assert (last.rows_added, last.rows_removed, last.rows) == (1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "way", [WAYS[0], *(way for way in WAYS if way.name == "in Spark, joined")], ids=lambda w: w.name
+)
+def test_changes_may_come_from_another_session(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    other, store = spark.newSession(), Store(spark, location, shop, table_type=way.table_type)
+    with forced(way):
+        store.update({"orders": other.createDataFrame([(1, "ann", 10), (2, "bob", 5)], ORDERS)})
+        store.update({"orders": other.createDataFrame([(2, "ann", 7)], ORDERS)})
+    totals = store.content("totals", ordered=True).select("customer", "total").collect()
+    assert [tuple(row) for row in totals] == [("ann", 17)]
+
+
+def test_only_known_table_types(spark: SparkSession, location: str) -> None:
+    with pytest.raises(DefinitionError):
+        Store(spark, location, shop, table_type="copy_on_read")  # type: ignore[arg-type]

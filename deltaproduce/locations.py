@@ -1,0 +1,91 @@
+"""Locations: where a store's tables are, and what they are called.
+
+Pure text: nothing is looked up. The invariant: two tables of a store never have the same name, and
+a name says which stage and kind it is of, at a path and in a catalog.
+
+It stands apart because names are part of what others rely on, and `tables` is about Delta.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from deltaproduce.ddl import identifier
+from deltaproduce.errors import DefinitionError
+
+CONTENT: Final = "content"
+KEY_MAPPINGS: Final = "key_mappings"
+UPDATES: Final = "updates"
+RUNS: Final = "runs"
+
+_LOG: Final = "_versions"
+_SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+_SAFE_IN_PATHS: Final = " '!$&()+,;=@~-._"
+_ENDINGS: Final = tuple(f"__{kind}" for kind in (KEY_MAPPINGS, UPDATES, RUNS))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One Delta table of a store: its name in the version log, and where it is."""
+
+    name: str
+    address: str
+    in_catalog: bool
+
+    @property
+    def sql(self) -> str:
+        """The table as SQL text, for statements on it."""
+        return self.address if self.in_catalog else f"delta.{identifier(self.address)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a store's tables are: below a path, or in a schema of a catalog."""
+
+    address: str
+    in_catalog: bool
+
+    @staticmethod
+    def parse(text: str) -> Location:
+        """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
+        if "/" in text or "\\" in text or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
+            return Location(text.rstrip("/") or "/", in_catalog=False)
+        parts = text.split(".")
+        if not 1 <= len(parts) <= 2 or not all(parts):
+            raise DefinitionError(
+                f"location {text!r} is neither a path (with a '/') nor 'schema' nor "
+                "'catalog.schema'"
+            )
+        return Location(".".join(identifier(part.strip("`")) for part in parts), in_catalog=True)
+
+    def table(self, stage: str, kind: str) -> Table:
+        """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage."""
+        if self.in_catalog:
+            return self._in_catalog(stage if kind == CONTENT else f"{stage}__{kind}")
+        name = f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}"
+        return Table(name, f"{self.address}/{name}", in_catalog=False)
+
+    def log(self) -> Table:
+        """The version log's table."""
+        if self.in_catalog:
+            return self._in_catalog(_LOG)
+        return Table(_LOG, f"{self.address}/{_LOG}", in_catalog=False)
+
+    def check(self, stages: Sequence[str]) -> None:
+        """Refuse stage names that cannot be table names here."""
+        if not self.in_catalog:
+            return
+        for stage in stages:
+            if not _SQL_NAME.fullmatch(stage) or stage.endswith(_ENDINGS):
+                raise DefinitionError(
+                    f"stage {stage!r} cannot be a table in {self.address}: use letters, digits "
+                    f"and _, and no ending {', '.join(_ENDINGS)}, or keep the store at a path",
+                    stage=stage,
+                )
+
+    def _in_catalog(self, name: str) -> Table:
+        return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)

@@ -1,0 +1,168 @@
+"""Writes: how a stage's step is written, and what the version then says of the stage.
+
+A `Result` is what a step found out; a `Write` is what is done about it: one edit for each of the
+stage's tables whose rows change, and afterwards the figures. The invariant: the figures say of the
+tables what the edits made of them, so that a reader of the version finds the rows.
+
+It stands apart from `executor`, which orders effects: here nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from deltaproduce.comparisons import Comparison
+from deltaproduce.edits import (
+    Edit,
+    Read,
+    content_edit,
+    mappings_edit,
+    run_edit,
+    run_of,
+    updates_edit,
+)
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.pipeline import Stage
+from deltaproduce.plan import TableType, Writing, writing
+from deltaproduce.stored import Overlay
+from deltaproduce.versions import Mode, StageFigures
+
+NO_TABLES: Final = StageFigures("skipped")
+"""The figures of a stage that is in no version yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a step found out, and why and how long it took.
+
+    Attributes:
+        full: every key was produced.
+    """
+
+    stage: Stage
+    comparison: Comparison
+    reason: str
+    seconds: float
+    full: bool
+
+
+@dataclass(slots=True)
+class Write:
+    """How a step is written, and, filled in commit by commit, what has been.
+
+    Attributes:
+        last: the stage's figures in the version before.
+        rows: content rows after the step.
+        row_bytes: about how many bytes one has.
+        overlay: the runs before it; None if there are none.
+        run: the step's own run, if it is written as one.
+        delta_versions: of the tables committed to, by kind.
+        whole: whether they were written whole.
+        content: the content, if it was written whole from the driver; None if not.
+    """
+
+    result: Result
+    last: StageFigures
+    rows: int
+    row_bytes: int
+    how: Writing
+    overlay: Overlay | None
+    run: pa.Table | None
+    delta_versions: dict[str, int] = field(default_factory=dict)
+    whole: dict[str, bool] = field(default_factory=dict)
+    content: pa.Table | None = None
+
+    @staticmethod
+    def of(
+        result: Result, table_type: TableType, last: StageFigures, overlay: Overlay | None
+    ) -> Write:
+        """Decide how a step is written."""
+        comparison, counts = result.comparison, result.comparison.counts
+        seen = counts.rows_before + counts.rows_after
+        rows = last.rows + counts.rows_after - counts.rows_before
+        row_bytes = counts.bytes // seen if seen else last.row_bytes
+        how = writing(
+            table_type,
+            complete=comparison.complete,
+            rows=rows,
+            row_bytes=row_bytes,
+            pairs_changed=counts.pairs_changed,
+            pairs_replaced=counts.pairs_replaced,
+            run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
+            overlay_rows=overlay.added if overlay else 0,
+            overlay_runs=overlay.runs if overlay else 0,
+        )
+        run = run_of(comparison) if how == "run" else None
+        return Write(result, last, rows, row_bytes, how, overlay, run)
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> dict[str, Edit]:
+        """The edit of each table whose rows change, by kind.
+
+        Args:
+            number: the version's.
+            before: reads the content and the key mappings as they were; nothing if there were none.
+        """
+        comparison, how, exists = self.result.comparison, self.how, self.last.delta_versions
+        edits = {
+            CONTENT: content_edit(
+                comparison, how, before.get(CONTENT), self.rows, exists=CONTENT in exists
+            ),
+            UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
+        }
+        if comparison.sources:
+            edits[KEY_MAPPINGS] = mappings_edit(
+                comparison,
+                how,
+                before.get(KEY_MAPPINGS),
+                self.rows,
+                exists=KEY_MAPPINGS in exists,
+                folds=self.overlay is not None,
+            )
+        if self.run is not None:
+            edits[RUNS] = run_edit(self.run, comparison, number, exists=RUNS in exists)
+        return {kind: edit for kind, edit in edits.items() if edit is not None}
+
+    def committed(self, kind: str, edit: Edit, delta_version: int) -> None:
+        """Note that one of the edits is a commit now."""
+        self.delta_versions[kind] = delta_version
+        self.whole[kind] = edit.overwrite
+        if kind == CONTENT and edit.overwrite and isinstance(edit.rows, pa.Table):
+            self.content = edit.rows
+
+    def overlay_after(self) -> Overlay | None:
+        """The stage's runs after the step."""
+        if self.run is None:
+            return self.overlay if self.how == "nothing" else None
+        comparison = self.result.comparison
+        before = self.overlay or Overlay.none(comparison.pair, comparison.content)
+        return before.with_run(self.run)
+
+    def figures(self, number: int) -> StageFigures:
+        """What the version says of the stage."""
+        counts, overlay = self.result.comparison.counts, self.overlay_after()
+        return StageFigures(
+            mode=self._mode(),
+            reason=self.result.reason,
+            affected_keys=counts.keys,
+            changed_keys=counts.keys_changed,
+            rows_added=counts.rows_added,
+            rows_removed=counts.rows_removed,
+            rows=self.rows,
+            row_bytes=self.row_bytes,
+            seconds=round(self.result.seconds, 3),
+            delta_versions={**self.last.delta_versions, **self.delta_versions},
+            whole={**self.last.whole, **self.whole},
+            folded=self.last.folded if self.how in ("nothing", "run") else number,
+            runs=0 if overlay is None else overlay.runs,
+        )
+
+    def _mode(self) -> Mode:
+        if self.result.full:
+            return "full"
+        if self.how == "rewrite":
+            return "rewrite"
+        return "seek" if self.result.comparison.sought else "merge"
