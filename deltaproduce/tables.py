@@ -151,12 +151,17 @@ class Tables:
         """
         with self._session(edit) as session:
             committed = self._write(session, table, edit, attempt)
-        if committed is None or base not in (None, committed - 1):
-            raise ConflictError(
-                f"another writer changed table {table.name!r} while this update wrote to it: "
-                "nothing of this update is visible; run it again"
-            )
-        return committed
+        if committed is not None and base in (None, committed - 1):
+            return committed
+        for commit in self.recent_commits(table, base):
+            if commit.attempt_id == attempt.id and base in (None, commit.delta_version - 1):
+                # Delta may compact files right behind a commit, in the session that made it.
+                compacted = committed == commit.delta_version + 1
+                return committed if committed and compacted else commit.delta_version
+        raise ConflictError(
+            f"another writer changed table {table.name!r} while this update wrote to it: nothing "
+            "of this update is visible; run it again"
+        )
 
     def _write(
         self, session: SparkSession, table: Table, edit: Edit, attempt: Attempt

@@ -20,7 +20,7 @@ from deltaproduce.testing import Oracle, strategies
 PIPELINES = int(os.environ.get("RANDOM_PIPELINES", "1"))
 SERIES = int(os.environ.get("RANDOM_SERIES", "8"))
 SEED = int(os.environ.get("RANDOM_SEED", "0"))
-VERSIONS = 4
+VERSIONS = 3
 
 
 @pytest.mark.parametrize("number", range(SEED, SEED + PIPELINES))

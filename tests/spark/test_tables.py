@@ -38,6 +38,7 @@ def by_page(visit_id: int, pages: Iterator[Any]) -> Iterator[Any]:
 
 
 ORDERS = "order_id bigint, customer string, amount bigint"
+VISITS = "visit_id bigint, page string"
 TOTALS = {  # by version
     1: [("ann", 30), ("bob", 5)],
     2: [("ann", 31), ("bob", 5)],
@@ -223,3 +224,24 @@ def test_changes_may_come_from_another_session(
 def test_only_known_table_types(spark: SparkSession, location: str) -> None:
     with pytest.raises(DefinitionError):
         Store(spark, location, shop, table_type="copy_on_read")  # type: ignore[arg-type]
+
+
+def test_delta_may_compact_files_behind_a_commit(spark: SparkSession, location: str) -> None:
+    lone = Pipeline("lone")
+    lone.source("visits", key="visit_id bigint", value="page string")
+    settings = {"enabled": "true", "minNumFiles": "2"}
+    store = Store(spark, location, lone, table_type="copy_on_write")
+    for name, value in settings.items():
+        spark.conf.set(f"spark.databricks.delta.autoCompact.{name}", value)
+    try:
+        with forced(WAYS[1]):
+            for number in range(4):
+                rows = [(1, f"page {number}"), (number, "new")]
+                store.update({"visits": spark.createDataFrame(rows[number == 1 :], VISITS)})
+    finally:
+        for name in settings:
+            spark.conf.unset(f"spark.databricks.delta.autoCompact.{name}")
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{location}/visits/content`").select("operation")
+    assert "OPTIMIZE" in {row.operation for row in history.collect()}
+    found = store.content("visits", ordered=True).select("visit_id", "page").collect()
+    assert [tuple(row) for row in found] == [(0, "new"), (1, "page 3"), (2, "new"), (3, "new")]
