@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from deltaproduce.arrays import fetched, in_order
+from deltaproduce.arrays import in_order
 from deltaproduce.changes import IS_PAIR, cols, order, updates_columns
 from deltaproduce.comparisons import (
     ALIVE,
@@ -40,7 +40,7 @@ from deltaproduce.schemas import (
     VERSION,
     Column,
 )
-from deltaproduce.selections import Rows
+from deltaproduce.selections import Rows, as_table
 from deltaproduce.stored import IS_ALIVE, run_columns
 
 Read: TypeAlias = Callable[[], DataFrame]
@@ -143,8 +143,8 @@ def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit 
 def run_of(comparison: Comparison) -> pa.Table:
     """What a step does to the rows of the pairs that differ, as an `Overlay` takes it."""
     content = comparison.content
-    alive = _local(comparison.pick(content, ROWS_OF_CHANGED_PAIRS), content)
-    gone = _local(comparison.pick(comparison.pair, GONE_PAIRS), comparison.pair)
+    alive = as_table(comparison.pick(content, ROWS_OF_CHANGED_PAIRS), content)
+    gone = as_table(comparison.pick(comparison.pair, GONE_PAIRS), comparison.pair)
     gone = gone.append_column(ORDINAL, pa.array(np.zeros(len(gone), np.int64)))
     marked = [
         rows.append_column(IS_ALIVE.name, pa.array(np.full(len(rows), is_alive)))
@@ -169,10 +169,6 @@ def file_count(rows: DataFrame, count: int) -> int:
 
 def _ranged(comparison: Comparison) -> bool:
     return isinstance(comparison, WideComparison) and comparison.ranged
-
-
-def _local(rows: Rows, columns: Sequence[Column]) -> pa.Table:
-    return fetched(rows, columns) if isinstance(rows, DataFrame) else rows
 
 
 def _numbered(rows: Rows, version: int, columns: Sequence[Column]) -> Rows:

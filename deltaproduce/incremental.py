@@ -60,7 +60,7 @@ def source_step(source: Source, batch: Batch, content: Stored | None) -> Compari
         return _first(batch.upserts(), batch.count, schema, (), batch.spark)
     if content.small and keys.few:
         return _replaced(content.fetched(), keys, batch.upserts(), schema, (), complete=True)
-    return _replaced(content.of(keys), keys, batch.upserts(), schema, ())
+    return _replaced(content.of(keys), keys, batch.upserts(), schema, (), sought=keys.few)
 
 
 def producer_step(
@@ -90,7 +90,8 @@ def producer_step(
     assert produced is not None  # content has rows, and each has its pair
     targets = united(produced.of(changed), emitted, spark, key)
     affected = Selection.of(targets, key, spark)
-    return _replaced(content.of(affected), changed, emitted, schema, sources)
+    sought = changed.few and affected.few
+    return _replaced(content.of(affected), changed, emitted, schema, sources, sought=sought)
 
 
 def full_step(
@@ -166,6 +167,7 @@ def _replaced(
     sources: Sequence[Column],
     *,
     complete: bool = False,
+    sought: bool = True,
 ) -> Comparison:
     """Compare with what is there after ``new`` took the place of the changed keys' rows."""
     spark, columns = changed.spark, content_columns(schema, sources)
@@ -174,7 +176,6 @@ def _replaced(
         return _local(before, stays, new, schema, sources, spark, complete=complete)
     sides = _both_sides(as_frame(before, spark, columns), changed)
     rows = _union(sides, as_frame(new, spark, columns), schema, sources)
-    sought = isinstance(before, pa.Table)
     return WideComparison.of(
         compare(rows, schema, sources), schema, sources, complete=complete, sought=sought
     )

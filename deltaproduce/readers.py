@@ -1,9 +1,9 @@
 """Readers: the rows of a stage at a version, wherever they are stored.
 
 A version says which delta version of each table it is, and how many runs its tables do not have
-yet. A `Reader` puts them together, and keeps what its store has just written, small tables and
-runs, so that the next update does not read them back. The invariant: what it returns depends on the
-version alone.
+yet. A `Reader` puts them together, and keeps runs that it has read, and small tables and runs that
+its store has just written, so that an update does not read them again. The invariant: what it
+returns depends on the version alone.
 
 It stands apart because the executor's steps and the users of a store read the same way.
 """
@@ -75,7 +75,9 @@ class Reader:
         rows = self._tables.read(table, runs.delta_version)
         later = (f.col(VERSION) > runs.folded) & (f.col(VERSION) <= version.number)
         found = fetched(rows.where(later), run_columns(content))
-        return Overlay.of(found, pair_of(stage), content)
+        overlay = Overlay.of(found, pair_of(stage), content)
+        self._overlays[stage.name] = runs, overlay
+        return overlay
 
     def keep(
         self, stage: str, figures: StageFigures, overlay: Overlay | None, content: pa.Table | None

@@ -113,6 +113,13 @@ def as_frame(rows: Rows, spark: SparkSession, columns: Sequence[Column]) -> Data
     return frame(rows.select([c.name for c in columns]), spark, columns)
 
 
+def as_table(rows: Rows, columns: Sequence[Column]) -> pa.Table:
+    """Some columns of the rows, on the driver, wherever they are."""
+    if isinstance(rows, DataFrame):
+        return fetched(rows, columns)
+    return rows.select([c.name for c in columns])
+
+
 def united(one: Rows, other: Rows, spark: SparkSession, columns: Sequence[Column]) -> Rows:
     """These columns of both, on the driver if both are there."""
     if isinstance(one, pa.Table) and isinstance(other, pa.Table):

@@ -25,7 +25,7 @@ from deltaproduce import limits
 from deltaproduce.arrays import among, codes, distinct, empty, fetched, frame
 from deltaproduce.changes import same
 from deltaproduce.schemas import ORDINAL, VERSION, VERSION_COLUMN, Column
-from deltaproduce.selections import Rows, Selection, as_frame
+from deltaproduce.selections import Rows, Selection, as_frame, as_table
 
 IS_ALIVE: Final = Column("_is_alive", BooleanType(), nullable=False)
 """False in the one row of a run that says that its pair has no rows any more."""
@@ -121,10 +121,7 @@ class Stored:
 
     def fetched(self) -> pa.Table:
         """All rows, on the driver."""
-        base = self.base
-        if isinstance(base, DataFrame):
-            base = fetched(base, self.columns)
-        return self._merged(base, None)
+        return self._merged(as_table(self.base, self.columns), None)
 
     def of(self, keys: Selection) -> Rows:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
