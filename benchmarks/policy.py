@@ -44,20 +44,22 @@ class Limits:
 
 MAIN: Final = Effort(warm_up=3, steps=5)
 OTHER: Final = Effort(warm_up=1, steps=3)
-SHAPE: Final = Effort(warm_up=2, steps=3)
+SHAPE: Final = Effort(warm_up=1, steps=3)
 MILLION: Final = 1_000_000
 EVERY: Final = 10**12
 LIMITS: Final[Mapping[str, Limits]] = {
     "ours": Limits(main=EVERY, others=EVERY, often=EVERY),
-    "ours-cow": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
-    "ours-mor": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
+    "ours-cow": Limits(main=MILLION, others=0, often=MILLION),
+    "ours-mor": Limits(main=MILLION, others=0, often=MILLION),
     "refresh": Limits(main=10 * MILLION, others=MILLION, often=0),
     "recompute": Limits(main=EVERY, others=EVERY, often=EVERY),
     "merge": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
     "delta-rs": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
     "duckdb": Limits(main=10 * MILLION, others=10 * MILLION, often=10 * MILLION),
-    "sdp": Limits(main=10 * MILLION, others=0, often=MILLION),
+    "sdp": Limits(main=MILLION, others=0, often=0),
 }
+COLD: Final = Effort(warm_up=0, steps=1)
+"""What minutes long steps are taken with: those in full, or of very many keys, at large sizes."""
 SHAPE_PEERS: Final = ("ours", "recompute")
 """Who does the shapes in a run of all; of peers named on the command line, those that can."""
 
@@ -83,13 +85,22 @@ def efforts(
         steps: measured ones of the main case; no case has more.
         limited: whether `LIMITS` hold.
     """
-    main, *others = in_order(cases)
     few = Effort(OTHER.warm_up, min(OTHER.steps, steps))
     many = Effort(MAIN.warm_up, steps)
-    first = {
-        name: many if not limited or rows <= LIMITS[name].often else few
-        for name in peers
-        if not limited or rows <= LIMITS[name].main
-    }
-    rest = {name: few for name in peers if not limited or rows <= LIMITS[name].others}
-    return {main: first} | dict.fromkeys(others, rest)
+
+    def effort(name: str, keys: int, *, is_main: bool) -> Effort:
+        if limited and rows > MILLION and (name == "refresh" or keys >= MILLION):
+            return COLD
+        often = not limited or rows <= LIMITS[name].often
+        return many if is_main and often else few
+
+    def taking_part(keys: int, *, is_main: bool) -> dict[str, Effort]:
+        return {
+            name: effort(name, keys, is_main=is_main)
+            for name in peers
+            if not limited or rows <= (LIMITS[name].main if is_main else LIMITS[name].others)
+        }
+
+    main, *others = in_order(cases)
+    found = {main: taking_part(main, is_main=True)}
+    return found | {keys: taking_part(keys, is_main=False) for keys in others}

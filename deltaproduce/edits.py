@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce.arrays import in_order
-from deltaproduce.changes import IS_PAIR, cols, order, updates_columns
+from deltaproduce.changes import IS_PAIR, cols, order, sources_of, updates_columns
 from deltaproduce.comparisons import (
     ALIVE,
     CHANGED_PAIRS,
@@ -32,6 +32,8 @@ from deltaproduce.comparisons import (
     Comparison,
     WideComparison,
 )
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS
+from deltaproduce.pipeline import Stage
 from deltaproduce.plan import Writing
 from deltaproduce.schemas import (
     ORDINAL,
@@ -39,9 +41,10 @@ from deltaproduce.schemas import (
     POSITION_COLUMN,
     VERSION,
     Column,
+    RowSchema,
 )
 from deltaproduce.selections import Rows, as_table
-from deltaproduce.stored import IS_ALIVE, run_columns
+from deltaproduce.stored import IS_ALIVE, Stored, run_columns
 
 Read: TypeAlias = Callable[[], DataFrame]
 """Reads a table's rows as they were before the step; called only if an edit needs them."""
@@ -61,6 +64,7 @@ class Edit:
         predicate: and, if there is one, only those for which it holds, in the place of all rows of
             the table for which it holds.
         lookup: the columns by which the table will be looked up.
+        file_rows: a file has at most so many rows; without it, a file has those of a partition.
     """
 
     rows: Rows
@@ -68,6 +72,7 @@ class Edit:
     overwrite: bool
     predicate: str | None
     lookup: tuple[Column, ...]
+    file_rows: int | None = None
 
 
 def content_edit(
@@ -80,7 +85,8 @@ def content_edit(
         total: how many rows it has after the step.
         exists: whether there is a table.
     """
-    counts, key, columns = comparison.counts, comparison.schema.key.columns, comparison.content
+    counts, columns = comparison.counts, comparison.content
+    key, placed = _order_of(CONTENT, comparison.schema, comparison.sources)
     if exists and how in ("nothing", "run"):
         return None
     rewritten, predicate = how == "rewrite" or not exists, None
@@ -92,7 +98,7 @@ def content_edit(
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
     if not _ranged(comparison):
-        rows = _filed(rows, total, key, (*key, *comparison.sources, ORDINAL_COLUMN))
+        rows = _filed(rows, total, key, placed)
     return Edit(rows, columns, rewritten, predicate, key)
 
 
@@ -113,7 +119,8 @@ def mappings_edit(
         exists: whether there is a table.
         folds: whether there are runs, whose mappings the table does not have.
     """
-    counts, sources, pair = comparison.counts, comparison.sources, comparison.pair
+    counts, pair = comparison.counts, comparison.pair
+    sources, placed = _order_of(KEY_MAPPINGS, comparison.schema, comparison.sources)
     moved = folds or counts.pairs_new or counts.pairs_gone
     if exists and (how in ("nothing", "run") or not moved):
         return None
@@ -125,7 +132,7 @@ def mappings_edit(
     else:
         predicate = comparison.predicate(sources, MOVED_PAIRS)
         rows, total = comparison.pick(pair, {**ALIVE, IS_PAIR: True}), counts.pairs_new
-    return Edit(_filed(rows, total, sources, pair), pair, rewritten, predicate, sources)
+    return Edit(_filed(rows, total, sources, placed), pair, rewritten, predicate, sources)
 
 
 def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit | None:
@@ -154,17 +161,43 @@ def run_of(comparison: Comparison) -> pa.Table:
 
 
 def run_edit(run: pa.Table, comparison: Comparison, version: int, *, exists: bool) -> Edit:
-    """The edit of the runs: they are only ever added."""
+    """The edit of the runs: one more, or the only one."""
     columns = run_columns(comparison.content)
     key = comparison.schema.key.columns
     return Edit(_numbered(run, version, columns), columns, not exists, None, (columns[0], *key))
 
 
+def fold_edit(stored: Stored, stage: Stage, kind: str) -> Edit:
+    """The edit that writes content or key mappings whole, in order.
+
+    By half of the session's tasks at most, because versions go on meanwhile.
+    """
+    by, placed = _order_of(kind, stage.schema, sources_of(stage))
+    rows = stored.all()
+    tasks = min(_tasks(rows) // 2, stored.count // _ROWS_PER_FILE)
+    ranged = rows.coalesce(1) if tasks <= 1 else rows.repartitionByRange(tasks, *order(by))
+    in_order = ranged.sortWithinPartitions(*order(placed))
+    return Edit(in_order, stored.columns, True, None, by, file_rows=_ROWS_PER_FILE)
+
+
 def file_count(rows: DataFrame, count: int) -> int:
     """How many files to write ``count`` rows in: large, but enough for the session's tasks."""
+    return max(1, -(-count // _ROWS_PER_FILE), min(_tasks(rows), count // _ROWS_PER_TASK))
+
+
+def _order_of(
+    kind: str, schema: RowSchema, sources: Sequence[Column]
+) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """By which columns a table is looked up, and by which it is sorted."""
+    key = schema.key.columns
+    if kind == CONTENT:
+        return key, (*key, *sources, ORDINAL_COLUMN)
+    return tuple(sources), (*sources, *key)
+
+
+def _tasks(rows: DataFrame) -> int:
     setting = rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or ""
-    tasks = int(setting) if setting.isdigit() else 1  # Databricks has "auto" too
-    return max(1, -(-count // _ROWS_PER_FILE), min(tasks, count // _ROWS_PER_TASK))
+    return int(setting) if setting.isdigit() else 1  # Databricks has "auto" too
 
 
 def _ranged(comparison: Comparison) -> bool:

@@ -11,7 +11,7 @@ It stands apart so that the order of effects can be read in one place, top to bo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +22,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.batches import Batch
+from deltaproduce.compaction import Compactor
 from deltaproduce.comparisons import Comparison
 from deltaproduce.edits import Edit, Read
 from deltaproduce.fingerprints import fingerprint
@@ -80,6 +81,7 @@ class Executor:
         self._clock = clock
         self._definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
         self._checked: dict[Table, int] = {}
+        self._compactor = Compactor(graph, tables, reader)
 
     def run(
         self,
@@ -99,14 +101,16 @@ class Executor:
             ProducerError: a produce function failed; nothing was written.
             ConflictError: another writer was faster; nothing of this is visible.
         """
-        batches = batches or {}
+        batches, published = batches or {}, head
+        head = self._compactor.applied(head)
         steps = plan(self._graph, head, self._definitions, given=batches, refreshed=refreshed)
         with self._tables.write_settings():
             results = self._compute(operation, head, steps, batches)
             if not results and update_id is None:
-                return head
+                return published
             self._progress(Progress(operation, "commit", len(steps), len(steps)))
             attempt = Attempt.after(head)
+            head = self._without_compactions(head, results)
             writes = self._commit(head, results, attempt)
             version = Version(
                 number=attempt.version,
@@ -121,7 +125,19 @@ class Executor:
             for name, write in writes.items():
                 figures = version.stages[name]
                 self._reader.keep(name, figures, write.overlay_after(), write.content)
+        self._compactor.start(version)
         return version
+
+    def compact(self, head: Version) -> None:
+        """Compact all tables now, and wait for the end."""
+        self._compactor.start(self._compactor.applied(head), all_of_them=True)
+        self._compactor.finish()
+
+    def _without_compactions(self, head: Version, stages: Iterable[str]) -> Version:
+        """The head with the updates of some stages in the state that no compaction will change."""
+        for stage in stages:
+            self._compactor.wait(stage, "feed")
+        return self._compactor.applied(head)
 
     def _compute(
         self, operation: str, head: Version, steps: tuple[Step, ...], batches: Mapping[str, Batch]
@@ -187,6 +203,9 @@ class Executor:
             )
             for name, result in results.items()
         }
+        for name, write in writes.items():
+            if write.how in ("replace", "rewrite"):
+                self._compactor.wait(name, "fold")
         edits = [
             (name, kind, edit)
             for name, write in writes.items()
@@ -224,13 +243,14 @@ class Executor:
         """Make a table's newest rows those that the head pins; returns its delta version."""
         if pinned is not None and checked.get(table) == pinned:
             return pinned
-        match action(table.name, pinned, self._tables.recent_commits(table)):
+        commits = self._tables.recent_commits(table, pinned)
+        match action(table.name, pinned, commits):
             case "build":
                 return None
             case "restore" if pinned is not None:
                 return self._tables.restore(table, pinned)
             case _:
-                return pinned
+                return commits[0].delta_version
 
     def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
         """How to read a stage's rows as the head has them; nothing if it has none."""

@@ -13,10 +13,12 @@ on the driver while all its rows are there, and in Spark otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -79,16 +81,25 @@ def producer_step(
         time_zone: the session's, for timestamps.
     """
     schema, sources, spark = stage.schema, sources_of(stage), feeder.spark
-    emitted, count = _emitted(feeder.upserts(), stage, time_zone, spark)
     if content is None:
+        emitted, count = _emitted(feeder.upserts(), stage, time_zone, spark)
         return _first(emitted, count, schema, sources, spark)
     changed = feeder.changed_keys.renamed(sources)
     if content.small and changed.few:
+        emitted, _ = _emitted(feeder.upserts(), stage, time_zone, spark)
         return _replaced(content.fetched(), changed, emitted, schema, sources, complete=True)
+
+    @inheritable_thread_target(spark)
+    def were_produced() -> Rows:
+        produced = mappings()
+        assert produced is not None  # content has rows, and each has its pair
+        return produced.of(changed)
+
+    with ThreadPoolExecutor(1) as beside:  # the function leaves cores free, and Spark much waiting
+        before = beside.submit(were_produced)
+        emitted, _ = _emitted(feeder.upserts(), stage, time_zone, spark)
     key = schema.key.columns
-    produced = mappings()
-    assert produced is not None  # content has rows, and each has its pair
-    targets = united(produced.of(changed), emitted, spark, key)
+    targets = united(before.result(), emitted, spark, key)
     affected = Selection.of(targets, key, spark)
     sought = changed.few and affected.few
     return _replaced(content.of(affected), changed, emitted, schema, sources, sought=sought)

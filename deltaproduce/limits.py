@@ -22,11 +22,17 @@ SEEK_KEYS = 10_000
 RUN_ROWS = 50_000
 """The most rows of one run (merge on read); a step of more writes the table anew."""
 
-OVERLAY_ROWS = 100_000
+OVERLAY_ROWS = 200_000
 """The most rows of all runs since a table was written: a store holds them in memory."""
 
-OVERLAY_RUNS = 100
-"""The most runs since a table was written: whoever opens the store reads them all."""
+OVERLAY_RUNS = 200
+"""The most runs since a table was written: a step that would add one more writes it anew."""
+
+COMPACTION_ROWS = 100_000
+"""So many rows in runs are folded into their tables beside the versions that follow."""
+
+COMPACTION_COMMITS = 100
+"""So many runs are folded, and so many small files of one table put in order."""
 
 
 def local_rows(row_bytes: int) -> int:
@@ -37,6 +43,11 @@ def local_rows(row_bytes: int) -> int:
 def is_small(rows: int, row_bytes: int) -> bool:
     """Whether a table is read and written whole."""
     return rows <= SMALL_TABLE_ROWS and rows * row_bytes <= LOCAL_BYTES
+
+
+def is_full(run_rows: int, runs: int) -> bool:
+    """Whether so many runs are to be folded into their tables."""
+    return run_rows >= COMPACTION_ROWS or runs >= COMPACTION_COMMITS
 
 
 def fits_overlay(run_rows: int, overlay_rows: int, overlay_runs: int, row_bytes: int) -> bool:

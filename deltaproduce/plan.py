@@ -17,7 +17,7 @@ from deltaproduce import limits
 from deltaproduce.errors import DefinitionError
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.pipeline import Graph, Producer, Stage
-from deltaproduce.versions import Version
+from deltaproduce.versions import StageFigures, Version
 
 TableType = Literal["copy_on_write", "merge_on_read"]
 """How a stage's content and key mappings take a step, in Hudi's words.
@@ -28,6 +28,10 @@ TableType = Literal["copy_on_write", "merge_on_read"]
 
 Writing = Literal["nothing", "run", "replace", "rewrite"]
 """Add a run; replace the pairs that differ; or write the tables anew, with all runs in them."""
+
+
+Compaction = Literal["fold", "feed"]
+"""Write content and key mappings with their runs; put the small files of updates together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,7 @@ def writing(
     run_rows: int,
     overlay_rows: int,
     overlay_runs: int,
+    added: int,
 ) -> Writing:
     """How a stage's content and key mappings take a step.
 
@@ -121,6 +126,7 @@ def writing(
         run_rows: rows of the pairs that differ.
         overlay_rows: rows of the runs that are not in the tables yet.
         overlay_runs: how many runs that are.
+        added: commits that added to the content since its rows were last put in order.
     """
     if not pairs_changed:
         return "nothing"
@@ -129,9 +135,26 @@ def writing(
     if table_type == "merge_on_read":
         fits = limits.fits_overlay(run_rows, overlay_rows, overlay_runs, row_bytes)
         return "run" if fits else "rewrite"
-    if overlay_runs or (pairs_replaced and pairs_changed > limits.SEEK_KEYS):
+    if overlay_runs or added >= limits.COMPACTION_COMMITS:
         return "rewrite"
-    return "replace"
+    return "rewrite" if pairs_replaced and pairs_changed > limits.SEEK_KEYS else "replace"
+
+
+def compactions(figures: StageFigures | None, *, at_once: bool = False) -> Collection[Compaction]:
+    """What a stage's tables need, beside the versions.
+
+    Args:
+        at_once: as soon as there is anything to be put in order.
+    """
+    found: list[Compaction] = []
+    if figures is None:
+        return found
+    if figures.runs and (at_once or limits.is_full(figures.run_rows, figures.runs)):
+        found.append("fold")
+    added = figures.added.get("updates", 0)
+    if added and (at_once or added % limits.COMPACTION_COMMITS == 0):
+        found.append("feed")
+    return found
 
 
 def has_tables(version: Version, stage: str) -> bool:

@@ -106,7 +106,7 @@ class Reader:
         if kind == CONTENT and kept is not None and kept[0] == delta_version:
             base: Rows = kept[1]
         else:
-            whole = self._from_files and figures.whole.get(kind, False)
+            whole = self._from_files and figures.added.get(kind) == 0
             base = self._tables.read(table, delta_version, whole=whole)
         overlay = self.overlay(version, stage)
         return Stored(

@@ -1,8 +1,8 @@
 """Recovery: what to do with a table whose newest delta version is not the one that the head pins.
 
 Pure: it decides, `tables` acts. A table runs ahead when an attempt committed to it and was never
-published: it died, failed, or lost to another writer. The invariant: a table is only ever written
-from the rows that the head pins.
+published: it died, failed, or lost to another writer; or when it was compacted. The invariant: a
+table is only ever written from the rows that the head pins.
 
 It stands apart so that each case has its test without a crash.
 """
@@ -27,7 +27,7 @@ def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
 
     Returns:
         ``build``: it is to be overwritten whole; ``restore``: it ran ahead and goes back to
-        ``pinned``; ``write``: it is as the head says.
+        ``pinned``; ``write``: it is as the head says, or compacted since.
 
     Raises:
         CorruptStoreError: the table is gone, or older than what the head pins.
@@ -41,4 +41,29 @@ def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
             "or made anew by someone else; restore it from a backup, or load a new location",
             table=table,
         )
-    return "write" if commits[0].delta_version == pinned else "restore"
+    return "restore" if current(pinned, commits) is None else "write"
+
+
+def current(pinned: int, commits: Sequence[Commit]) -> int | None:
+    """A table's newest delta version; None if it may have other rows than the pinned one.
+
+    Args:
+        commits: the table's last commits, newest first.
+    """
+    if not commits or (commits[0].delta_version != pinned and not compacted(pinned, commits)):
+        return None
+    return commits[0].delta_version
+
+
+def compacted(pinned: int, commits: Sequence[Commit]) -> tuple[Commit, ...]:
+    """The compactions that a table had since the pinned delta version, oldest first.
+
+    None if there was anything else. A fold must go on from the commit before it, because one that
+    another writer overtook has old rows.
+    """
+    later = sorted((c for c in commits if c.delta_version > pinned), key=lambda c: c.delta_version)
+    for number, commit in enumerate(later, pinned + 1):
+        folds = commit.attempt is not None and commit.attempt.folds == number - 1
+        if commit.delta_version != number or not (commit.arranges or folds):
+            return ()
+    return tuple(later)

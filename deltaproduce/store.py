@@ -147,6 +147,17 @@ class Store:
             names = [self._producer(stage).name]
         return self._executor.run("refresh", self._log.head(), refreshed=names)
 
+    def compact(self) -> None:
+        """Put the rows of all tables in order now: runs into their tables, small files together.
+
+        No version changes, and none is published. It happens by itself, beside the versions, when
+        100 runs or small files have come together; this is for when there is time.
+
+        Raises:
+            ConflictError: another writer was faster; nothing is lost.
+        """
+        self._executor.compact(self._log.head())
+
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
     ) -> DataFrame:

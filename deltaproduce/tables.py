@@ -12,7 +12,6 @@ history, `RESTORE`, paths against catalog names.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from deltaproduce.ddl import identifier
 from deltaproduce.edits import Edit
 from deltaproduce.errors import ConflictError
 from deltaproduce.locations import Location, Table
+from deltaproduce.recovery import current
 from deltaproduce.schemas import Column
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
@@ -61,6 +61,12 @@ _WRITE_SETTINGS = {
     "spark.databricks.delta.commitStats.collect": "false",
 }
 
+# Files below the one size are put together to files up to the other.
+_COMPACTION_SETTINGS = {
+    "spark.databricks.delta.optimize.minFileSize": str(16 << 20),
+    "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),
+}
+
 
 class Tables:
     """The tables of one store, as effects: each method is one read or one commit."""
@@ -78,7 +84,7 @@ class Tables:
         """The table's rows at a delta version (the newest without one).
 
         Args:
-            whole: that delta version wrote the table whole, so no row of its files is deleted.
+            whole: no row of that delta version's files is deleted, and they are in order.
         """
         if whole and delta_version is not None and not table.in_catalog:
             return self._read_files(table, delta_version)
@@ -127,17 +133,22 @@ class Tables:
 
     def _commits(self, table: Table, limit: int) -> tuple[Commit, ...]:
         try:
-            delta_table = (
-                DeltaTable.forName(self.spark, table.address)
-                if table.in_catalog
-                else DeltaTable.forPath(self.spark, table.address)
-            )
-            rows = delta_table.history(limit).select("version", "userMetadata").collect()
+            delta_table = self._delta_table(table)
+            rows = delta_table.history(limit).select("version", "userMetadata", "operation")
+            found = rows.collect()
         except AnalysisException:
             if self.exists(table):
                 raise
             return ()
-        return tuple(Commit(row.version, _attempt_id(row.userMetadata)) for row in rows)
+        return tuple(
+            Commit(row.version, Attempt.parse(row.userMetadata), row.operation == "OPTIMIZE")
+            for row in found
+        )
+
+    def _delta_table(self, table: Table) -> DeltaTable:
+        if table.in_catalog:
+            return DeltaTable.forName(self.spark, table.address)
+        return DeltaTable.forPath(self.spark, table.address)
 
     def commit(self, table: Table, edit: Edit, attempt: Attempt, base: int | None) -> int:
         """Make one data commit and return the table's new delta version.
@@ -153,11 +164,13 @@ class Tables:
             committed = self._write(session, table, edit, attempt)
         if committed is not None and base in (None, committed - 1):
             return committed
-        for commit in self.recent_commits(table, base):
-            if commit.attempt_id == attempt.id and base in (None, commit.delta_version - 1):
-                # Delta may compact files right behind a commit, in the session that made it.
-                compacted = committed == commit.delta_version + 1
-                return committed if committed and compacted else commit.delta_version
+        commits = self.recent_commits(table, base)
+        for number, commit in enumerate(commits):
+            before = commits[number + 1 :]
+            if commit.attempt == attempt and (base is None or current(base, before) is not None):
+                # Tables may be compacted at any time, by Delta itself right behind a commit too.
+                newest = current(commit.delta_version, commits)
+                return commit.delta_version if newest is None else newest
         raise ConflictError(
             f"another writer changed table {table.name!r} while this update wrote to it: nothing "
             "of this update is visible; run it again"
@@ -180,6 +193,8 @@ class Tables:
             writer = writer.options(**_properties(edit.lookup))
         else:
             writer = writer.mode("append")
+        if edit.file_rows is not None:
+            writer = writer.option("maxRecordsPerFile", edit.file_rows)
         return _committed(writer, table, session)
 
     @contextmanager
@@ -194,14 +209,27 @@ class Tables:
             with self._committing:
                 yield edit.rows.sparkSession if isinstance(edit.rows, DataFrame) else self.spark
             return
-        try:
-            session = self._idle.pop()
-        except IndexError:
-            session = self.spark.newSession()
-        settings, own = self.spark.conf.getAll, session.conf.getAll
-        _set(session, {name: value for name, value in settings.items() if own.get(name) != value})
+        session = self._idle.pop() if self._idle else self.spark.newSession()
+        _set_as(session, self.spark)
         yield session
         self._idle.append(session)
+
+    def apart(self) -> Tables:
+        """The same tables through a session of their own, for what is done beside the rest."""
+        session = self.spark.newSession()
+        _set_as(session, self.spark)
+        if self.location.in_catalog:
+            session.catalog.setCurrentCatalog(self.spark.catalog.currentCatalog())
+        return Tables(session, self.location)
+
+    def put_together(self, table: Table) -> None:
+        """Write small files as large ones: no row changes, and rows of a file stay in order."""
+        before = {name: self.spark.conf.get(name, None) for name in _COMPACTION_SETTINGS}
+        _set(self.spark, _COMPACTION_SETTINGS)
+        try:
+            self._delta_table(table).optimize().executeCompaction()
+        finally:
+            _set(self.spark, before)
 
     def create(self, table: Table, columns: str) -> None:
         """Make an empty table if there is none."""
@@ -251,8 +279,7 @@ class Tables:
             _set(self.spark, before)
 
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
-        metadata = json.dumps(attempt.metadata(table.name))
-        return rows.write.format("delta").option("userMetadata", metadata)
+        return rows.write.format("delta").option("userMetadata", attempt.metadata(table.name))
 
 
 def _committed(writer: DataFrameWriter, table: Table, session: SparkSession) -> int | None:
@@ -292,12 +319,11 @@ def _properties(statistics: Sequence[Column]) -> dict[str, str]:
     }
 
 
-def _attempt_id(user_metadata: str | None) -> str | None:
-    try:
-        found = json.loads(user_metadata or "null")
-    except json.JSONDecodeError:
-        return None
-    return found.get("attempt") if isinstance(found, dict) else None
+def _set_as(session: SparkSession, other: SparkSession) -> None:
+    """Give a session the settings of another."""
+    own = session.conf.getAll
+    wanted = other.conf.getAll.items()
+    _set(session, {name: value for name, value in wanted if own.get(name) != value})
 
 
 def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:

@@ -102,7 +102,7 @@ class VersionLog:
         """The delta version that an attempt's row is in, read back; None if it is in none."""
         try:
             for commit in self._tables.recent_commits(self._table, self._read):
-                if commit.attempt_id == attempt.id:
+                if commit.attempt == attempt:
                     return commit.delta_version
             return None
         except PySparkException as error:

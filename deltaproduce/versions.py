@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -38,10 +38,11 @@ class StageFigures:
         seconds: wall time of the stage's computation, without its commits.
         delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
             -> the Delta table's version.
-        whole: those of them whose table was written whole at that delta version, so that its files
-            are its rows.
+        added: kind -> commits that added to the table since its rows were last put in order. At 0
+            the files of that delta version are the rows, in order.
         folded: the version whose rows the content and key mappings tables hold.
-        runs: how many versions since then are in the table of runs only.
+        runs: how many runs since then are in the table of runs only.
+        run_rows: how many rows they have.
     """
 
     mode: Mode
@@ -54,21 +55,22 @@ class StageFigures:
     row_bytes: int = 0
     seconds: float = 0.0
     delta_versions: Mapping[str, int] = field(default_factory=dict)
-    whole: Mapping[str, bool] = field(default_factory=dict)
+    added: Mapping[str, int] = field(default_factory=dict)
     folded: int = 0
     runs: int = 0
+    run_rows: int = 0
 
     def carried(self) -> StageFigures:
         """The figures of the same stage in a next version that does not touch it."""
-        return StageFigures(
-            "skipped",
-            "not reached",
-            rows=self.rows,
-            row_bytes=self.row_bytes,
-            delta_versions=self.delta_versions,
-            whole=self.whole,
-            folded=self.folded,
-            runs=self.runs,
+        return replace(
+            self,
+            mode="skipped",
+            reason="not reached",
+            affected_keys=0,
+            changed_keys=0,
+            rows_added=0,
+            rows_removed=0,
+            seconds=0.0,
         )
 
 
@@ -106,32 +108,59 @@ EMPTY = Version(0, None, "empty", None, {})
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of one writer at publishing one version.
+    """One try of one writer at publishing one version, or at folding the runs of one.
 
     Attributes:
         id: unique.
-        version: the number it tries to publish.
+        version: the number it tries to publish, or the version whose runs it folds.
+        folds: of a fold, the delta version of the table that it goes on from.
     """
 
     id: str
     version: int
+    folds: int | None = None
 
     @staticmethod
     def after(head: Version) -> Attempt:
         """A new attempt at the version after ``head``."""
         return Attempt(uuid.uuid4().hex, head.number + 1)
 
-    def metadata(self, table: str) -> dict[str, object]:
+    @staticmethod
+    def folding(version: Version, base: int) -> Attempt:
+        """A new attempt at folding a version's runs into a table."""
+        return Attempt(uuid.uuid4().hex, version.number, base)
+
+    @staticmethod
+    def parse(metadata: str | None) -> Attempt | None:
+        """The inverse of `metadata`; None if it is not one of ours."""
+        try:
+            found = json.loads(metadata or "null")
+        except json.JSONDecodeError:
+            return None
+        if not isinstance(found, dict) or "attempt" not in found or "version" not in found:
+            return None
+        return Attempt(found["attempt"], found["version"], found.get("folds"))
+
+    def metadata(self, table: str) -> str:
         """What a data commit says of itself in its ``userMetadata``."""
-        return {"table": table, "version": self.version, "attempt": self.id}
+        found: dict[str, object] = {"table": table, "version": self.version, "attempt": self.id}
+        if self.folds is not None:
+            found["folds"] = self.folds
+        return json.dumps(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit in a Delta table's history, and the attempt that made it, if one of ours did."""
+    """One commit in a Delta table's history.
+
+    Attributes:
+        attempt: which of ours made it; None if none did.
+        arranges: Delta says that it arranged the rows anew and changed none, as `OPTIMIZE` does.
+    """
 
     delta_version: int
-    attempt_id: str | None
+    attempt: Attempt | None
+    arranges: bool = False
 
 
 def find(versions: Iterable[Version], number: int) -> Version:

@@ -15,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from deltaproduce import limits
 from deltaproduce.comparisons import Comparison
 from deltaproduce.edits import (
     Edit,
@@ -60,8 +61,9 @@ class Write:
         row_bytes: about how many bytes one has.
         overlay: the runs before it; None if there are none.
         run: the step's own run, if it is written as one.
+        runs_anew: the table of runs is written anew, and ``run`` has the rows of those before it.
         delta_versions: of the tables committed to, by kind.
-        whole: whether they were written whole.
+        added: how often they have been added to since their rows were put in order.
         content: the content, if it was written whole from the driver; None if not.
     """
 
@@ -71,9 +73,10 @@ class Write:
     row_bytes: int
     how: Writing
     overlay: Overlay | None
-    run: pa.Table | None
+    run: pa.Table | None = None
+    runs_anew: bool = False
     delta_versions: dict[str, int] = field(default_factory=dict)
-    whole: dict[str, bool] = field(default_factory=dict)
+    added: dict[str, int] = field(default_factory=dict)
     content: pa.Table | None = None
 
     @staticmethod
@@ -95,9 +98,15 @@ class Write:
             run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
             overlay_rows=overlay.added if overlay else 0,
             overlay_runs=overlay.runs if overlay else 0,
+            added=last.added.get(CONTENT, 0),
         )
-        run = run_of(comparison) if how == "run" else None
-        return Write(result, last, rows, row_bytes, how, overlay, run)
+        if how != "run":
+            return Write(result, last, rows, row_bytes, how, overlay)
+        run, added = run_of(comparison), last.added.get(RUNS)
+        runs_anew = added is None or added >= limits.COMPACTION_COMMITS
+        if runs_anew and overlay is not None:  # many small files become one
+            run, overlay = overlay.with_run(run).rows, None
+        return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew)
 
     def edits(self, number: int, before: Mapping[str, Read]) -> dict[str, Edit]:
         """The edit of each table whose rows change, by kind.
@@ -123,13 +132,13 @@ class Write:
                 folds=self.overlay is not None,
             )
         if self.run is not None:
-            edits[RUNS] = run_edit(self.run, comparison, number, exists=RUNS in exists)
+            edits[RUNS] = run_edit(self.run, comparison, number, exists=not self.runs_anew)
         return {kind: edit for kind, edit in edits.items() if edit is not None}
 
     def committed(self, kind: str, edit: Edit, delta_version: int) -> None:
         """Note that one of the edits is a commit now."""
         self.delta_versions[kind] = delta_version
-        self.whole[kind] = edit.overwrite
+        self.added[kind] = 0 if edit.overwrite else self.last.added.get(kind, 0) + 1
         if kind == CONTENT and edit.overwrite and isinstance(edit.rows, pa.Table):
             self.content = edit.rows
 
@@ -155,9 +164,10 @@ class Write:
             row_bytes=self.row_bytes,
             seconds=round(self.result.seconds, 3),
             delta_versions={**self.last.delta_versions, **self.delta_versions},
-            whole={**self.last.whole, **self.whole},
+            added={**self.last.added, **self.added},
             folded=self.last.folded if self.how in ("nothing", "run") else number,
             runs=0 if overlay is None else overlay.runs,
+            run_rows=0 if overlay is None else overlay.added,
         )
 
     def _mode(self) -> Mode:

@@ -8,10 +8,11 @@ from deltaproduce.errors import CorruptStoreError, DefinitionError, NotFoundErro
 from deltaproduce.fingerprints import Fingerprint, fingerprint
 from deltaproduce.limits import SEEK_KEYS, SMALL_TABLE_ROWS
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.plan import plan, writing
-from deltaproduce.recovery import action
+from deltaproduce.plan import compactions, plan, writing
+from deltaproduce.recovery import action, compacted, current
 from deltaproduce.versions import (
     EMPTY,
+    Attempt,
     Commit,
     StageFigures,
     Version,
@@ -103,8 +104,59 @@ def test_a_changed_layout_is_refused_unless_there_are_no_tables():
     [(None, None, "build"), (None, 3, "build"), (4, 4, "write"), (4, 6, "restore")],
 )
 def test_what_a_table_needs_before_it_is_written(pinned, newest, expected):
-    commits = [] if newest is None else [Commit(newest, "someone")]
+    commits = [] if newest is None else [Commit(newest, Attempt("someone", 9))]
     assert action("leaf/content", pinned, commits) == expected
+
+
+def folded(delta_version, base):
+    return Commit(delta_version, Attempt("fold", 7, base))
+
+
+@pytest.mark.parametrize(
+    ("later", "newest"),
+    [
+        ([], 4),
+        ([folded(5, 4)], 5),
+        ([folded(6, 5), folded(5, 4)], 6),
+        ([folded(6, 4)], None),  # what came between is not known
+        ([folded(6, 4), Commit(5, Attempt("someone", 8))], None),  # it was overtaken
+        ([Commit(6, Attempt("someone", 8)), folded(5, 4)], None),
+        ([Commit(5, None)], None),
+        ([Commit(5, None, arranges=True)], 5),
+        ([Commit(6, None, arranges=True), folded(5, 4)], 6),
+        ([Commit(6, None, arranges=True), Commit(5, Attempt("someone", 8))], None),
+    ],
+)
+def test_a_table_may_be_compacted_and_still_have_the_rows_that_are_pinned(later, newest):
+    commits = [*later, Commit(4, Attempt("us", 6)), Commit(3, None)]
+    assert current(4, commits) == newest
+    assert len(compacted(4, commits)) == (len(later) if newest else 0)
+    assert action("leaf/content", 4, commits) == ("restore" if newest is None else "write")
+
+
+def test_what_a_commit_says_of_itself_can_be_read_back():
+    for attempt in (Attempt("a", 1), Attempt("b", 2, 3)):
+        assert Attempt.parse(attempt.metadata("leaf/content")) == attempt
+    for strange in (None, "", "text", "[1]", '{"attempt": "a"}'):
+        assert Attempt.parse(strange) is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "due", "at_once"),
+    [
+        ({}, [], []),
+        ({"runs": 3, "run_rows": 9}, [], ["fold"]),
+        ({"runs": 100, "run_rows": 9}, ["fold"], ["fold"]),
+        ({"runs": 3, "run_rows": 100_000}, ["fold"], ["fold"]),
+        ({"added": {"updates": 101, "content": 200}}, [], ["feed"]),
+        ({"added": {"updates": 200}, "runs": 100}, ["fold", "feed"], ["fold", "feed"]),
+    ],
+)
+def test_when_tables_are_compacted(figures, due, at_once):
+    found = StageFigures("seek", **figures)
+    assert compactions(found) == due
+    assert compactions(found, at_once=True) == at_once
+    assert compactions(None) == []
 
 
 @pytest.mark.parametrize("newest", [None, 2])
@@ -124,8 +176,8 @@ def test_versions_are_found_by_number():
 
 
 def test_figures_survive_the_log_and_later_fields():
-    kept = {"rows": 9, "row_bytes": 24, "delta_versions": TABLES, "whole": {"content": True}}
-    kept |= {"folded": 3, "runs": 2}
+    kept = {"rows": 9, "row_bytes": 24, "delta_versions": TABLES, "added": {"content": 4}}
+    kept |= {"folded": 3, "runs": 2, "run_rows": 7}
     figures = {"leaf": StageFigures("seek", "few keys", 3, 2, 1, 1, seconds=0.25, **kept)}
     text = figures_to_json(figures)
     assert figures_from_json(text) == figures
@@ -143,6 +195,7 @@ def written(table_type, **differs):
         "run_rows": 2_000,
         "overlay_rows": 0,
         "overlay_runs": 0,
+        "added": 0,
     }
     return writing(table_type, **{**few, **differs})
 
@@ -158,10 +211,11 @@ def written(table_type, **differs):
         ({"pairs_changed": 2 * SEEK_KEYS}, "rewrite", "run"),
         ({"pairs_changed": 2 * SEEK_KEYS, "pairs_replaced": 0}, "replace", "run"),
         ({"run_rows": 60_000}, "replace", "rewrite"),
-        ({"overlay_rows": 99_000, "overlay_runs": 7}, "rewrite", "rewrite"),
+        ({"overlay_rows": 199_000, "overlay_runs": 7}, "rewrite", "rewrite"),
         ({"overlay_rows": 5_000, "overlay_runs": 7}, "rewrite", "run"),
         ({"run_rows": 2_000, "row_bytes": 1_000_000}, "replace", "rewrite"),
-        ({"overlay_rows": 100, "overlay_runs": 100}, "rewrite", "rewrite"),
+        ({"overlay_rows": 100, "overlay_runs": 200}, "rewrite", "rewrite"),
+        ({"added": 100}, "rewrite", "run"),
     ],
 )
 def test_how_a_step_is_written(differs, copied, merged):

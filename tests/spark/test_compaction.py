@@ -1,0 +1,165 @@
+"""Compaction happens beside the versions, and nobody can tell, except that files stay few."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from comparing import as_frames, assert_same
+from forcing import Way, forced
+from pyspark.sql import SparkSession
+
+from deltaproduce import ConflictError, Pipeline, Store
+from deltaproduce.testing import Change, Delete, Oracle, Upsert
+
+swap = Pipeline("swap")
+pairs = swap.source("pairs", key="a bigint", value="b bigint")
+
+
+@swap.producer(pairs, key="b bigint", value="a bigint")
+def swapped(a: int, values: Iterator[int]) -> Iterator[tuple[int, int]]:
+    for b in values:
+        yield b, a
+
+
+OFTEN = Way("often", "merge_on_read", {"SMALL_TABLE_ROWS": 0, "COMPACTION_COMMITS": 2})
+REWRITTEN = Way("rewritten", "merge_on_read", {"SMALL_TABLE_ROWS": 0, "OVERLAY_RUNS": 0})
+SELDOM = Way("seldom", "merge_on_read", {"SMALL_TABLE_ROWS": 0})
+
+
+def changes(number: int) -> list[Change]:
+    """A new key, a moved one, and one that goes."""
+    return [
+        Upsert((number,), (number % 4,)),
+        Upsert((number // 2,), (-number,)),
+        Delete((number // 3 - 1,)),
+    ]
+
+
+def update(spark: SparkSession, store: Store, oracle: Oracle, number: int) -> None:
+    given = {"pairs": changes(number)}
+    assert store.update(as_frames(spark, swap, given)).number == oracle.update(given)
+
+
+def finish(store: Store) -> None:
+    store._executor._compactor.finish()
+
+
+def live(spark: SparkSession, store: Store, table: str) -> int:
+    """The files of a table as the head has it."""
+    stage, kind = table.split("/")
+    path = f"{store._tables.location.address}/{table}"
+    pinned = store.head.stages[stage].delta_versions[kind]
+    reader = spark.read.format("delta").option("versionAsOf", pinned)
+    return len(reader.load(path).inputFiles())
+
+
+def test_runs_are_folded_and_small_files_put_together_beside_the_versions(
+    spark: SparkSession, location: str
+) -> None:
+    oracle = Oracle(swap)
+    with forced(OFTEN):
+        store = Store(spark, location, swap)
+        for number in range(1, 7):
+            update(spark, store, oracle, number)
+            if number % 2:  # otherwise the next version comes meanwhile
+                finish(store)
+        versions = store.versions()
+        modes = {version.stages["swapped"].mode for version in versions[1:]}
+        assert modes == {"seek"}  # no version wrote its tables anew
+        assert versions[-1].stages["swapped"].folded > 1
+        assert all(version.stages["swapped"].runs <= 4 for version in versions)
+        for table in ("updates", "runs", "content", "key_mappings"):
+            assert live(spark, store, f"swapped/{table}") <= 4
+        for number in (3, 6):
+            assert_same(Store(spark, location, swap), oracle, swap, number)
+
+
+def test_who_follows_the_updates_sees_each_row_once(spark: SparkSession, location: str) -> None:
+    oracle, store = Oracle(swap), Store(spark, location, swap)
+    target = str(Path(location).parent / "followed")
+
+    def follow() -> None:
+        rows = spark.readStream.format("delta").load(f"{location}/swapped/updates")
+        writer = rows.writeStream.format("delta").option("checkpointLocation", f"{target}-state")
+        writer.trigger(availableNow=True).start(target).awaitTermination()
+
+    for number in range(1, 4):
+        update(spark, store, oracle, number)
+        if number == 2:
+            follow()
+    assert live(spark, store, "swapped/updates") == 3
+    store.compact()
+    update(spark, store, oracle, 4)
+    assert live(spark, store, "swapped/updates") == 2  # versions 1 to 3 together, and version 4
+    follow()
+    expected = spark.read.format("delta").load(f"{location}/swapped/updates")
+    found = spark.read.format("delta").load(target)
+    assert sorted(map(tuple, found.collect()), key=str) == sorted(
+        map(tuple, expected.collect()), key=str
+    )
+
+
+def test_another_store_goes_on_from_a_compaction(spark: SparkSession, location: str) -> None:
+    oracle = Oracle(swap)
+    with forced(SELDOM):
+        store, other = Store(spark, location, swap), Store(spark, location, swap)
+        for number in range(1, 4):
+            update(spark, store, oracle, number)
+        before = store.head
+        store.compact()
+        assert store.head == before
+        update(spark, other, oracle, 4)
+        update(spark, store, oracle, 5)
+        history = spark.sql(f"DESCRIBE HISTORY delta.`{location}/swapped/updates`")
+        assert "RESTORE" not in {row.operation for row in history.collect()}
+        for number in (3, 4, 5):
+            assert_same(store, oracle, swap, number)
+
+
+@pytest.mark.parametrize("notices", [True, False])
+def test_a_fold_that_another_writer_overtook_is_as_good_as_not_made(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch, notices: bool
+) -> None:
+    oracle = Oracle(swap)
+    with forced(SELDOM):
+        store, other = Store(spark, location, swap), Store(spark, location, swap)
+        for number in (1, 2):
+            update(spark, store, oracle, number)
+        old = store.head
+    with forced(REWRITTEN):
+        update(spark, other, oracle, 3)
+    with forced(SELDOM), monkeypatch.context() as patched:
+        if not notices:  # the other's commits came after it had looked
+            patched.setattr("deltaproduce.compaction.current", lambda pinned, _: pinned)
+        store._executor._compactor.start(old, all_of_them=True)
+        with nullcontext() if notices else pytest.raises(ConflictError):
+            finish(store)
+    with forced(REWRITTEN):
+        update(spark, store, oracle, 4)
+    for number in (2, 4):
+        assert_same(Store(spark, location, swap), oracle, swap, number)
+
+
+def test_a_compaction_that_fails_is_logged_and_does_no_harm(
+    spark: SparkSession,
+    location: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    oracle = Oracle(swap)
+
+    def failing(*_: Any) -> Any:
+        raise OSError("disk full")
+
+    with forced(OFTEN), monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
+        patched.setattr("deltaproduce.compaction.fold_edit", failing)
+        store = Store(spark, location, swap)
+        for number in range(1, 5):
+            update(spark, store, oracle, number)
+        with pytest.raises(OSError, match="disk full"):
+            store.compact()
+    assert "disk full" in caplog.text
+    assert_same(store, oracle, swap, 4)
