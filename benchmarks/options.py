@@ -8,6 +8,7 @@ from typing import Final
 
 QUICK: Final = "--rows 100000 --changed 1000 --peers ours,recompute,merge --shapes none"
 LARGE: Final = "--rows 1000000,50000000 --changed 1000 --peers ours,recompute --shapes none"
+SHAPE_ROWS: Final = 500_000
 PLACES: Final = ("--out", "--directory")
 
 
@@ -28,7 +29,7 @@ def parsed(
     options.limited = options.peers == "all"
     options.peers = _names(parser, options.peers, peers, present)
     options.shapes = _names(parser, options.shapes, shapes, shapes)
-    options.shape_rows = options.shape_rows or min(options.rows)
+    options.shape_rows = options.shape_rows or min(SHAPE_ROWS, *options.rows)
     return options
 
 
@@ -71,7 +72,7 @@ def _parser(peers: Sequence[str], shapes: Sequence[str]) -> argparse.ArgumentPar
         "every case; with all, each does those that are affordable",
     )
     add("--shapes", default="all", help=f"what else: all, none or some of {','.join(shapes)}")
-    add("--shape-rows", type=int, help="source rows of the shapes; else the least of --rows")
+    add("--shape-rows", type=int, help=f"source rows of the shapes; {SHAPE_ROWS:,} or fewer else")
     add("--versions", type=int, default=100, help="how many the shape of that name makes")
     add("--steps", type=int, default=5, help="measured steps of the main case; others take up to 3")
     add("--memory", default="8g", help="of the Java process")

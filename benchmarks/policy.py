@@ -34,7 +34,8 @@ class Limits:
     Attributes:
         main: takes part in the main case.
         others: takes part in the other cases.
-        often: takes as many steps in the main case as the command line says; above it, few.
+        often: takes as many steps in the main case as the command line says, and few in others;
+            above it, few and one.
     """
 
     main: int
@@ -42,24 +43,27 @@ class Limits:
     often: int
 
 
-MAIN: Final = Effort(warm_up=3, steps=5)
+MAIN: Final = Effort(warm_up=2, steps=5)
 OTHER: Final = Effort(warm_up=1, steps=3)
 SHAPE: Final = Effort(warm_up=1, steps=3)
+COLD: Final = Effort(warm_up=0, steps=1)
 MILLION: Final = 1_000_000
 EVERY: Final = 10**12
 LIMITS: Final[Mapping[str, Limits]] = {
     "ours": Limits(main=EVERY, others=EVERY, often=EVERY),
     "ours-cow": Limits(main=MILLION, others=0, often=MILLION),
     "ours-mor": Limits(main=MILLION, others=0, often=MILLION),
-    "refresh": Limits(main=10 * MILLION, others=MILLION, often=0),
-    "recompute": Limits(main=EVERY, others=EVERY, often=EVERY),
-    "merge": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
-    "delta-rs": Limits(main=10 * MILLION, others=MILLION, often=MILLION),
-    "duckdb": Limits(main=10 * MILLION, others=10 * MILLION, often=10 * MILLION),
+    "refresh": Limits(main=MILLION, others=MILLION, often=0),
+    "recompute": Limits(main=EVERY, others=EVERY, often=MILLION),
+    "merge": Limits(main=MILLION, others=0, often=MILLION),
+    "delta-rs": Limits(main=MILLION, others=0, often=MILLION),
+    "duckdb": Limits(main=10 * MILLION, others=MILLION, often=10 * MILLION),
     "sdp": Limits(main=MILLION, others=0, often=0),
 }
-COLD: Final = Effort(warm_up=0, steps=1)
-"""What minutes long steps are taken with: those in full, or of very many keys, at large sizes."""
+LONG: Final = 10**12
+TOO_LONG: Final = 10**13
+"""Rows times changed keys from which on a case takes minutes a step: one step is measured, or
+none."""
 SHAPE_PEERS: Final = ("ours", "recompute")
 """Who does the shapes in a run of all; of peers named on the command line, those that can."""
 
@@ -89,10 +93,11 @@ def efforts(
     many = Effort(MAIN.warm_up, steps)
 
     def effort(name: str, keys: int, *, is_main: bool) -> Effort:
-        if limited and rows > MILLION and (name == "refresh" or keys >= MILLION):
-            return COLD
-        often = not limited or rows <= LIMITS[name].often
-        return many if is_main and often else few
+        if not limited or rows <= LIMITS[name].often:
+            found = many if is_main else few
+        else:
+            found = few if is_main else COLD
+        return COLD if limited and rows * keys >= LONG else found
 
     def taking_part(keys: int, *, is_main: bool) -> dict[str, Effort]:
         return {
@@ -102,5 +107,6 @@ def efforts(
         }
 
     main, *others = in_order(cases)
+    short = [keys for keys in others if not limited or rows * keys < TOO_LONG]
     found = {main: taking_part(main, is_main=True)}
-    return found | {keys: taking_part(keys, is_main=False) for keys in others}
+    return found | {keys: taking_part(keys, is_main=False) for keys in short}
