@@ -56,8 +56,9 @@ check: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -q tests/unit
 
+# Two processes, each with one Spark session that all its tests share; a file's tests stay together.
 test: java $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 demo: java $(STAMP)
 	$(BIN)/python examples/01_flights.py

@@ -99,8 +99,9 @@ def _shape(bench: Bench, given: Namespace, name: str, results: list[Any], save: 
 
 
 def _ours(given: Namespace) -> list[str]:
-    """Our table types that were asked for; the default if none was."""
-    return [name for name in given.peers if name in OURS] or ["ours"]
+    """Our table types that were asked for by name; the default if none was."""
+    named = () if given.limited else given.peers
+    return [name for name in named if name in OURS] or ["ours"]
 
 
 if __name__ == "__main__":

@@ -61,6 +61,9 @@ class Competitor(ABC):
         """What the tables take up, a stage."""
         return {}
 
+    def settle(self) -> None:  # noqa: B027 most have nothing that goes on
+        """Wait for what goes on after a step; not measured with it, but told."""
+
     def close(self) -> None:  # noqa: B027 most have nothing to end
         """End what it started. Its tables stay readable."""
 

@@ -40,6 +40,9 @@ class Ours(Competitor):
         self._before = self._version
         self._version = self.store.update({self.workload.source: changes})
 
+    def settle(self) -> None:
+        self.store.wait()
+
     def table(self, name: str) -> DataFrame:
         return self.store.content(name).select(*self.described(name).columns)
 

@@ -109,6 +109,7 @@ def _size(size: Mapping[str, Any]) -> list[str]:
     for case in size["cases"]:
         lines += [f"### {case['changed']:,} of {size['rows']:,} orders changed", ""]
         lines += tables.steps(case["competitors"], case["changed"])
+        lines += tables.settled(case["competitors"])
         lines += tables.by_stage(case["competitors"])
     stored = tables.storage(size["storage"])
     return lines + ([f"### Storage, {size['rows']:,} orders", "", *stored] if stored else [])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ class Run:
     batches: list[Batch] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     figures: list[dict[str, Any]] = field(default_factory=list)
+    settling: float = 0.0
     failure: str | None = None
 
     def attempt(self, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401
@@ -73,6 +75,9 @@ class Run:
         step = self._take("step", changes, others)
         if step is not None:
             self.steps.append(step)
+            started = time.perf_counter()
+            self.attempt("settle", self.competitor.settle)
+            self.settling += time.perf_counter() - started
             self.batches.append(batch)
             self.figures.append(self.attempt("figures", self.competitor.figures) or {})
 
@@ -126,7 +131,8 @@ class Size:
             number: the number of the case's first step; each step of a size has another.
         """
         for name in efforts:
-            self.runs[name].steps, self.runs[name].figures = [], []
+            run = self.runs[name]
+            run.steps, run.figures, run.settling = [], [], 0.0
         for done in range(max(effort.warm_up + effort.steps for effort in efforts.values())):
             batch = Batch(keys, number + done)
             changes = self.workload.changes(self.bench.spark, self.rows, keys, batch.step)
@@ -207,6 +213,7 @@ class Size:
             "steps": steps,
             "median": medians(steps),
             "feed": feed,
+            "settling": round(run.settling, 1),
         }
         return found | {"figures": run.figures[effort.warm_up :]} if any(run.figures) else found
 

@@ -60,6 +60,9 @@ def shapes(found: Sequence[Found]) -> list[str]:
     return table(header, rows, texts=2)
 
 
+_SETTLED_SECONDS: Final = 0.1
+
+
 def by_stage(competitors: Mapping[str, Found]) -> list[str]:
     """What ours did to each stage in its last step."""
     rows = []
@@ -73,6 +76,17 @@ def by_stage(competitors: Mapping[str, Found]) -> list[str]:
     header = ["last step of", "stage", "mode", "reason", "affected keys", "changed keys", "rows",
               "seconds"]  # fmt: skip
     return table(header, rows, texts=4) if rows else []
+
+
+def settled(competitors: Mapping[str, Found]) -> list[str]:
+    """What went on after the steps, beside whatever comes next."""
+    lines = [
+        f"{found['name']} went on compacting for {found['settling']:.1f} s after all steps of this "
+        "case together, those that warm up too; that is not in the seconds above."
+        for found in competitors.values()
+        if found.get("settling", 0) >= _SETTLED_SECONDS
+    ]
+    return [*lines, ""] if lines else []
 
 
 def storage(found: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -93,12 +93,17 @@ def distinct(table: pa.Table) -> pa.Table:
 
 def among(rows: pa.Table, keys: pa.Table) -> Marks:
     """Which rows are equal to one of ``keys``, column by column in their order."""
+    marks = _may_be_among(rows, keys)
+    if not marks.any():
+        return marks
+    some, others = rows.filter(pa.array(marks)), keys.filter(pa.array(_may_be_among(keys, rows)))
     together = (
         pa.chunked_array([*a.chunks, *b.chunks], type=a.type)
-        for a, b in zip(rows.columns, keys.columns, strict=True)
+        for a, b in zip(some.columns, others.columns, strict=True)
     )
     numbers = codes(together)
-    return np.isin(numbers[: len(rows)], numbers[len(rows) :])
+    marks[marks] = np.isin(numbers[: len(some)], numbers[len(some) :])
+    return marks
 
 
 def ranks(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
@@ -112,6 +117,18 @@ def ranks(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
 def in_order(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
     """The rows sorted by some columns, in their directions."""
     return table.take(pa.array(np.lexsort(ranks(table, columns)[::-1])))
+
+
+def _may_be_among(rows: pa.Table, keys: pa.Table) -> Marks:
+    """Which rows have in each column a value that one of ``keys`` has there, where Arrow can tell.
+
+    It takes a hundredth of the time of `codes`, and one side is often small and the other large.
+    """
+    marks = np.ones(len(rows), bool)
+    for column, values in zip(rows.columns, keys.columns, strict=True):
+        if not (pa.types.is_nested(column.type) or pa.types.is_floating(column.type)):
+            marks &= np.asarray(pc.is_in(column, value_set=values), bool)
+    return marks
 
 
 def _bytes(column: Expression, data_type: DataType) -> Expression:

@@ -1,12 +1,11 @@
 """Compaction: runs are folded into their tables, and small files put together, beside the versions.
 
 A version adds a file to each table that it touches, and with merge on read it leaves content and
-key mappings as they are. When enough has come together, a thread writes the same rows in order: the
-content and key mappings with their runs (a fold), and the updates since the last file that is full
-(a feed). The invariant: a compaction changes no row of any version, and no version depends on it.
-Its commits say what they are in Delta's history, and that alone decides: the next version of any
-writer that finds them on top of what the head pins goes on from them, and otherwise they are as
-good as not made.
+key mappings as they are. When enough has come together, a thread writes content and key mappings
+with all runs in them (a fold), or the small files of updates as large ones (a feed). The invariant:
+a compaction changes no row of any version, and no version depends on it. Its commits say what they
+are in Delta's history, and that alone decides: the next version of any writer that finds them on
+top of what the head pins goes on from them, and otherwise they are as good as not made.
 
 It stands apart because it is the only thing that happens beside the versions. A fold overlaps with
 versions because these only add runs meanwhile; one that has to write the tables waits for it.
@@ -52,14 +51,14 @@ class Compactor:
         self._running: dict[tuple[str, Compaction], Future[None]] = {}
         self._ended: set[tuple[str, Compaction]] = set()
 
-    def start(self, version: Version, *, all_of_them: bool = False) -> None:
-        """Compact what is due in a version that was just published, and return at once.
+    def start(self, version: Version, *, at_once: bool = False) -> None:
+        """Compact what is due in a published version, beside whatever comes next.
 
         Args:
-            all_of_them: what is not due yet, too.
+            at_once: what is not due yet, too.
         """
         for stage in self._graph.stages:
-            for what in compactions(version.stages.get(stage.name), at_once=all_of_them):
+            for what in compactions(version.stages.get(stage.name), at_once=at_once):
                 if (stage.name, what) not in self._running:
                     self._apart = self._apart or self._tables.apart()
                     work = self._fold if what == "fold" else self._feed
@@ -75,13 +74,16 @@ class Compactor:
             if error is not None:
                 _LOG.warning("compaction (%s) of stage %r failed: %s", what, stage, error)
 
-    def finish(self) -> None:
-        """Wait for all that is under way; raises what one of them ran into."""
+    def finish(self, *, raises: bool = False) -> None:
+        """Wait for all that is under way.
+
+        Args:
+            raises: what one of them ran into.
+        """
         for (name, what), future in list(self._running.items()):
-            try:
+            self.wait(name, what)
+            if raises:
                 future.result()
-            finally:
-                self.wait(name, what)
 
     def applied(self, head: Version) -> Version:
         """The same version, of the tables as compactions that have ended left them."""

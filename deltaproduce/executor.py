@@ -130,7 +130,11 @@ class Executor:
 
     def compact(self, head: Version) -> None:
         """Compact all tables now, and wait for the end."""
-        self._compactor.start(self._compactor.applied(head), all_of_them=True)
+        self._compactor.start(self._compactor.applied(head), at_once=True)
+        self._compactor.finish(raises=True)
+
+    def wait(self) -> None:
+        """Wait for the compactions that are under way."""
         self._compactor.finish()
 
     def _without_compactions(self, head: Version, stages: Iterable[str]) -> Version:

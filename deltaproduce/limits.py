@@ -19,16 +19,16 @@ LOCAL_BYTES = 64 << 20
 SEEK_KEYS = 10_000
 """The most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in seconds."""
 
-RUN_ROWS = 50_000
+RUN_ROWS = 300_000
 """The most rows of one run (merge on read); a step of more writes the table anew."""
 
-OVERLAY_ROWS = 200_000
+OVERLAY_ROWS = 800_000
 """The most rows of all runs since a table was written: a store holds them in memory."""
 
 OVERLAY_RUNS = 200
 """The most runs since a table was written: a step that would add one more writes it anew."""
 
-COMPACTION_ROWS = 100_000
+COMPACTION_ROWS = 200_000
 """So many rows in runs are folded into their tables beside the versions that follow."""
 
 COMPACTION_COMMITS = 100

@@ -158,6 +158,13 @@ class Store:
         """
         self._executor.compact(self._log.head())
 
+    def wait(self) -> None:
+        """Wait until nothing is done beside the versions any more.
+
+        Call it before Spark is stopped, so that a compaction is not cut off, and done in vain.
+        """
+        self._executor.wait()
+
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
     ) -> DataFrame:

@@ -12,7 +12,7 @@ version". The other, "apply a step", is `edits`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -73,6 +73,10 @@ class Overlay:
             [self.rows.filter(pa.array(kept)), run.select(self.rows.schema.names)]
         )
         return Overlay(rows, self.pair, self.content, self.runs + 1, self.added + len(run))
+
+    def only(self, keys: Selection) -> Overlay:
+        """What it says of some keys."""
+        return replace(self, rows=self.rows.filter(pa.array(keys.holds(self.rows))))
 
     def newer(self, columns: Sequence[Column]) -> pa.Table:
         """The rows that are alive: of the content, or, in the pair's columns, of key mappings."""
@@ -137,12 +141,12 @@ class Stored:
     def _merged(self, base: pa.Table, keys: Selection | None) -> pa.Table:
         if self.overlay is None:
             return base
-        names = [c.name for c in self.overlay.pair]
-        kept = ~among(base.select(names), self.overlay.rows.select(names))
-        newer = self.overlay.newer(self.columns)
+        overlay, names = self.overlay, [c.name for c in self.overlay.pair]
         if keys is not None:
-            newer = newer.filter(pa.array(keys.holds(newer)))
-        return pa.concat_tables([base.filter(pa.array(kept)), newer])
+            overlay = overlay.only(keys)
+            base = base.filter(pa.array(keys.holds(base)))
+        kept = ~among(base.select(names), overlay.rows.select(names))
+        return pa.concat_tables([base.filter(pa.array(kept)), overlay.newer(self.columns)])
 
 
 def run_columns(content: Sequence[Column]) -> tuple[Column, ...]:

@@ -1,5 +1,7 @@
-"""The one Spark session that all tests share, and a place for a store."""
+"""The one Spark session that all tests of a process share, and a place for a store."""
 
+import fcntl
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,12 +25,14 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
-    session = local_session(
-        "deltaproduce tests",
-        cores=2,
-        memory="4g",
-        config={**SETTINGS, "spark.sql.warehouse.dir": str(warehouse)},
-    )
+    with Path(tempfile.gettempdir(), "deltaproduce-tests.lock").open("w") as one_at_a_time:
+        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)  # the first one may download the jars
+        session = local_session(
+            "deltaproduce tests",
+            cores=2,
+            memory="4g",
+            config={**SETTINGS, "spark.sql.warehouse.dir": str(warehouse)},
+        )
     yield session
     session.stop()
 

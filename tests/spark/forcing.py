@@ -23,8 +23,11 @@ WAYS = (
     Way("small tables"),
     Way("replaced", limits=_NONE_SMALL),
     Way("runs", "merge_on_read", _NONE_SMALL),
-    Way("runs, often folded", "merge_on_read", {**_NONE_SMALL, "OVERLAY_RUNS": 2}),
-    Way("runs, often compacted", "merge_on_read", {**_NONE_SMALL, "COMPACTION_COMMITS": 1}),
+    Way(
+        "runs, often folded",
+        "merge_on_read",
+        {**_NONE_SMALL, "OVERLAY_RUNS": 2, "COMPACTION_COMMITS": 1},
+    ),
     Way("in Spark, replaced", limits={**_IN_SPARK, "COMPACTION_COMMITS": 2}),
     Way("in Spark, runs", "merge_on_read", _IN_SPARK),
     Way("in Spark, joined", limits={**_IN_SPARK, "SEEK_KEYS": 0}),

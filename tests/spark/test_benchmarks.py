@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks import declarative, planner, policy, report, shapes, w1
+from benchmarks import declarative, memory, planner, policy, report, shapes, w1
 from benchmarks.competitors import COMPETITORS, all_of_them
 from benchmarks.measures import EventLog
 from benchmarks.options import changed_keys
@@ -92,6 +92,11 @@ def test_an_error_ends_one_competitor_s_run_and_is_reported(
     assert "failure" not in competitors["duckdb"]
     assert report.failed(run)
     assert "failed: OSError (prepare)" in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_large_tables_and_giant_keys_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    found = [*memory.giant_key(spark, tmp_path / "giant", 3_000)]
+    assert found == [True, True]
 
 
 def test_fractions_become_numbers_of_keys_once() -> None:

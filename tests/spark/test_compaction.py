@@ -43,10 +43,6 @@ def update(spark: SparkSession, store: Store, oracle: Oracle, number: int) -> No
     assert store.update(as_frames(spark, swap, given)).number == oracle.update(given)
 
 
-def finish(store: Store) -> None:
-    store._executor._compactor.finish()
-
-
 def live(spark: SparkSession, store: Store, table: str) -> int:
     """The files of a table as the head has it."""
     stage, kind = table.split("/")
@@ -65,7 +61,7 @@ def test_runs_are_folded_and_small_files_put_together_beside_the_versions(
         for number in range(1, 7):
             update(spark, store, oracle, number)
             if number % 2:  # otherwise the next version comes meanwhile
-                finish(store)
+                store.wait()
         versions = store.versions()
         modes = {version.stages["swapped"].mode for version in versions[1:]}
         assert modes == {"seek"}  # no version wrote its tables anew
@@ -134,9 +130,9 @@ def test_a_fold_that_another_writer_overtook_is_as_good_as_not_made(
     with forced(SELDOM), monkeypatch.context() as patched:
         if not notices:  # the other's commits came after it had looked
             patched.setattr("deltaproduce.compaction.current", lambda pinned, _: pinned)
-        store._executor._compactor.start(old, all_of_them=True)
+        store._executor._compactor.start(old, at_once=True)
         with nullcontext() if notices else pytest.raises(ConflictError):
-            finish(store)
+            store._executor._compactor.finish(raises=True)
     with forced(REWRITTEN):
         update(spark, store, oracle, 4)
     for number in (2, 4):

@@ -170,6 +170,7 @@ def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:
         ("update", "ann", 0, 11),
         ("delete", "bob", 0, None),
     ]
+    store.compact()
     again = Store(spark, "spark_catalog.shop_catalog", shop)
     assert again.head == store.head
     pinned = store.head.stages["totals"].delta_versions["key_mappings"]

@@ -76,6 +76,30 @@ def test_rows_of_several_columns():
     assert not among(rows, keys.slice(0, 0)).any()
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2, None],
+        ["", "a", None],
+        [b"", b"\x00", None],
+        [True, False, None],
+        [Decimal("1.50"), Decimal("-2.25"), None],
+        [datetime.date(1, 1, 1), datetime.date(2024, 2, 29), None],
+        [datetime.datetime(2024, 2, 29, 1), datetime.datetime(9999, 12, 31), None],
+        [1.5, math.nan, -0.0],
+        [[1], [], None],
+        [{"a": 1}, {"a": None}, None],
+    ],
+    ids=lambda values: type(values[0]).__name__,
+)
+def test_a_row_is_among_those_that_are_equal_to_it(values):
+    pairs = [(a, b) for a in values for b in values]
+    rows = pa.table({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]})
+    for wanted in ([0], [1, 3, 8], []):
+        found = among(rows, rows.take(pa.array(wanted, pa.int64())))
+        assert np.flatnonzero(found).tolist() == wanted
+
+
 @pytest.mark.parametrize("descending", [False, True])
 def test_nulls_come_first_ascending_and_last_descending(descending):
     texts = ["b", None, "", "B", "é", "z"]

@@ -1,0 +1,117 @@
+"""``python -m benchmarks.memory``: large tables, and a giant key, in little memory.
+
+Two things that must not need memory in proportion to the data: the tables of many rows under a
+small Java heap, and one key whose values do not fit into a batch. Both are loaded, changed a
+little, and checked; what is printed is a Markdown table with the most memory that was in use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import deltaproduce as dp
+from benchmarks import w1
+from benchmarks.measures import Processes, measured
+from benchmarks.runs import say
+from benchmarks.workload import digest
+
+CHANGED: Final = 1_000
+_MIB: Final = 1 << 20
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Load, change and check; returns 1 if something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
+    parser.add_argument("--rows", type=int, default=30_000_000, help="of the large tables")
+    parser.add_argument("--giant", type=int, default=5_000_000, help="values of the one key")
+    parser.add_argument("--memory", default="2g", help="of the Java process")
+    parser.add_argument("--directory", help="where to work; a temporary one if none")
+    given = parser.parse_args(arguments)
+    with (
+        tempfile.TemporaryDirectory(dir=given.directory) as directory,
+        dp.local_session(memory=given.memory) as spark,
+    ):
+        say(f"Java heap {given.memory}; peaks of all processes together\n")
+        say("| what | rows | seconds | peak MiB | right |")
+        say("| --- | ---: | ---: | ---: | --- |")
+        right = [
+            *giant_key(spark, Path(directory, "giant"), given.giant),
+            *large_tables(spark, Path(directory, "large"), given.rows),
+        ]
+    return int(not all(right))
+
+
+def giant_key(spark: SparkSession, place: Path, rows: int) -> Iterator[bool]:
+    """All values come together under one key, which the next stage reads through; what is right."""
+    pipeline = dp.Pipeline("giant")
+    numbers = pipeline.source("numbers", key="n bigint", value="v bigint")
+
+    @pipeline.producer(numbers, key="k int", value="n bigint, v bigint")
+    def together(n: int, values: Iterator[int]) -> Iterator[Any]:
+        for v in values:
+            yield 0, (n, v)
+
+    @pipeline.producer(together, key="k int", value="total bigint")
+    def total(k: int, values: Iterator[Any]) -> Iterator[Any]:
+        yield k, sum(value.v for value in values)
+
+    store = dp.Store(spark, str(place), pipeline)
+
+    def is_right() -> bool:
+        expected = store.content("numbers").agg(f.sum("v")).first()
+        return store.content("total").select("total").first() == expected
+
+    ids = spark.range(rows).withColumnRenamed("id", "n")
+    loaded = ids.withColumn("v", f.col("n") % 1_000)
+    changed = ids.where(f.col("n") % (rows // CHANGED) == 1).withColumn("v", f.lit(-1))
+    for what, batch in (("a giant key: load", loaded), ("a giant key: 1,000 changed", changed)):
+        yield _measured(what, place, store, "numbers", batch, rows, is_right)
+
+
+def large_tables(spark: SparkSession, place: Path, rows: int) -> Iterator[bool]:
+    """Orders by customer: content, key mappings and updates of many rows; what is right."""
+    workload = w1.workload(1)
+    store = dp.Store(spark, str(place), workload.pipeline(0))
+
+    def is_right() -> bool:
+        orders = store.content("orders").select(*w1.ORDERS.columns)
+        expected = digest(workload.derived("orders_by_customer", orders))
+        found = store.content("orders_by_customer").select(*w1.BY_CUSTOMER.columns)
+        mapped = store.key_mappings("orders_by_customer").count()
+        return digest(found) == expected and mapped == found.count()
+
+    batches = {"load": workload.rows(spark, rows)}
+    batches |= {
+        f"1,000 changed, {number}": workload.changes(spark, rows, CHANGED, number)
+        for number in (1, 2)
+    }
+    for what, batch in batches.items():
+        yield _measured(f"a large table: {what}", place, store, "orders", batch, rows, is_right)
+
+
+def _measured(
+    what: str,
+    place: Path,
+    store: dp.Store,
+    source: str,
+    batch: DataFrame,
+    rows: int,
+    is_right: Callable[[], bool],
+) -> bool:
+    step = measured(lambda: store.update({source: batch}), place, Processes())
+    right = is_right()
+    peak = step.peak_memory_bytes // _MIB
+    say(f"| {what} | {rows:,} | {step.seconds:.1f} | {peak:,} | {'yes' if right else 'no'} |")
+    return right
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
