@@ -10,12 +10,13 @@ STAMP := .venv/installed
 # Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches longer.
 export HYPOTHESIS_PROFILE ?= ci
 
-.PHONY: help venv format check unit test demo bench clean java
+.PHONY: help venv format check lint unit test demo bench clean java
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make venv    environment in .venv with everything that development needs'
-	@echo 'make check   format, lint, types, layers and unit tests: about a minute, no Java'
+	@echo 'make check   lint and unit tests: about two minutes, no Java'
+	@echo 'make lint    format, lint, types and layers only'
 	@echo 'make unit    unit tests only'
 	@echo 'make test    all tests; needs Java'
 	@echo 'make demo    the flights example; needs Java'
@@ -46,15 +47,16 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: $(STAMP)
+check: lint unit
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q tests/unit
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -q tests/unit
+	$(BIN)/python -m pytest -q -n 2 tests/unit
 
 # Two processes, each with one Spark session that all its tests share; a file's tests stay together.
 test: java $(STAMP)

@@ -6,13 +6,17 @@ from deltaproduce.errors import (
     CorruptStoreError,
     DefinitionError,
     DeltaProduceError,
+    InvalidArgumentError,
     InvalidChangesError,
     NotFoundError,
     ProducerError,
     SessionError,
 )
 from deltaproduce.executor import Progress
-from deltaproduce.pipeline import Pipeline, Producer, Source
+from deltaproduce.lineages import Lineage
+from deltaproduce.pipeline import Merged, Pipeline, Producer, Source, merge
+from deltaproduce.plan import Step
+from deltaproduce.remains import Forgotten, Remaining
 from deltaproduce.session import local_session
 from deltaproduce.store import Store
 from deltaproduce.versions import StageFigures, Version
@@ -23,16 +27,23 @@ __all__ = [
     "CorruptStoreError",
     "DefinitionError",
     "DeltaProduceError",
+    "Forgotten",
+    "InvalidArgumentError",
     "InvalidChangesError",
+    "Lineage",
+    "Merged",
     "NotFoundError",
     "Pipeline",
     "Producer",
     "ProducerError",
     "Progress",
+    "Remaining",
     "SessionError",
     "Source",
     "StageFigures",
+    "Step",
     "Store",
     "Version",
     "local_session",
+    "merge",
 ]

@@ -1,4 +1,4 @@
-"""Batches: the changes that a user gives for one source, checked.
+"""Batches: the changes, or all rows, that a user gives for one source, checked.
 
 `Batch.of` turns them into rows in the source's own columns and order, or into an
 `InvalidChangesError`, before anything is written. The invariant: a batch is computed once, has no
@@ -22,6 +22,7 @@ from pyspark.sql import types as t
 
 from deltaproduce import limits
 from deltaproduce.arrays import among, fetched, frame, row_bytes
+from deltaproduce.atoms import arrow_type
 from deltaproduce.changes import col, cols, content_columns
 from deltaproduce.checkpoints import checkpoint
 from deltaproduce.errors import InvalidChangesError
@@ -41,27 +42,33 @@ _SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Checked changes of one source.
+    """Checked changes of one source, or all rows that it is to have.
 
     Attributes:
         rows: key columns, ``_ordinal``, value columns, ``_is_delete``; computed, and on the driver
             if they are few.
         count: the number of rows.
+        is_snapshot: whether these are all rows of the source, so that other keys are gone.
     """
 
     source: Source
     rows: Rows
     count: int
     spark: SparkSession
+    is_snapshot: bool = False
 
     @staticmethod
-    def of(changes: object, source: Source, spark: SparkSession) -> Batch:
-        """Check the changes and compute them, once.
+    def of(
+        changes: object, source: Source, spark: SparkSession, *, is_snapshot: bool = False
+    ) -> Batch:
+        """Check the changes, or all rows, and compute them, once.
 
         Raises:
             InvalidChangesError: see the module.
         """
         given = given_frame(changes, source, spark)
+        if is_snapshot:
+            _check_no_change_type(given.columns, source)
         check_columns(given.schema, source)
         rows, counts = checkpoint(_conformed(given, source), _counted(source))
         _check_change_types(rows, counts["unknown"], source)
@@ -73,7 +80,19 @@ class Batch:
             found = fetched(found, (*content_columns(source.schema, ()), _IS_DELETE))
         if counts["upserts"] and counts["deletes"]:
             _check_not_mixed(found, source, spark)
-        return Batch(source, found, counts["rows"], spark)
+        return Batch(source, found, counts["rows"], spark, is_snapshot)
+
+    @staticmethod
+    def deleting(keys: Selection, source: Source) -> Batch:
+        """The deletion of keys that are on the driver."""
+        rows = keys.keys
+        assert isinstance(rows, pa.Table)
+        rows = rows.append_column(ORDINAL, pa.array(range(len(rows)), pa.int64()))
+        for column in source.schema.value:
+            nothing = pa.nulls(len(rows), arrow_type(column.data_type))
+            rows = rows.append_column(column.name, nothing)
+        rows = rows.append_column(_IS_DELETE.name, pa.array([True] * len(rows)))
+        return Batch(source, rows, len(rows), keys.spark)
 
     def upserts(self) -> Rows:
         """The new rows: key columns, ``_ordinal``, value columns."""
@@ -146,6 +165,15 @@ def check_columns(found: t.StructType, source: Source) -> None:
             _refuse(source, ORDINAL, f"has type {field.dataType.simpleString()}; it is an integer")
         if name not in declared and name not in (CHANGE_TYPE, ORDINAL):
             _refuse(source, field.name, f"is not declared; drop it; {expected}")
+
+
+def _check_no_change_type(names: Sequence[str], source: Source) -> None:
+    for name in names:
+        if name.lower() == CHANGE_TYPE:
+            advice = (
+                "a snapshot is all rows, and what is not in it is gone; drop it, or call update"
+            )
+            _refuse(source, CHANGE_TYPE, f"is there: {advice}")
 
 
 def _refuse(source: Source, column: str, finding: str, keys: tuple[object, ...] = ()) -> NoReturn:

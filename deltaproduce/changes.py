@@ -112,6 +112,13 @@ def all_new(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
     )
 
 
+def all_different(compared: DataFrame) -> DataFrame:
+    """What `compare` says when no row before can be equal to one after: every one differs."""
+    return compared.withColumns(
+        dict.fromkeys((ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS), f.lit(True))
+    )
+
+
 def number(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
     """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side."""
     in_key = Window.partitionBy(*_named(schema.key), SIDE).orderBy(*order(sources), ORDINAL)
@@ -141,6 +148,20 @@ def updates(compared: DataFrame, schema: RowSchema) -> DataFrame:
         POSITION,
         *(f.when(alive, col(c.name)).alias(c.name) for c in schema.value),
     )
+
+
+def unmatched(one: DataFrame, other: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """The rows that one frame has more often than the other, maps as arrays; once each."""
+    names = _named(columns)
+    counted = [
+        rows.select(
+            *(comparable(col(c.name), c.data_type).alias(c.name) for c in columns),
+            f.lit(count).alias(SIDE),
+        )
+        for rows, count in ((one, 1), (other, -1))
+    ]
+    surplus = counted[0].union(counted[1]).groupBy(*names).agg(f.sum(SIDE).alias(SIDE))
+    return surplus.where(f.col(SIDE) != 0).select(*names)
 
 
 def col(name: str) -> Expression:
@@ -203,7 +224,7 @@ def _match(
         group: the key columns, and perhaps some of ``place``.
     """
     differs, group_differs, before, after = marks
-    values = (_comparable(col(c.name), c.data_type).alias(c.name) for c in schema.value)
+    values = (comparable(col(c.name), c.data_type).alias(c.name) for c in schema.value)
     what = f.struct(*place, *values)
     sides = Window.partitionBy(*_named(schema.key)).orderBy(*place, SIDE)
     is_after = f.col(SIDE) == AFTER
@@ -218,18 +239,18 @@ def _match(
     )
 
 
-def _comparable(value: Expression, data_type: t.DataType) -> Expression:
+def comparable(value: Expression, data_type: t.DataType) -> Expression:
     """The value with maps turned into sorted entries, since Spark does not compare maps."""
     match data_type:
         case t.MapType():
             entries = t.StructType().add("key", data_type.keyType).add("value", data_type.valueType)
             as_entries = f.map_entries(value)
-            return f.array_sort(_comparable(as_entries, t.ArrayType(entries)))
+            return f.array_sort(comparable(as_entries, t.ArrayType(entries)))
         case t.ArrayType() if _has_map(data_type):
-            return f.transform(value, lambda item: _comparable(item, data_type.elementType))
+            return f.transform(value, lambda item: comparable(item, data_type.elementType))
         case t.StructType() if _has_map(data_type):
             fields = (
-                _comparable(value.getField(field.name), field.dataType).alias(field.name)
+                comparable(value.getField(field.name), field.dataType).alias(field.name)
                 for field in data_type.fields
             )
             return f.when(value.isNotNull(), f.struct(*fields))

@@ -26,7 +26,7 @@ from deltaproduce.plan import Compaction, compactions
 from deltaproduce.readers import Reader
 from deltaproduce.recovery import compacted, current
 from deltaproduce.tables import Tables
-from deltaproduce.versions import Attempt, Commit, StageFigures, Version
+from deltaproduce.versions import Attempt, Commit, StageFigures, Version, stage_at
 
 _LOG: Final = logging.getLogger(__name__)
 _KINDS: Final[Mapping[Compaction, tuple[str, ...]]] = {
@@ -59,11 +59,15 @@ class Compactor:
         """
         for stage in self._graph.stages:
             for what in compactions(version.stages.get(stage.name), at_once=at_once):
-                if (stage.name, what) not in self._running:
-                    self._apart = self._apart or self._tables.apart()
-                    work = self._fold if what == "fold" else self._feed
-                    future = self._thread.submit(work, self._apart, version, stage)
-                    self._running[stage.name, what] = future
+                if (stage.name, what) in self._running:
+                    continue
+                self._apart = apart = self._apart or self._tables.apart()
+                if what == "fold":
+                    future = self._thread.submit(self._fold, apart, version, stage)
+                else:
+                    updates = apart.location.table(stage.name, UPDATES)
+                    future = self._thread.submit(apart.put_together, updates)
+                self._running[stage.name, what] = future
 
     def wait(self, stage: str, what: Compaction) -> None:
         """Wait for the end of a compaction, if one is under way; what it ran into is logged."""
@@ -126,7 +130,7 @@ class Compactor:
 
     def _fold(self, tables: Tables, version: Version, stage: Stage) -> None:
         """Write content and key mappings with all runs in them, in order."""
-        reader = Reader(tables, from_files=True)
+        reader, stage = Reader(tables, from_files=True), stage_at(version, stage)
         stored = {CONTENT: reader.content(version, stage)}
         if stage.feeders:
             stored[KEY_MAPPINGS] = reader.key_mappings(version, stage)
@@ -140,11 +144,6 @@ class Compactor:
                 with tables.write_settings():
                     attempt = Attempt.folding(version, base)
                     tables.commit(table, fold_edit(rows, stage, kind), attempt, base)
-
-    def _feed(self, tables: Tables, version: Version, stage: Stage) -> None:
-        """Put small files of updates together."""
-        del version  # none of its rows changes
-        tables.put_together(tables.location.table(stage.name, UPDATES))
 
     def _commits(self, tables: Tables, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
         return tables.recent_commits(tables.location.table(stage.name, kind), pinned)

@@ -11,7 +11,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -20,8 +20,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from deltaproduce.arrays import in_order
-from deltaproduce.changes import IS_PAIR, cols, order, sources_of, updates_columns
+from deltaproduce.arrays import empty, in_order
+from deltaproduce.changes import (
+    IS_PAIR,
+    cols,
+    content_columns,
+    order,
+    sources_of,
+    updates_columns,
+)
 from deltaproduce.comparisons import (
     ALIVE,
     CHANGED_PAIRS,
@@ -32,7 +39,7 @@ from deltaproduce.comparisons import (
     Comparison,
     WideComparison,
 )
-from deltaproduce.locations import CONTENT, KEY_MAPPINGS
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS
 from deltaproduce.pipeline import Stage
 from deltaproduce.plan import Writing
 from deltaproduce.schemas import (
@@ -73,6 +80,13 @@ class Edit:
     predicate: str | None
     lookup: tuple[Column, ...]
     file_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """One commit that sets a table back to an earlier delta version."""
+
+    delta_version: int
 
 
 def content_edit(
@@ -175,14 +189,29 @@ def fold_edit(stored: Stored, stage: Stage, kind: str) -> Edit:
     by, placed = _order_of(kind, stage.schema, sources_of(stage))
     rows = stored.all()
     tasks = min(_tasks(rows) // 2, stored.count // _ROWS_PER_FILE)
-    ranged = rows.coalesce(1) if tasks <= 1 else rows.repartitionByRange(tasks, *order(by))
-    in_order = ranged.sortWithinPartitions(*order(placed))
-    return Edit(in_order, stored.columns, True, None, by, file_rows=_ROWS_PER_FILE)
+    sorted_rows = in_ranges(rows, tasks, by).sortWithinPartitions(*order(placed))
+    return Edit(sorted_rows, stored.columns, True, None, by, file_rows=_ROWS_PER_FILE)
+
+
+def emptied(stage: Stage, kind: str) -> Edit:
+    """The edit that leaves no row in content, key mappings or runs."""
+    content = content_columns(stage.schema, sources_of(stage))
+    if kind == RUNS:
+        columns = run_columns(content)
+        return Edit(empty(columns), columns, True, None, (columns[0], *stage.schema.key))
+    columns = content if kind == CONTENT else (*sources_of(stage), *stage.schema.key)
+    by, _ = _order_of(kind, stage.schema, sources_of(stage))
+    return Edit(empty(columns), columns, True, None, by)
 
 
 def file_count(rows: DataFrame, count: int) -> int:
     """How many files to write ``count`` rows in: large, but enough for the session's tasks."""
     return max(1, -(-count // _ROWS_PER_FILE), min(_tasks(rows), count // _ROWS_PER_TASK))
+
+
+def in_ranges(rows: DataFrame, partitions: int, by: Iterable[Column]) -> DataFrame:
+    """Rows in so many partitions, at least one, of disjoint ranges; unsorted within."""
+    return rows.coalesce(1) if partitions <= 1 else rows.repartitionByRange(partitions, *order(by))
 
 
 def _order_of(
@@ -215,6 +244,5 @@ def _filed(rows: Rows, count: int, by: Sequence[Column], placed: Sequence[Column
     """Rows sorted; in Spark in as many partitions as files are due, of disjoint ranges."""
     if isinstance(rows, pa.Table):
         return in_order(rows, placed)
-    files = file_count(rows, count)
-    ranged = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, *order(by))
+    ranged = in_ranges(rows, file_count(rows, count), by)
     return ranged.sortWithinPartitions(*order(placed))

@@ -21,37 +21,61 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltaproduce.atoms import Misfit, Writer, arrow_type, atom_writer
 from deltaproduce.failures import shown
 from deltaproduce.rows import row_type
-from deltaproduce.schemas import RowSchema
+from deltaproduce.schemas import Columns, RowSchema
 
+RowsWriter: TypeAlias = Callable[[Sequence[Any]], list[pa.Array]]
 EmissionWriter: TypeAlias = Callable[[Sequence[Any]], tuple[list[pa.Array], list[pa.Array]]]
 
 
-def emission_writer(schema: RowSchema, zone: tzinfo) -> EmissionWriter:
+def emission_writer(
+    schema: RowSchema, zone: tzinfo, surrogate: str | None = None
+) -> EmissionWriter:
     """Returns the function that turns emissions into the arrays of ``schema``.
 
     Args:
         schema: the declared key and value columns.
         zone: the clock that naive datetimes are on, where a timestamp is declared.
+        surrogate: a value column that is None in every emission, whatever it is declared.
 
     Returns:
         A function from (key, value) pairs to the arrays of the key columns and those of the value
         columns; it raises Misfit if any pair is not as declared.
     """
-    write_keys, write_values = (
-        _rows_writer([StructField(c.name, c.data_type, c.nullable) for c in columns], zone)
-        for columns in (schema.key, schema.value)
-    )
+    write_keys = rows_writer(schema.key, zone)
+    write_values = rows_writer(schema.value, zone, surrogate)
 
     def write(emissions: Sequence[Any]) -> tuple[list[pa.Array], list[pa.Array]]:
         _check_pairs(emissions)
         return write_keys(_part(emissions, 0)), write_values(_part(emissions, 1))
 
     return write
+
+
+def rows_writer(columns: Columns, zone: tzinfo, surrogate: str | None = None) -> RowsWriter:
+    """Returns the writer of keys or of values: rows to one array a column.
+
+    Args:
+        columns: the declared columns.
+        zone: see `emission_writer`.
+        surrogate: see `emission_writer`.
+    """
+    writers = [
+        _named(
+            c.name,
+            partial(_write_none, arrow=arrow_type(c.data_type))
+            if c.name == surrogate
+            else _value_writer(c.data_type, c.nullable, zone),
+        )
+        for c in columns
+    ]
+    if len(writers) == 1:
+        return lambda rows: [writers[0](rows)]
+    return _parts_writer(columns.names, writers)
 
 
 def settled(emission: Any) -> Any:  # noqa: ANN401 it may be anything
@@ -65,9 +89,6 @@ def settled(emission: Any) -> Any:  # noqa: ANN401 it may be anything
     except TypeError:
         return _copied(emission)
     return emission
-
-
-_RowsWriter: TypeAlias = Callable[[Sequence[Any]], list[pa.Array]]
 
 
 def _copied(value: Any) -> Any:  # noqa: ANN401 it may be anything
@@ -95,15 +116,15 @@ def _check_pairs(emissions: Sequence[Any]) -> None:
             raise Misfit(f"{shown(emission)} is no pair; emit (key, value)")
 
 
-def _rows_writer(fields: Sequence[StructField], zone: tzinfo) -> _RowsWriter:
-    """Returns the writer of keys or values: rows to one array a column."""
-    writers = [_named(f.name, _value_writer(f.dataType, f.nullable, zone)) for f in fields]
-    if len(writers) == 1:
-        return lambda rows: [writers[0](rows)]
-    return _parts_writer([field.name for field in fields], writers)
+def _write_none(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    """Writes a column that the library fills."""
+    for value in values:
+        if value is not None:
+            raise Misfit(f"it is {shown(value)}; emit None, the library fills a surrogate")
+    return pa.nulls(len(values), arrow)
 
 
-def _parts_writer(names: Sequence[str], writers: Sequence[Writer]) -> _RowsWriter:
+def _parts_writer(names: Sequence[str], writers: Sequence[Writer]) -> RowsWriter:
     fields: tuple[str, ...] = row_type(names)._fields  # type: ignore[attr-defined]
     by_position = partial(_by_position, names=names, fields=fields)
 

@@ -5,6 +5,7 @@
     ├── InvalidChangesError   changes given to an update that contradict themselves or the schema
     ├── ProducerError         a produce function failed, or emitted what its schema does not allow
     ├── ConflictError         another writer published first; nothing of this update is visible
+    ├── InvalidArgumentError  a key of another shape, or versions the wrong way round
     ├── NotFoundError         a stage, version or store that does not exist
     ├── CorruptStoreError     tables that do not agree with the version log
     ├── CommitUnknownError    whether a version was published could not be found out
@@ -66,7 +67,8 @@ class ProducerError(DeltaProduceError):
 
     Attributes:
         stage: the name of the stage.
-        key: the key it was called with, as it got it; None if its Python worker died.
+        key: the key it was called with, as it got it; None if its Python worker died. Of an Arrow
+            producer the source key of the row at fault, or of the table, if that has only one.
     """
 
     def __init__(self, message: str, *, stage: str | None = None, key: object = None) -> None:
@@ -77,6 +79,18 @@ class ProducerError(DeltaProduceError):
 
 class ConflictError(DeltaProduceError):
     """Another writer published a version first; nothing of this update is visible."""
+
+
+class InvalidArgumentError(DeltaProduceError):
+    """An argument of a method does not fit, such as a key of another shape than its stage's.
+
+    Attributes:
+        argument: the name of the argument that is wrong.
+    """
+
+    def __init__(self, message: str, *, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class NotFoundError(DeltaProduceError):

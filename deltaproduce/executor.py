@@ -11,7 +11,7 @@ It stands apart so that the order of effects can be read in one place, top to bo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,21 +23,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.batches import Batch
 from deltaproduce.compaction import Compactor
-from deltaproduce.comparisons import Comparison
-from deltaproduce.edits import Edit, Read
-from deltaproduce.fingerprints import fingerprint
-from deltaproduce.incremental import full_step, producer_step, source_step
+from deltaproduce.edits import Edit, Read, Restore
+from deltaproduce.fingerprints import Fingerprint, fingerprint
+from deltaproduce.incremental import Found, full_step, producer_step, source_step
+from deltaproduce.inputs import Feed
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, Table
 from deltaproduce.pipeline import Graph, Source, Stage
-from deltaproduce.plan import Step, TableType, plan
+from deltaproduce.plan import Policy, Step, TableType, check_layouts, plan, rolled_back
+from deltaproduce.productions import Production
 from deltaproduce.readers import Reader
 from deltaproduce.recovery import action
-from deltaproduce.selections import Rows
+from deltaproduce.redefinitions import Redefinition
+from deltaproduce.rollbacks import Rollback, differences
 from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import Attempt, StageFigures, Version
-from deltaproduce.writes import NO_TABLES, Result, Write
+from deltaproduce.versions import Attempt, StageFigures, Version, columns_of, stage_at
+from deltaproduce.writes import NO_TABLES, Result, StageWrite, Write
 
 _WRITERS: Final = 4
 """Tables that are committed to at the same time: most of a commit is waiting for the driver."""
@@ -58,7 +60,7 @@ class Progress:
 
 
 class Executor:
-    """Carries out updates and refreshes of one store, one at a time."""
+    """Carries out updates, loads and refreshes of one store, one at a time."""
 
     def __init__(
         self,
@@ -70,12 +72,14 @@ class Executor:
         progress: Callable[[Progress], None],
         clock: Callable[[], datetime],
         table_type: TableType,
+        policy: Policy,
     ) -> None:
         self._spark = spark
         self._graph = graph
         self._tables = tables
         self._reader = reader
         self._table_type = table_type
+        self._policy = policy
         self._log = log
         self._progress = progress
         self._clock = clock
@@ -103,30 +107,76 @@ class Executor:
         """
         batches, published = batches or {}, head
         head = self._compactor.applied(head)
-        steps = plan(self._graph, head, self._definitions, given=batches, refreshed=refreshed)
+        snapshots = [name for name, batch in batches.items() if batch.is_snapshot]
+        steps = self.plan(head, given=batches, snapshots=snapshots, refreshed=refreshed)
         with self._tables.write_settings():
             results = self._compute(operation, head, steps, batches)
             if not results and update_id is None:
                 return published
             self._progress(Progress(operation, "commit", len(steps), len(steps)))
-            attempt = Attempt.after(head)
             head = self._without_compactions(head, results)
-            writes = self._commit(head, results, attempt)
-            version = Version(
-                number=attempt.version,
-                committed_at=self._clock(),
-                operation=operation,
-                update_id=update_id,
-                stages=self._figures(head, writes, attempt.version),
-                definitions={**head.definitions, **self._definitions},
-                attempt=attempt,
-            )
-            self._log.publish(version, attempt)
-            for name, write in writes.items():
-                figures = version.stages[name]
-                self._reader.keep(name, figures, write.overlay_after(), write.content)
-        self._compactor.start(version)
-        return version
+            writes = {name: self._write(head, result) for name, result in results.items()}
+            definitions = {**head.definitions, **self._definitions}
+            return self._publish(operation, head, writes, definitions, update_id)
+
+    def plan(
+        self,
+        head: Version,
+        *,
+        given: Collection[str] = (),
+        snapshots: Collection[str] = (),
+        refreshed: Collection[str] = (),
+    ) -> tuple[Step, ...]:
+        """What would be done, and why; see `plan.plan`."""
+        return plan(
+            self._graph,
+            head,
+            self._definitions,
+            given=given,
+            snapshots=snapshots,
+            refreshed=refreshed,
+            policy=self._policy,
+        )
+
+    def rollback(self, span: Sequence[Version]) -> Version:
+        """Publish a version equal to an earlier one, unless the head is.
+
+        Args:
+            span: all versions from that one to the head.
+
+        Returns:
+            The version published, else the head.
+
+        Raises:
+            DefinitionError: the columns or feeders of a stage were others then.
+            ConflictError: another writer was faster; nothing of this is visible.
+        """
+        wanted, published = span[0], span[-1]
+        check_layouts(self._definitions, wanted)
+        check_layouts(self._definitions, published)
+
+        def progress(stage: str, done: int, total: int) -> None:
+            self._progress(Progress("rollback", stage, done, total))
+
+        head = self._compactor.applied(published)
+        with self._tables.write_settings():
+            results = differences(span, head, self._graph, self._reader, self._spark, progress)
+            if not results:
+                return published
+            progress("commit", len(results), len(results))
+            head = self._without_compactions(head, results)
+            writes = {
+                name: self._write(head, result)
+                if result.comparison.complete
+                else Rollback(
+                    result,
+                    head.stages[name],
+                    wanted.stages.get(name, NO_TABLES),
+                    self._reader.overlay(wanted, result.stage),
+                )
+                for name, result in results.items()
+            }
+            return self._publish("rollback", head, writes, rolled_back(head, wanted))
 
     def compact(self, head: Version) -> None:
         """Compact all tables now, and wait for the end."""
@@ -143,20 +193,61 @@ class Executor:
             self._compactor.wait(stage, "feed")
         return self._compactor.applied(head)
 
+    def _write(self, head: Version, result: Result) -> Write:
+        last = head.stages.get(result.stage.name, NO_TABLES)
+        overlay = self._reader.overlay(head, result.stage)
+        return Write.of(result, self._table_type, last, overlay)
+
+    def _publish(
+        self,
+        operation: str,
+        head: Version,
+        writes: Mapping[str, StageWrite],
+        definitions: Mapping[str, Fingerprint],
+        update_id: str | None = None,
+    ) -> Version:
+        """Make the writes, and then the version of them: the commit point."""
+        attempt = Attempt.after(head)
+        self._commit(head, writes, attempt)
+        version = Version(
+            number=attempt.version,
+            committed_at=self._clock(),
+            operation=operation,
+            update_id=update_id,
+            stages=self._figures(head, writes, attempt.version),
+            definitions=definitions,
+            attempt=attempt,
+        )
+        self._log.publish(version, attempt)
+        for name, write in writes.items():
+            figures = version.stages[name]
+            self._reader.keep(name, figures, write.overlay_after(), write.content)
+        self._compactor.start(version)
+        return version
+
     def _compute(
         self, operation: str, head: Version, steps: tuple[Step, ...], batches: Mapping[str, Batch]
     ) -> dict[str, Result]:
         """The results of the stages that the version touches, in topological order."""
         results: dict[str, Result] = {}
         for done, step in enumerate(steps):
-            self._progress(Progress(operation, step.stage.name, done, len(steps)))
+            name = step.stage.name
+            self._progress(Progress(operation, name, done, len(steps)))
             started = time.perf_counter()
-            comparison = self._step(step, head, results, batches)
-            if comparison is not None:
+            found = self._step(step, head, results, batches)
+            if found is not None:
                 seconds = time.perf_counter() - started
-                full = step.how == "full" or not head.stages.get(step.stage.name, NO_TABLES).rows
-                results[step.stage.name] = Result(
-                    step.stage, comparison, step.reason, seconds, full
+                full = step.how == "full" or not head.stages.get(name, NO_TABLES).rows
+                old = stage_at(head, step.stage)
+                results[name] = Result(
+                    step.stage,
+                    found.comparison,
+                    step.reason,
+                    seconds,
+                    full,
+                    found.surrogates,
+                    anew=old is not step.stage,
+                    updates_anew=columns_of(old)[:2] != columns_of(step.stage)[:2],
                 )
         return results
 
@@ -166,49 +257,36 @@ class Executor:
         head: Version,
         results: Mapping[str, Result],
         batches: Mapping[str, Batch],
-    ) -> Comparison | None:
+    ) -> Found | None:
         """What one stage's step finds out; None if it is not reached after all."""
         stage = step.stage
-        content = self._reader.content(head, stage)
+        content, old = self._reader.content(head, stage), stage_at(head, stage)
+        redefined = None if old is stage else Redefinition(old, stage)
         if isinstance(stage, Source):
-            found = source_step(stage, batches[stage.name], content)
-            return found if found.counts.keys_changed else None
-        feeder = stage.feeders[0]
-        fed = results[feeder.name].comparison if feeder.name in results else None
+            return source_step(stage, batches[stage.name], content, redefined)
+        feeds = [
+            Feed(
+                feeder,
+                partial(self._reader.content, head, feeder),
+                results[feeder.name].comparison if feeder.name in results else None,
+            )
+            for feeder in stage.feeders
+        ]
         time_zone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        last = head.stages.get(stage.name, NO_TABLES)
+        is_numbered = last.surrogate == stage.surrogate
+        given_out = last.surrogates if is_numbered else 0
+        production = Production(stage, given_out, time_zone, self._spark, is_numbered)
         if step.how == "full":
-            rows = self._content_after(head, feeder, fed)
-            return None if rows is None else full_step(stage, rows, content, time_zone, self._spark)
-        if fed is None or not fed.counts.keys_changed:
-            return None
+            return full_step(production, feeds, content, redefined)
         mappings = partial(self._reader.key_mappings, head, stage)
-        return producer_step(stage, fed, content, mappings, time_zone)
+        return producer_step(production, feeds, content, mappings)
 
-    def _content_after(self, head: Version, stage: Stage, step: Comparison | None) -> Rows | None:
-        """All rows of a stage as they are after its step, if it has one; None if there are none."""
-        before = self._reader.content(head, stage)
-        if step is not None:
-            return step.content_after(None if before is None else before.all)
-        if before is None:
-            return None
-        return before.fetched() if before.small else before.all()
-
-    def _commit(
-        self, head: Version, results: Mapping[str, Result], attempt: Attempt
-    ) -> dict[str, Write]:
+    def _commit(self, head: Version, writes: Mapping[str, StageWrite], attempt: Attempt) -> None:
         """One commit for each table whose rows change."""
         self._tables.ensure_schema()
-        writes = {
-            name: Write.of(
-                result,
-                self._table_type,
-                head.stages.get(name, NO_TABLES),
-                self._reader.overlay(head, result.stage),
-            )
-            for name, result in results.items()
-        }
         for name, write in writes.items():
-            if write.how in ("replace", "rewrite"):
+            if write.in_place:
                 self._compactor.wait(name, "fold")
         edits = [
             (name, kind, edit)
@@ -220,9 +298,11 @@ class Executor:
         checked, self._checked = self._checked, {}
 
         @inheritable_thread_target(self._spark)
-        def commit(name: str, kind: str, edit: Edit) -> int:
+        def commit(name: str, kind: str, edit: Edit | Restore) -> int:
             table = self._tables.location.table(name, kind)
-            base = self._base(table, head.delta_version(name, kind), checked)
+            # Where the table really is decides how it is set back.
+            known = {} if isinstance(edit, Restore) else checked
+            base = self._base(table, head.delta_version(name, kind), known)
             return self._tables.commit(table, edit, attempt, base)
 
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -231,10 +311,9 @@ class Executor:
             writes[name].committed(kind, edit, delta_version)
             checked[self._tables.location.table(name, kind)] = delta_version
         self._checked = checked
-        return writes
 
     def _figures(
-        self, head: Version, writes: Mapping[str, Write], number: int
+        self, head: Version, writes: Mapping[str, StageWrite], number: int
     ) -> dict[str, StageFigures]:
         return {
             stage.name: writes[stage.name].figures(number)

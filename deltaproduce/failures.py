@@ -14,12 +14,17 @@ import base64
 import re
 import traceback
 import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+import pyarrow as pa
 from pyspark import cloudpickle
 
 from deltaproduce.errors import ProducerError
+
+BatchFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What Spark calls for each partition, in `DataFrame.mapInArrow`."""
 
 
 class WorkerError(Exception):
@@ -54,6 +59,18 @@ def armoured(error: ProducerError) -> str:
     )
     payload = base64.b64encode(zlib.compress(_dumps(failure))).decode("ascii")
     return f"{error}\n<deltaproduce-failure {payload}>"
+
+
+def in_worker(run: BatchFunction) -> BatchFunction:
+    """Returns what a Python worker runs: a ProducerError leaves it as a WorkerError."""
+
+    def run_in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from run(batches)
+        except ProducerError as error:
+            raise WorkerError(armoured(error)) from None
+
+    return run_in_worker
 
 
 def raised_by_producer(error: BaseException, stage: str | None = None) -> ProducerError | None:

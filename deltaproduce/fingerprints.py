@@ -29,10 +29,18 @@ from deltaproduce.pipeline import Producer, Stage
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The sha256 hex digests of a stage's two halves; a source's `function` is that of no text."""
+    """The sha256 hex digests of a stage's two halves; a source's `function` is that of no text.
+
+    Attributes:
+        function: `NOT_MADE` in a version that has the stage's tables, but nothing made by it.
+    """
 
     layout: str
     function: str
+
+
+NOT_MADE: Final = ""
+"""The function of a stage that was rolled back to before its first version."""
 
 
 def fingerprint(stage: Stage) -> Fingerprint:
@@ -45,12 +53,30 @@ def fingerprint(stage: Stage) -> Fingerprint:
     layout = {
         "kind": type(stage).__name__,
         "name": stage.name,
-        "feeders": [feeder.name for feeder in stage.feeders],
+        "inputs": [[feeder.name for feeder in merged] for merged in _inputs(stage)],
         "key": stage.schema.key.ddl,
         "value": stage.schema.value.ddl,
+        "source key": stage.feeders[0].schema.key.ddl if stage.feeders else "",
+        "surrogate": stage.surrogate if isinstance(stage, Producer) else None,
     }
-    function = _described(stage.function) if isinstance(stage, Producer) else ""
+    function = ""
+    if isinstance(stage, Producer):
+        made_by = _described(_made_by(stage)) if stage.revision is None else stage.revision
+        function = f"{stage.form}: {made_by}"
     return Fingerprint(_digest(json.dumps(layout, sort_keys=True)), _digest(function))
+
+
+def _made_by(producer: Producer) -> object:
+    """What makes a stage's rows: its function, and what is done with what it emits; or a text."""
+    if producer.query is not None:
+        return producer.query.text
+    return (
+        producer.function if producer.preserve is None else (producer.function, producer.preserve)
+    )
+
+
+def _inputs(stage: Stage) -> Iterable[Iterable[Stage]]:
+    return stage.inputs if isinstance(stage, Producer) else ()
 
 
 _ATOMS: Final = (
@@ -102,7 +128,7 @@ def _parts(value: object) -> Iterable[object]:
         case functools.partial():
             return value.func, value.args, value.keywords
         case Producer():
-            return (value.function,)
+            return (_made_by(value),)
         case MethodType():
             return (value.__func__,)
         case FunctionType():

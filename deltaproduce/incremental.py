@@ -5,15 +5,16 @@ by producing again (S4), puts the newly produced ones in their place, and compar
 The invariant: only affected keys are read and compared, unless the stage has to be produced in
 full, or is so small that reading all of it costs no more.
 
-It stands apart because it is the heart of the library, as three functions from rows to a
-`Comparison`; where the rows come from and what is then written is for others to say. Each works
-on the driver while all its rows are there, and in Spark otherwise.
+It stands apart because it is the heart of the library, as three functions from rows to what they
+change; where the rows come from and what is then written is for others to say. Each works on the
+driver while all its rows are there, and in Spark otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,72 +23,106 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from deltaproduce import arrow_changes, limits
-from deltaproduce.arrays import Marks, distinct, empty, fetched, in_order, row_bytes
+from deltaproduce import arrow_changes
+from deltaproduce.arrays import Marks, distinct, empty
 from deltaproduce.batches import Batch
 from deltaproduce.changes import (
     AFTER,
     BEFORE,
     SIDE,
+    all_different,
     all_new,
     cols,
     compare,
     content_columns,
-    order,
     same,
     sources_of,
 )
-from deltaproduce.checkpoints import checkpoint
 from deltaproduce.comparisons import Comparison, LocalComparison, WideComparison
 from deltaproduce.ddl import identifier
-from deltaproduce.edits import file_count
-from deltaproduce.pipeline import Producer, Source
-from deltaproduce.producers import produce
-from deltaproduce.schemas import ORDINAL, ORDINAL_COLUMN, Column, RowSchema
+from deltaproduce.edits import file_count, in_ranges
+from deltaproduce.inputs import Feed, changed_keys
+from deltaproduce.pipeline import Source
+from deltaproduce.productions import Production
+from deltaproduce.redefinitions import Redefinition
+from deltaproduce.schemas import ORDINAL, Column, RowSchema
 from deltaproduce.selections import Rows, Selection, as_frame, united
 from deltaproduce.stored import Stored
 
 _GONE: Final = "_gone"
-_ROWS_OF_ONE_TASK: Final = 5_000
 
 
-def source_step(source: Source, batch: Batch, content: Stored | None) -> Comparison:
-    """Put a batch's rows in the place of its keys' rows (S1, S9).
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a step found out.
+
+    Attributes:
+        surrogates: the last surrogate number that the stage has given out.
+    """
+
+    comparison: Comparison
+    surrogates: int = 0
+
+
+def source_step(
+    source: Source, batch: Batch, content: Stored | None, redefined: Redefinition | None = None
+) -> Found | None:
+    """Put a batch's rows in the place of its keys' rows (S1, S9), or a snapshot's in that of all.
 
     Args:
         content: the source's rows; None if there are none yet.
+        redefined: if it has other columns than its tables; then the batch is a snapshot.
+
+    Returns:
+        What it changes; None if no key's rows differ, and its columns neither.
     """
-    schema, keys = source.schema, batch.keys()
+    schema, spark, upserts = source.schema, batch.spark, batch.upserts()
+    if redefined is not None:
+        before = _conformed(redefined, content)
+        return Found(_made_anew(redefined, before, upserts, batch.count, spark))
     if content is None:
-        return _first(batch.upserts(), batch.count, schema, (), batch.spark)
-    if content.small and keys.few:
-        return _replaced(content.fetched(), keys, batch.upserts(), schema, (), complete=True)
-    return _replaced(content.of(keys), keys, batch.upserts(), schema, (), sought=keys.few)
+        compared = _first(upserts, batch.count, schema, (), spark)
+    elif batch.is_snapshot:
+        before = content.fetched() if content.small else content.all()
+        compared = _all_replaced(before, upserts, schema, (), spark)
+    else:
+        keys = batch.keys()
+        whole = content.small and keys.few
+        rows = content.fetched() if whole else content.of(keys)
+        compared = _replaced(rows, keys, upserts, schema, (), complete=whole, sought=keys.few)
+    return Found(compared) if compared.counts.keys_changed else None
 
 
 def producer_step(
-    stage: Producer,
-    feeder: Comparison,
+    production: Production,
+    feeds: Sequence[Feed],
     content: Stored | None,
     mappings: Callable[[], Stored | None],
-    time_zone: str,
-) -> Comparison:
-    """Produce the feeder's changed keys again, and only these.
+) -> Found | None:
+    """Produce the keys again that a feeder has changed, and only these.
 
     Args:
-        feeder: the feeder's own step in this version.
+        production: runs the stage's function.
+        feeds: what the stage reads.
         content: the stage's rows; None if there are none.
         mappings: the stage's key mappings, which a small stage does not need.
-        time_zone: the session's, for timestamps.
+
+    Returns:
+        What it changes; None if no feeder has changed a key.
     """
-    schema, sources, spark = stage.schema, sources_of(stage), feeder.spark
+    stage = production.stage
+    schema, sources, spark = stage.schema, sources_of(stage), production.spark
+    changed = changed_keys(feeds, sources)
+    if changed is None:
+        return None
     if content is None:
-        emitted, count = _emitted(feeder.upserts(), stage, time_zone, spark)
-        return _first(emitted, count, schema, sources, spark)
-    changed = feeder.changed_keys.renamed(sources)
+        return _first_of(production, *production.of_changed(feeds, changed))
     if content.small and changed.few:
-        emitted, _ = _emitted(feeder.upserts(), stage, time_zone, spark)
-        return _replaced(content.fetched(), changed, emitted, schema, sources, complete=True)
+        before: Rows = content.fetched()
+        emitted, _ = production.of_changed(feeds, changed)
+        new, surrogates = production.kept(before, emitted)
+        compared = _replaced(before, changed, new, schema, sources, complete=True)
+        return Found(compared, surrogates)
 
     @inheritable_thread_target(spark)
     def were_produced() -> Rows:
@@ -96,65 +131,57 @@ def producer_step(
         return produced.of(changed)
 
     with ThreadPoolExecutor(1) as beside:  # the function leaves cores free, and Spark much waiting
-        before = beside.submit(were_produced)
-        emitted, _ = _emitted(feeder.upserts(), stage, time_zone, spark)
+        old = beside.submit(were_produced)
+        emitted, _ = production.of_changed(feeds, changed)
     key = schema.key.columns
-    targets = united(before.result(), emitted, spark, key)
+    targets = united(old.result(), emitted, spark, key)
     affected = Selection.of(targets, key, spark)
+    before = content.of(affected)
+    new, surrogates = production.kept(before, emitted)
     sought = changed.few and affected.few
-    return _replaced(content.of(affected), changed, emitted, schema, sources, sought=sought)
+    return Found(_replaced(before, changed, new, schema, sources, sought=sought), surrogates)
 
 
 def full_step(
-    stage: Producer,
-    feeder_content: Rows,
+    production: Production,
+    feeds: Sequence[Feed],
     content: Stored | None,
-    time_zone: str,
-    spark: SparkSession,
-) -> Comparison:
-    """Produce every key of the feeder.
+    redefined: Redefinition | None = None,
+) -> Found | None:
+    """Produce every key that a feeder has.
 
     Args:
-        feeder_content: all rows of the feeder, as they are in this version.
+        production: runs the stage's function.
+        feeds: what the stage reads.
         content: the stage's rows; None if there are none yet.
+        redefined: if the stage has other columns than its tables.
+
+    Returns:
+        What it changes; None if no feeder has ever had rows.
     """
+    stage, spark = production.stage, production.spark
     schema, sources = stage.schema, sources_of(stage)
-    emitted, count = _emitted(_in_key_order(feeder_content, stage), stage, time_zone, spark)
+    found = production.of_all(feeds)
+    if found is None and redefined is None:
+        return None
+    emitted, count = found or (empty(production.content), 0)
+    if redefined is not None:
+        old = _conformed(redefined, content)
+        new, surrogates = production.kept(old if redefined.same_values else None, emitted)
+        return Found(_made_anew(redefined, old, new, count, spark), surrogates)
     if content is None:
-        return _first(emitted, count, schema, sources, spark)
-    if content.small and isinstance(emitted, pa.Table):
-        before = content.fetched()
-        none = np.zeros(len(before), bool)
-        return _local(before, none, emitted, schema, sources, spark, complete=True)
-    before = content.all().withColumn(SIDE, f.lit(BEFORE))
-    new = as_frame(emitted, spark, content_columns(schema, sources))
-    rows = _union(before, new, schema, sources)
-    return WideComparison.of(compare(rows, schema, sources), schema, sources, complete=True)
+        return _first_of(production, emitted, count)
+    before = content.fetched() if content.small else content.all()
+    new, surrogates = production.kept(before, emitted)
+    return Found(_all_replaced(before, new, schema, sources, spark), surrogates)
 
 
-def _emitted(rows: Rows, stage: Producer, time_zone: str, spark: SparkSession) -> tuple[Rows, int]:
-    """What the stage's function makes of the rows of some keys, computed once, and its count."""
-    columns = content_columns(stage.schema, sources_of(stage))
-    if isinstance(rows, pa.Table):
-        if not len(rows):
-            return empty(columns), 0
-        rows = _in_tasks(rows, stage.feeders[0].schema, spark)
-    produced = produce(rows, stage, time_zone)
-    size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
-    counted = {"rows": f.count(f.lit(1)), "bytes": size}
-    computed, counts = checkpoint(produced, counted, stage=stage.name)
-    few = counts["rows"] <= limits.LOCAL_ROWS and counts["bytes"] <= limits.LOCAL_BYTES
-    return (fetched(computed, columns) if few else computed), counts["rows"]
-
-
-def _in_tasks(rows: pa.Table, feeder: RowSchema, spark: SparkSession) -> DataFrame:
-    """Rows from the driver, in order: in one task if they are few, otherwise in many by key."""
-    columns = (*feeder.key, *feeder.value)
-    if len(rows) <= _ROWS_OF_ONE_TASK:
-        return as_frame(rows, spark, columns).coalesce(1)
-    numbered = rows.append_column(ORDINAL, pa.array(np.arange(len(rows))))
-    clustered = as_frame(numbered, spark, (*columns, ORDINAL_COLUMN)).repartition(*cols(feeder.key))
-    return clustered.sortWithinPartitions(ORDINAL).select(*cols(columns))
+def _first_of(production: Production, emitted: Rows, count: int) -> Found:
+    """What comes into a stage without rows."""
+    stage = production.stage
+    new, surrogates = production.kept(None, emitted)
+    compared = _first(new, count, stage.schema, sources_of(stage), production.spark)
+    return Found(compared, surrogates)
 
 
 def _first(
@@ -164,10 +191,53 @@ def _first(
     if isinstance(rows, pa.Table):
         nothing = empty(content_columns(schema, sources))
         return _local(nothing, np.empty(0, bool), rows, schema, sources, spark, complete=True)
-    files = file_count(rows, count)
-    ranged = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, *order(schema.key))
+    ranged = in_ranges(rows, file_count(rows, count), schema.key)
     new = all_new(ranged, schema, sources)
     return WideComparison.of(new, schema, sources, complete=True, ranged=True)
+
+
+def _conformed(redefined: Redefinition, content: Stored | None) -> DataFrame | None:
+    """The rows before in the columns of now; None if there are none with the same key columns."""
+    if content is None or not redefined.same_key:
+        return None
+    return redefined.conformed(content.all())
+
+
+def _made_anew(
+    redefined: Redefinition, before: DataFrame | None, new: Rows, count: int, spark: SparkSession
+) -> Comparison:
+    """Compare with what is there after tables with other columns took the place of all."""
+    schema, sources = redefined.new.schema, sources_of(redefined.new)
+    if before is None:
+        return _first(new, count, schema, sources, spark)
+    differ = not redefined.same_values
+    return _all_replaced(before, new, schema, sources, spark, all_differ=differ)
+
+
+def _all_replaced(
+    before: Rows,
+    new: Rows,
+    schema: RowSchema,
+    sources: Sequence[Column],
+    spark: SparkSession,
+    *,
+    all_differ: bool = False,
+) -> Comparison:
+    """Compare with what is there after ``new`` took the place of all rows.
+
+    Args:
+        all_differ: no row before can be equal to one after.
+    """
+    if isinstance(before, pa.Table) and isinstance(new, pa.Table):
+        none = np.zeros(len(before), bool)
+        return _local(before, none, new, schema, sources, spark, complete=True)
+    columns = content_columns(schema, sources)
+    old = as_frame(before, spark, columns).withColumn(SIDE, f.lit(BEFORE))
+    rows = _union(old, as_frame(new, spark, columns), schema, sources)
+    compared = compare(rows, schema, sources)
+    if all_differ:
+        compared = all_different(compared)
+    return WideComparison.of(compared, schema, sources, complete=True)
 
 
 def _replaced(
@@ -208,17 +278,6 @@ def _local(
     touched = pa.concat_tables([before.filter(pa.array(~stays)).select(key), new.select(key)])
     affected = len(distinct(touched))
     return LocalComparison.of(rows, schema, sources, spark, affected, complete=complete)
-
-
-def _in_key_order(content: Rows, stage: Producer) -> Rows:
-    """A feeder's content as its stage reads it: a key's rows together and in order (S6)."""
-    feeder = stage.feeders[0]
-    read = (*feeder.schema.key, *feeder.schema.value)
-    placed = (*feeder.schema.key, *sources_of(feeder), ORDINAL_COLUMN)
-    if isinstance(content, pa.Table):
-        return in_order(content, placed).select([c.name for c in read])
-    clustered = content.repartition(*cols(feeder.schema.key))
-    return clustered.sortWithinPartitions(*order(placed)).select(*cols(read))
 
 
 def _both_sides(rows: DataFrame, gone: Selection) -> DataFrame:

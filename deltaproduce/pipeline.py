@@ -14,15 +14,29 @@ session, and plans can be made from it alone.
 import inspect
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
-from typing import Any, Final, SupportsIndex, TypeAlias
+from typing import Any, Final, Literal, SupportsIndex, TypeAlias
 
 from deltaproduce.errors import DefinitionError, NotFoundError
-from deltaproduce.schemas import RowSchema, SchemaLike, row_schema
+from deltaproduce.queries import Query, key_columns, key_local
+from deltaproduce.schemas import Columns, RowSchema, SchemaLike, row_schema, unknown_schema
 
 ProduceFunction: TypeAlias = Callable[..., Iterable[Any]]
+PreserveFunction: TypeAlias = Callable[[Any, Any], Any]
+
+ArrowFunction: TypeAlias = Callable[[Any], Any]
+"""From a pyarrow Table to one, or from an iterator of RecordBatches to one of Tables or batches."""
+
+Form: TypeAlias = Literal["rows", "arrow", "arrow_stream", "sql"]
+"""How a stage's function is called.
+
+``rows``: for each key, with the key and its values. ``arrow``: with a table of many whole keys.
+``arrow_stream``: for each key, with an iterator over batches of its rows. ``sql``: not at all, it
+is a query.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +59,57 @@ class Producer:
     It can be called like the function it decorates, whose name, docstring and signature it shows.
     For these it has a ``__dict__`` in place of slots. Like a function, it is pickled by reference
     if its module holds it under the function's name.
+
+    Attributes:
+        form: how the function is called.
+        inputs: for each iterator over values that the function gets, the feeders that they come
+            from: one, or several that are merged, in order.
+        surrogate: the value column that the library fills with the target key's number.
+        preserve: makes the stored value from an emitted one and one that the key had.
+        revision: stands for the function where a change of it is to be noticed.
     """
 
     name: str
-    feeders: tuple["Stage", ...]
+    inputs: tuple[tuple["Stage", ...], ...]
     schema: RowSchema
-    function: ProduceFunction
+    function: ProduceFunction | ArrowFunction | Query
+    form: Form = "rows"
+    surrogate: str | None = None
+    preserve: PreserveFunction | None = None
+    revision: str | None = None
+
+    @property
+    def callable(self) -> Callable[..., Any]:
+        """Its function.
+
+        Raises:
+            TypeError: it is a query.
+        """
+        if isinstance(self.function, Query):
+            raise TypeError(f"stage {self.name!r} is a query: there is no function to call")
+        return self.function
+
+    @property
+    def query(self) -> Query | None:
+        """What it is in place of a function, if it is one in SQL."""
+        return self.function if isinstance(self.function, Query) else None
+
+    @property
+    def feeders(self) -> tuple["Stage", ...]:
+        """What it reads, in order."""
+        return tuple(chain.from_iterable(self.inputs))
 
     def __post_init__(self) -> None:
+        if self.query is not None:
+            return
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
             if hasattr(self.function, attribute):
                 self.__dict__[attribute] = getattr(self.function, attribute)
         self.__dict__["__wrapped__"] = self.function
 
-    def __call__(self, *args: object, **kwargs: object) -> Iterable[Any]:
+    def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 as the function says
         """Calls the function itself: no pipeline and no Spark take part."""
-        return self.function(*args, **kwargs)
+        return self.callable(*args, **kwargs)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         if self._is_global():
@@ -83,6 +132,34 @@ class Producer:
 
 
 Stage: TypeAlias = Source | Producer
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Several feeders that a function reads as one; made by `merge`."""
+
+    feeders: tuple[Stage | str, ...]
+
+
+def merge(*feeders: Stage | str) -> Merged:
+    """Lets a function read several feeders as one.
+
+    For each key that any of them has, the function gets one sequence: the values of the first, then
+    those of the second, and so on. They have the same key and value types, by position; the names
+    are those of the first.
+
+    Args:
+        *feeders: sources or producers of one pipeline, or their names.
+
+    Example:
+        >>> shop = Pipeline("shop")
+        >>> web = shop.source("web", key="customer_id bigint", value="amount bigint")
+        >>> till = shop.source("till", key="customer_id bigint", value="amount bigint")
+        >>> @shop.producer(merge(web, till), key="customer_id bigint", value="total bigint")
+        ... def totals(customer_id, amounts):
+        ...     yield customer_id, sum(amounts)
+    """
+    return Merged(feeders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +285,42 @@ class Pipeline:
         return source
 
     def producer(
-        self, *feeders: Stage | str, key: SchemaLike, value: SchemaLike, name: str | None = None
+        self,
+        *feeders: Stage | Merged | str,
+        key: SchemaLike,
+        value: SchemaLike,
+        name: str | None = None,
+        surrogate: str | None = None,
+        preserve: PreserveFunction | None = None,
+        revision: str | None = None,
     ) -> Callable[[ProduceFunction], Producer]:
         """Returns a decorator that makes a stage of ``function(key, values)``.
 
         The function is called for every key that the feeder has, with an iterator over its values,
         and yields (target key, value) pairs of the stage.
 
+        With several feeders it is a join: ``function(key, values_of_a, values_of_b, …)`` is called
+        for every key that any of them has, with an empty iterator for a feeder without it. The
+        values stream by in the order of the feeders: to read those of a later one first holds the
+        key's values of those before it in memory.
+
         Args:
-            *feeders: what it reads: a source or producer of this pipeline, or the name of one.
+            *feeders: what it reads: a source or producer of this pipeline, or the name of one, or
+                several made one by `merge`. All have the same key types and directions, by
+                position; the columns of the source key are named after the first's.
             key: the target key columns, as DDL or StructType; ``desc`` sorts a column descending.
             value: the value columns, as DDL or StructType.
             name: the stage's name, if it is not the function's.
+            surrogate: a value column of an integer type, which the function emits as None. The
+                library fills it with a number for each target key: 1, 2, 3, … in key order for
+                those that are new in a version. A key keeps its number as long as it has rows; no
+                number is given out twice.
+            preserve: ``preserve(value, example)``, called once for each emitted row, in key order,
+                with another value of its target key or None; returns the value to be stored. The
+                example is one that the key had before this version, if it had any, otherwise the
+                first one stored in it. So a value may depend on what the key was first given.
+            revision: a name for what the function does. The stage is produced again in full when it
+                changes, and not when the function's text does.
 
         Raises:
             DefinitionError: when the decorator is applied, if the name, a feeder, a column or the
@@ -229,16 +330,105 @@ class Pipeline:
         def decorate(function: ProduceFunction) -> Producer:
             stage = _function_name(function) if name is None else name
             self._check_name(stage)
-            resolved = tuple(self._feeder(feeder, stage=stage) for feeder in feeders)
-            _check_feeders(resolved, stage=stage)
-            _check_function(function, feeders=resolved, stage=stage)
+            inputs = tuple(self._input(feeder, stage=stage) for feeder in feeders)
+            check_inputs(inputs, stage=stage)
+            parameters = ("key", *["values"] * len(inputs))
+            _check_function(function, "its function", parameters, stage=stage)
             schema = row_schema(key, value, stage=stage)
-            _check_no_join(resolved, stage=stage)
-            producer = Producer(stage, resolved, schema, function)
+            _check_preserved(schema, surrogate, preserve, stage=stage)
+            producer = Producer(
+                stage, inputs, schema, function, "rows", surrogate, preserve, revision
+            )
             self._stages.append(producer)
             return producer
 
         return decorate
+
+    def arrow_producer(
+        self,
+        feeder: Stage | Merged | str,
+        *,
+        key: SchemaLike,
+        value: SchemaLike,
+        name: str | None = None,
+        streaming: bool = False,
+        revision: str | None = None,
+    ) -> Callable[[ArrowFunction], Producer]:
+        """Returns a decorator that makes a stage of a function from pyarrow Tables to Tables.
+
+        The function is called with tables of whole keys: the feeder's key columns, then its value
+        columns; a key's rows together and in order. A table has many keys, about 10,000 rows, and
+        more only if one key alone has; which keys come together is chance. Timestamps are in the
+        session's zone.
+
+        It returns a Table or RecordBatch with the stage's key and value columns and, for each key
+        column of the feeder, a column ``_source_<name>``: the key of the input that the row is made
+        from, and with which it goes when that key changes. Columns are found by name; their types
+        may differ from the declared ones where no value is lost. Rows may come in any order; for
+        one source key and target key, theirs is the order of emission.
+
+        Args:
+            feeder: what it reads: a source or producer of this pipeline, or the name of one, or
+                several made one by `merge`.
+            key: the target key columns, as DDL or StructType; ``desc`` sorts a column descending.
+            value: the value columns, as DDL or StructType.
+            name: the stage's name, if it is not the function's.
+            streaming: call the function for each key, with an iterator over RecordBatches of that
+                key's rows; it yields Tables or RecordBatches as above. So a key needs no more
+                memory than one batch, but many small keys are slow.
+            revision: as for `producer`.
+
+        Raises:
+            DefinitionError: when the decorator is applied, as `producer` does.
+        """
+
+        def decorate(function: ArrowFunction) -> Producer:
+            stage = _function_name(function) if name is None else name
+            self._check_name(stage)
+            inputs = (self._input(feeder, stage=stage),)
+            check_inputs(inputs, stage=stage)
+            parameters = ("batches",) if streaming else ("table",)
+            _check_function(function, "its function", parameters, stage=stage)
+            schema = row_schema(key, value, stage=stage)
+            form: Form = "arrow_stream" if streaming else "arrow"
+            producer = Producer(stage, inputs, schema, function, form, revision=revision)
+            self._stages.append(producer)
+            return producer
+
+        return decorate
+
+    def sql(self, name: str, query: str, *, key: str) -> Producer:
+        """Makes a stage of a query over other stages, which Spark runs without Python.
+
+        The query names the stages that it reads as its tables, and must be *key-local*: each of its
+        rows depends on rows of one source key only, so that it can be run for changed keys alone.
+        Projections, filters, ``explode``, ``GROUP BY`` with the source key, windows partitioned by
+        it, joins on it, and unions of such are. The page docs/sql.md says what else, and how to
+        write what is not as two stages.
+
+        Its columns' types are found when a store is opened. An ORDER BY at its end orders the rows
+        that one source key gives to one target key; other rows are in the order of their values.
+
+        Args:
+            name: its name, unique in the pipeline without regard to case.
+            query: one SELECT in Spark's SQL.
+            key: the names of those of its columns that form the target key, as ``"a, b desc"``; the
+                others form the value.
+
+        Raises:
+            DefinitionError: the name, the key, or the query is refused; with `stage`.
+        """
+        self._check_name(name)
+        schemas = {stage.name: stage.schema for stage in self._stages}
+        found = key_local(query, schemas, stage=name)
+        inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in found.feeders)
+        check_inputs(inputs, stage=name)
+        target = key_columns(key, found.names, stage=name)
+        value = (column for column in found.names if column not in target)
+        schema = unknown_schema(target, value)
+        producer = Producer(name, inputs, schema, found, "sql")
+        self._stages.append(producer)
+        return producer
 
     def _check_name(self, name: str) -> None:
         fault = _name_fault(name)
@@ -248,6 +438,10 @@ class Pipeline:
             if stage.name.lower() == name.lower():
                 message = f"there are two stages {name!r} (case does not count); rename one"
                 raise DefinitionError(message, stage=name)
+
+    def _input(self, feeder: Stage | Merged | str, *, stage: str) -> tuple[Stage, ...]:
+        merged = feeder.feeders if isinstance(feeder, Merged) else (feeder,)
+        return tuple(self._feeder(one, stage=stage) for one in merged)
 
     def _feeder(self, feeder: Stage | str, *, stage: str) -> Stage:
         if isinstance(feeder, str):
@@ -308,50 +502,87 @@ def _function_name(function: object) -> str:
     return name
 
 
-def _check_function(function: object, *, feeders: tuple[Stage, ...], stage: str) -> None:
+def _check_function(function: object, what: str, parameters: Sequence[str], *, stage: str) -> None:
     if not callable(function):
-        message = f"stage {stage!r}: {function!r} is not a function; decorate one"
+        message = f"stage {stage!r}: {what} is {function!r}; give a function"
         raise DefinitionError(message, stage=stage)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return  # some built-in functions do not tell theirs
     try:
-        signature.bind(*[None] * (1 + len(feeders)))
+        signature.bind(*parameters)
     except TypeError as error:
-        expected = ", ".join(["key", *(["values"] * len(feeders))])
         message = (
-            f"stage {stage!r}: its function's parameters are {str(signature)!r}, but it is called "
-            f"with ({expected}): {error}"
+            f"stage {stage!r}: the parameters of {what} are {str(signature)!r}, but it is called "
+            f"with ({', '.join(parameters)}): {error}"
         )
         raise DefinitionError(message, stage=stage) from None
 
 
-def _check_feeders(feeders: tuple[Stage, ...], *, stage: str) -> None:
-    if not feeders:
+def _check_preserved(
+    schema: RowSchema, surrogate: str | None, preserve: object, *, stage: str
+) -> None:
+    if surrogate is not None:
+        found = next((c for c in schema.value if c.name == surrogate), None)
+        if found is None:
+            message = (
+                f"stage {stage!r}: its surrogate {surrogate!r} is no value column; the value is "
+                f"{schema.value.ddl!r}"
+            )
+            raise DefinitionError(message, stage=stage, column=surrogate)
+        if found.data_type.simpleString() not in {"bigint", "int"}:
+            message = f"stage {stage!r}: its surrogate is declared {found.ddl!r}; use bigint or int"
+            raise DefinitionError(message, stage=stage, column=surrogate)
+        if preserve is not None:
+            message = f"stage {stage!r} has both surrogate= and preserve=; use one of them"
+            raise DefinitionError(message, stage=stage)
+    if preserve is not None:
+        _check_function(preserve, "preserve", ("value", "example"), stage=stage)
+
+
+def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
+    """Checks that feeders have the same keys, and merged ones the same values.
+
+    The types of queries' columns count when they are known.
+
+    Raises:
+        DefinitionError: they have not, or there are none, or one is there twice; with `stage`.
+    """
+    if not inputs or not all(inputs):
         message = f"stage {stage!r} has no feeder; give the source or stage that it reads"
         raise DefinitionError(message, stage=stage)
+    feeders = tuple(chain.from_iterable(inputs))
     first = feeders[0]
     for position, feeder in enumerate(feeders):
         if any(feeder is earlier for earlier in feeders[:position]):
             message = f"stage {stage!r} reads {feeder.name!r} twice; name each feeder once"
             raise DefinitionError(message, stage=stage)
-        if _key_order(feeder) != _key_order(first):
+        if _differ(feeder.schema.key, first.schema.key):
             message = (
                 f"stage {stage!r}: its feeders differ in their keys, {first.name!r} has "
                 f"{first.schema.key.ddl!r} and {feeder.name!r} {feeder.schema.key.ddl!r}; use the "
                 "same types and directions in the same order"
             )
             raise DefinitionError(message, stage=stage)
+    for merged in inputs:
+        for feeder in merged:
+            if _differ(feeder.schema.value, merged[0].schema.value):
+                message = (
+                    f"stage {stage!r}: feeders that it merges differ in their values, "
+                    f"{merged[0].name!r} has {merged[0].schema.value.ddl!r} and {feeder.name!r} "
+                    f"{feeder.schema.value.ddl!r}; use the same types in the same order, or read "
+                    "them apart, as a join"
+                )
+                raise DefinitionError(message, stage=stage)
 
 
-def _key_order(stage: Stage) -> list[tuple[object, bool]]:
-    return [(column.data_type, column.descending) for column in stage.schema.key]
-
-
-def _check_no_join(feeders: tuple[Stage, ...], *, stage: str) -> None:
-    """Refuses joins, which can be defined but not yet run; goes away when they can be."""
-    if len(feeders) > 1:
-        names = [feeder.name for feeder in feeders]
-        message = f"stage {stage!r} has the feeders {names!r}: joins are not supported yet; use one"
-        raise DefinitionError(message, stage=stage)
+def _differ(some: Columns, others: Columns) -> bool:
+    """Whether columns have other types or directions, by position."""
+    if len(some) != len(others):
+        return True
+    return any(
+        (one.is_known and other.is_known and one.data_type != other.data_type)
+        or one.descending != other.descending
+        for one, other in zip(some, others, strict=True)
+    )

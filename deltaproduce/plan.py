@@ -10,12 +10,12 @@ It stands apart so that the decision can be tested, and shown, without Spark.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from deltaproduce import limits
 from deltaproduce.errors import DefinitionError
-from deltaproduce.fingerprints import Fingerprint
+from deltaproduce.fingerprints import NOT_MADE, Fingerprint
 from deltaproduce.pipeline import Graph, Producer, Stage
 from deltaproduce.versions import StageFigures, Version
 
@@ -24,6 +24,13 @@ TableType = Literal["copy_on_write", "merge_on_read"]
 
 ``copy_on_write``: changed rows are replaced, so the tables are plain at every version.
 ``merge_on_read``: changed rows are added to a table of runs, and resolved when read.
+"""
+
+Policy = Literal["auto", "incremental", "strict"]
+"""Whether an update may produce a stage in full that has rows.
+
+``auto``: when its definition changed, or where it is known to be quicker (which nothing is yet).
+``incremental``: only when its definition changed. ``strict``: never; such a change is refused.
 """
 
 Writing = Literal["nothing", "run", "replace", "rewrite"]
@@ -39,14 +46,16 @@ class Step:
     """One stage that an update may touch.
 
     Attributes:
-        how: ``changes`` (a source that is given some), ``incremental`` (if its feeder's keys
-            turn out to have changed) or ``full``.
+        how: ``changes`` (a source that is given some, or all its rows), ``incremental`` (if its
+            feeder's keys turn out to have changed) or ``full``.
         reason: why, in words.
+        redefined: its tables were made by another definition.
     """
 
     stage: Stage
     how: Literal["changes", "incremental", "full"]
     reason: str
+    redefined: bool = False
 
 
 def plan(
@@ -55,26 +64,44 @@ def plan(
     definitions: Mapping[str, Fingerprint],
     *,
     given: Collection[str] = (),
+    snapshots: Collection[str] = (),
     refreshed: Collection[str] = (),
+    policy: Policy = "auto",
 ) -> tuple[Step, ...]:
     """The steps of an update, feeders first.
 
     Args:
         definitions: the fingerprints of the graph's stages.
-        given: the sources that changes are given for.
+        given: the sources that changes, or all rows, are given for.
+        snapshots: those of them whose rows are all given.
         refreshed: the stages to be produced in full because someone asked.
+        policy: whether changed definitions are accepted.
 
     Raises:
-        DefinitionError: the columns or feeders of a stage with tables are not those of its tables.
+        DefinitionError: the columns of a source are not those of its tables, and not all its rows
+            are given; or the policy is strict, and a stage's definition changed; with `stage`.
     """
-    for name, found in definitions.items():
-        _check_layout(name, found, head)
     steps: dict[str, Step] = {}
     for stage in graph.stages:
         if isinstance(stage, Producer):
             step = _producer_step(stage, head, definitions[stage.name], steps, refreshed)
+            if step is not None and step.redefined and policy == "strict":
+                raise DefinitionError(
+                    f"stage {stage.name!r} would be produced in full, as {step.reason}, and the "
+                    "policy is 'strict': open the store with another, or undo the change",
+                    stage=stage.name,
+                )
+        elif _layout_changed(definitions[stage.name], stage.name, head):
+            if stage.name not in snapshots:
+                raise DefinitionError(
+                    f"source {stage.name!r} has other columns than its tables of version "
+                    f"{head.number}: give all its rows in them, with Store.load",
+                    stage=stage.name,
+                )
+            step = Step(stage, "changes", "its columns changed, all rows given", redefined=True)
         elif stage.name in given:
-            step = Step(stage, "changes", "changes given")
+            what = "all rows" if stage.name in snapshots else "changes"
+            step = Step(stage, "changes", f"{what} given")
         else:
             step = None
         if step is not None:
@@ -93,10 +120,14 @@ def _producer_step(
     if not has_tables(head, stage.name):
         fed = reached or [x.name for x in stage.feeders if has_tables(head, x.name)]
         return Step(stage, "full", "first version of this stage") if fed else None
+    if head.definitions[stage.name].function == NOT_MADE:
+        return Step(stage, "full", "first version of this stage since a rollback")
+    if _layout_changed(definition, stage.name, head):
+        return Step(stage, "full", "its columns or feeders changed", redefined=True)
     if stage.name in refreshed:
         return Step(stage, "full", "refresh asked for")
     if head.definitions[stage.name].function != definition.function:
-        return Step(stage, "full", "its function changed")
+        return Step(stage, "full", "its function changed", redefined=True)
     if reached:
         return Step(stage, "incremental", f"reached through {', '.join(reached)}")
     return None
@@ -157,15 +188,37 @@ def compactions(figures: StageFigures | None, *, at_once: bool = False) -> Colle
     return found
 
 
+def rolled_back(head: Version, wanted: Version) -> dict[str, Fingerprint]:
+    """By which definitions the tables are made when ``head`` has gone back to ``wanted``.
+
+    A stage that ``wanted`` does not have keeps its tables, which are empty then, and made by no
+    function, so that the next update makes it from all that its feeders have.
+    """
+    found = {name: replace(known, function=NOT_MADE) for name, known in head.definitions.items()}
+    had = {name: known for name, known in wanted.definitions.items() if has_tables(wanted, name)}
+    return {**found, **had}
+
+
+def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> None:
+    """Refuse a version whose tables have other columns or feeders than their stages are to have.
+
+    Raises:
+        DefinitionError: with the stage.
+    """
+    for name, found in definitions.items():
+        if _layout_changed(found, name, version):
+            raise DefinitionError(
+                f"stage {name!r} has other columns or feeders than its tables of version "
+                f"{version.number}: give it a new name, or keep the pipeline in a new location",
+                stage=name,
+            )
+
+
+def _layout_changed(definition: Fingerprint, stage: str, version: Version) -> bool:
+    known = version.definitions.get(stage)
+    return known is not None and has_tables(version, stage) and known.layout != definition.layout
+
+
 def has_tables(version: Version, stage: str) -> bool:
     """Whether the stage has been produced, or the source been given rows, by that version."""
     return version.delta_version(stage, "content") is not None
-
-
-def _check_layout(name: str, found: Fingerprint, head: Version) -> None:
-    if has_tables(head, name) and head.definitions[name].layout != found.layout:
-        raise DefinitionError(
-            f"stage {name!r} has other columns or feeders than its tables of version "
-            f"{head.number}: give it a new name, or keep the pipeline in a new location",
-            stage=name,
-        )

@@ -9,32 +9,31 @@ keeps the source key of its call, copied from the input's own arrays, and its nu
 
 It stands apart because here the user's code runs: what it may do wrong ends in a `ProducerError`.
 How rows become runs of one key is in `runs`, how values are converted in `rows` and `emissions`,
-how an error leaves the worker in `failures`.
+how an error leaves the worker in `failures`; functions over Arrow tables are in `arrow_producers`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from itertools import chain, islice
 from types import GeneratorType
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
+from deltaproduce.arrow_producers import arrow_calls
 from deltaproduce.atoms import Misfit
-from deltaproduce.emissions import emission_writer, settled
+from deltaproduce.emissions import EmissionWriter, emission_writer, settled
 from deltaproduce.errors import ProducerError
-from deltaproduce.failures import WorkerError, armoured, described, raised_by_producer, shown
+from deltaproduce.failures import BatchFunction, described, in_worker, raised_by_producer, shown
 from deltaproduce.pipeline import ProduceFunction, Producer
 from deltaproduce.rows import zone_of
-from deltaproduce.runs import Block, Blocks, Continuation, skip
+from deltaproduce.runs import Block, Blocks, Continuation, skip_all
 from deltaproduce.schemas import ORDINAL, SOURCE_PREFIX, RowSchema
 
 __all__ = ["Values", "calls", "output_struct", "produce", "raised_by_producer"]
-
-BatchFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def produce(rows: DataFrame, stage: Producer, time_zone: str) -> DataFrame:
@@ -44,8 +43,10 @@ def produce(rows: DataFrame, stage: Producer, time_zone: str) -> DataFrame:
     each key and each emission, beside the function's own time.
 
     Args:
-        rows: the feeder's key columns, then its value columns. Rows with equal keys are in one
-            partition and adjacent, in the order of their values.
+        rows: the source key columns, then the value columns. Rows with equal keys are in one
+            partition and adjacent, in the order of their values. Those of a join have, between
+            both, the number of the row's input, and the value columns of all inputs, where the
+            others' are null; a key's rows are in the order of the inputs.
         stage: the producer.
         time_zone: the session's time zone, on whose clock the function sees timestamps.
 
@@ -57,7 +58,7 @@ def produce(rows: DataFrame, stage: Producer, time_zone: str) -> DataFrame:
     Raises:
         DefinitionError: Python does not know the time zone.
     """
-    run = _in_worker(calls(stage, zone_of(time_zone)))
+    run = in_worker(calls(stage, zone_of(time_zone)))
     numbered = rows.toDF(*map(str, range(len(rows.columns))))  # Spark misreads names with dots
     return numbered.mapInArrow(run, output_struct(stage))
 
@@ -79,20 +80,24 @@ def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
     """Returns what `produce` does to one partition, as a function that cloudpickle can pickle.
 
     Args:
-        stage: the producer; of its feeders only the schema is taken along.
+        stage: the producer; of its feeders only the schemas are taken along.
         zone: the clock on which the function sees timestamps.
 
     Returns:
         A function from the input's batches to the output's, both lazy. It holds one input batch
-        and a bounded number of emissions, and raises ProducerError.
+        and a bounded number of emissions (or what `arrow_calls` says), and raises ProducerError.
     """
-    name, function = stage.name, stage.function
-    source, target = stage.feeders[0].schema, stage.schema
     names = output_struct(stage).names
+    if stage.form != "rows":
+        return arrow_calls(stage, zone, names)
+    name, function = stage.name, stage.callable
+    source, target = stage.feeders[0].schema.key, stage.schema
+    values = [merged[0].schema.value for merged in stage.inputs]
+    writer = emission_writer(target, zone, stage.surrogate)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        blocks = Blocks(batches, source, zone, stage=name)
-        return _emitted(name, function, blocks, _Emissions(name, target, zone, names))
+        blocks = Blocks(batches, source, values, zone, stage=name)
+        return _emitted(name, function, blocks, _Emissions(name, target, writer, names))
 
     return run
 
@@ -133,16 +138,6 @@ _MOST_BYTES: Final = 4 << 20
 _FIRST_ROWS: Final = 256
 
 
-def _in_worker(run: BatchFunction) -> BatchFunction:
-    def run_in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from run(batches)
-        except ProducerError as error:
-            raise WorkerError(armoured(error)) from None
-
-    return run_in_worker
-
-
 def _noting_end(chunks: Iterable[Iterator[Any]], ended: list[bool]) -> Iterator[Iterator[Any]]:
     yield from chunks
     ended.append(True)
@@ -155,13 +150,20 @@ def _emitted(
     block, first = next(blocks, None), 0
     while block is not None:
         buffer.start(block, first)
-        continuation = Continuation(blocks)
+        continuation = Continuation(blocks, block)
         last = len(block.keys) - 1
         for index in range(first, last + 1):
-            key, rows = block.keys[index], block.next_rows(index)
-            values = Values((rows,) if index < last else chain((rows,), continuation), stage, key)
+            key, inputs = block.keys[index], block.next_rows(index)
+            values = [
+                Values(
+                    (rows,) if index < last else chain((rows,), continuation.rows_of(number)),
+                    stage,
+                    key,
+                )
+                for number, rows in enumerate(inputs)
+            ]
             try:
-                emissions = _iterator(function(key, values))
+                emissions = _iterator(function(key, *values))
                 try:
                     while buffer.fill(emissions):
                         yield buffer.flush()
@@ -173,7 +175,7 @@ def _emitted(
                     blocks.check()  # a failure of the input is not the function's
                 _raise_failure(error, stage, key)
             buffer.end_call()
-            skip(rows)
+            skip_all(inputs)
         if buffer.rows:
             yield buffer.flush()
         block, first = continuation.skip()
@@ -208,12 +210,14 @@ class _Emissions:
     Its bound is a number of rows, which adapts to the size in bytes of the rows written before.
     """
 
-    def __init__(self, stage: str, schema: RowSchema, zone: tzinfo, names: Sequence[str]) -> None:
+    def __init__(
+        self, stage: str, schema: RowSchema, write: EmissionWriter, names: Sequence[str]
+    ) -> None:
         self.rows: list[Any] = []
         self._stage = stage
         self._schema = schema
         self._names = names
-        self._write = emission_writer(schema, zone)
+        self._write = write
         self._most_rows = _FIRST_ROWS
 
     def start(self, block: Block, first_call: int) -> None:

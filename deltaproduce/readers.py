@@ -3,7 +3,7 @@
 A version says which delta version of each table it is, and how many runs its tables do not have
 yet. A `Reader` puts them together, and keeps runs that it has read, and small tables and runs that
 its store has just written, so that an update does not read them again. The invariant: what it
-returns depends on the version alone.
+returns depends on the version alone, and has the columns that the stage had in it.
 
 It stands apart because the executor's steps and the users of a store read the same way.
 """
@@ -18,15 +18,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce import limits
-from deltaproduce.arrays import fetched
-from deltaproduce.changes import content_columns, sources_of
+from deltaproduce.arrays import empty, fetched, frame
+from deltaproduce.changes import DELETE, content_columns, sources_of
+from deltaproduce.feeds import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.pipeline import Stage
-from deltaproduce.schemas import VERSION, Column
-from deltaproduce.selections import Rows
+from deltaproduce.schemas import (
+    CHANGE_TYPE_COLUMN,
+    POSITION,
+    VERSION,
+    VERSION_COLUMN,
+    Column,
+)
+from deltaproduce.selections import Rows, Selection, as_frame
 from deltaproduce.stored import Overlay, Stored, run_columns
 from deltaproduce.tables import Tables
-from deltaproduce.versions import StageFigures, Version
+from deltaproduce.versions import StageFigures, Version, stage_at
 
 
 class Reader:
@@ -45,21 +52,66 @@ class Reader:
 
     def content(self, version: Version, stage: Stage) -> Stored | None:
         """The content of a stage; None if it has no rows in that version."""
+        stage = stage_at(version, stage)
         columns = content_columns(stage.schema, sources_of(stage))
         return self._stored(version, stage, CONTENT, columns)
 
     def key_mappings(self, version: Version, stage: Stage) -> Stored | None:
         """The key mappings of a stage; None if it has no rows in that version."""
+        stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, pair_of(stage))
 
-    def updates(self, version: Version, stage: Stage) -> DataFrame | None:
-        """What the version changed in a stage; None if nothing yet has."""
+    def updates(self, version: Version, stage: Stage, since: int | None = None) -> DataFrame | None:
+        """What the version changed in a stage; None if nothing yet has.
+
+        Args:
+            since: and what the versions after this one have; else it alone.
+        """
         delta_version = version.delta_version(stage.name, UPDATES)
         if delta_version is None:
             return None
         table = self._tables.location.table(stage.name, UPDATES)
         rows = self._tables.read(table, delta_version)
-        return rows.where(f.col(VERSION) == version.number)
+        first = version.number if since is None else since + 1
+        return rows.where(f.col(VERSION).between(first, version.number))
+
+    def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
+        """The keys that have updates after the first of some versions, up to the last.
+
+        One Spark job, unless they are none or many.
+        """
+        key, changed = stage.schema.key.columns, _changed(span, stage)
+        updates = self.updates(span[-1], stage, span[0].number) if changed else None
+        firsts = empty(key) if updates is None else updates.where(f.col(POSITION) == 0)
+        return Selection.of(firsts, key, self._tables.spark, changed)
+
+    def changes(self, span: Sequence[Version], stage: Stage, mode: FeedMode) -> DataFrame | None:
+        """The rows of a stage that came and went after the first of some versions, up to the last.
+
+        Args:
+            span: versions one after the other, in all of which the stage was kept.
+        """
+        since, schema = span[0], stage.schema
+        updates = self.updates(span[-1], stage, since.number) if _changed(span, stage) else None
+        if updates is None:
+            return None
+        content, before = self.content(since, stage), None
+        if content is not None and content.small:
+            before = content.all()
+        elif content is not None:
+            before = self.changed_keys(span, stage).rows_of(content.all())
+        moves = feed(before, updates, schema, sources_of(stage), since.number, mode)
+        return moves.join(f.broadcast(self._times(span)), COMMIT_VERSION.name)
+
+    def history(self, version: Version, stage: Stage, key: Selection) -> dict[int, bool]:
+        """The versions that changed one key -> whether it had rows then; one Spark job."""
+        updates = self.updates(version, stage, since=0)
+        if updates is None:
+            return {}
+        found = as_frame(
+            key.exactly(key.rows_of(updates)), key.spark, (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
+        )
+        return {row[0]: row[1] != DELETE for row in found.distinct().collect()}
 
     def overlay(self, version: Version, stage: Stage) -> Overlay | None:
         """What came after the stage's tables were written; None if nothing did."""
@@ -67,6 +119,7 @@ class Reader:
         runs = None if figures is None else _Runs.of(figures)
         if runs is None:
             return None
+        stage = stage_at(version, stage)
         kept = self._overlays.get(stage.name)
         if kept is not None and kept[0] == runs:
             return kept[1]
@@ -95,6 +148,14 @@ class Reader:
         if content is not None and limits.is_small(figures.rows, figures.row_bytes):
             self._contents[stage] = figures.delta_versions[CONTENT], content
 
+    def _times(self, versions: Sequence[Version]) -> DataFrame:
+        """When versions were published."""
+        columns = (COMMIT_VERSION, COMMIT_TIMESTAMP)
+        numbers = [version.number for version in versions]
+        moments = [version.committed_at for version in versions]
+        arrays = (pa.array(numbers, pa.int64()), pa.array(moments, pa.timestamp("us", tz="UTC")))
+        return frame(pa.table(arrays, [c.name for c in columns]), self._tables.spark, columns)
+
     def _stored(
         self, version: Version, stage: Stage, kind: str, columns: Sequence[Column]
     ) -> Stored | None:
@@ -112,6 +173,12 @@ class Reader:
         return Stored(
             base, tuple(columns), overlay, figures.rows, figures.row_bytes, self._tables.spark
         )
+
+
+def _changed(span: Sequence[Version], stage: Stage) -> int:
+    """How many keys the versions after the first of some have changed, one by one."""
+    figures = (version.stages.get(stage.name) for version in span[1:])
+    return sum(found.changed_keys for found in figures if found is not None)
 
 
 def pair_of(stage: Stage) -> tuple[Column, ...]:

@@ -58,7 +58,7 @@ def current(pinned: int, commits: Sequence[Commit]) -> int | None:
 def compacted(pinned: int, commits: Sequence[Commit]) -> tuple[Commit, ...]:
     """The compactions that a table had since the pinned delta version, oldest first.
 
-    None if there was anything else. A fold must go on from the commit before it, because one that
+    Empty if there was anything else. A fold must go on from the commit before it, because one that
     another writer overtook has old rows.
     """
     later = sorted((c for c in commits if c.delta_version > pinned), key=lambda c: c.delta_version)

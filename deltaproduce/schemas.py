@@ -10,7 +10,7 @@ It stands apart because it alone knows the limits that Spark and Delta put on co
 above relies on them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     FloatType,
     LongType,
     MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -54,6 +55,11 @@ class Column:
     data_type: DataType
     nullable: bool = True
     descending: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its type is known: that of a query's column is when a session has seen it."""
+        return not isinstance(self.data_type, NullType)
 
     @property
     def ddl(self) -> str:
@@ -117,6 +123,19 @@ class RowSchema:
         return self.key.names + self.value.names
 
 
+def unknown_schema(key: Mapping[str, bool], value: Iterable[str]) -> RowSchema:
+    """Returns columns whose types are not known yet.
+
+    Args:
+        key: the names of the key columns, and whether each sorts descending.
+        value: the names of the value columns.
+    """
+    return RowSchema(
+        Columns(tuple(Column(name, NullType(), descending=desc) for name, desc in key.items())),
+        Columns(tuple(Column(name, NullType()) for name in value)),
+    )
+
+
 def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
     """Reads and checks the columns that a stage declares.
 
@@ -135,7 +154,7 @@ def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
             and, if it is about one column, `column`.
     """
     try:
-        schema = RowSchema(_key_columns(key), _value_columns(value))
+        schema = RowSchema(key_columns(key), _value_columns(value))
         _check_distinct(schema.names)
     except DefinitionError as error:
         message = f"stage {stage!r}: {error}"
@@ -143,10 +162,12 @@ def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
     return schema
 
 
-_REFUSED_CHARACTERS: Final = frozenset(" ,;{}()\n\t=")  # by Delta, without column mapping
+def key_columns(declared: SchemaLike) -> Columns:
+    """Reads and checks the columns of a key, as `row_schema` does.
 
-
-def _key_columns(declared: SchemaLike) -> Columns:
+    Raises:
+        DefinitionError: they are refused; with `column` if it is about one.
+    """
     fields = _fields(declared, part="key")
     for field in fields:
         _check_key_type(field)
@@ -157,6 +178,9 @@ def _key_columns(declared: SchemaLike) -> Columns:
             )
             raise DefinitionError(message, column=field.name)
     return _columns(fields)
+
+
+_REFUSED_CHARACTERS: Final = frozenset(" ,;{}()\n\t=")  # by Delta, without column mapping
 
 
 def _value_columns(declared: SchemaLike) -> Columns:

@@ -21,9 +21,13 @@ from pyspark.sql.types import LongType
 
 from deltaproduce import limits
 from deltaproduce.arrays import Marks, among, distinct, fetched, frame
+from deltaproduce.atoms import Misfit
 from deltaproduce.changes import cols, same
+from deltaproduce.emissions import rows_writer
+from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.predicates import HASH, hash_sql, membership, needs_hash
-from deltaproduce.schemas import Column
+from deltaproduce.rows import zone_of
+from deltaproduce.schemas import Column, Columns
 
 Rows: TypeAlias = DataFrame | pa.Table
 """Rows in Spark, or on the driver."""
@@ -66,6 +70,22 @@ class Selection:
             keys = frame(once, spark, columns)
         return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), spark)
 
+    @staticmethod
+    def one(key: object, columns: Columns, spark: SparkSession) -> Selection:
+        """One key, as functions get it: bare if it has one column, else with a part for each.
+
+        Raises:
+            InvalidArgumentError: it is no key of these columns.
+        """
+        zone = zone_of(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+        try:
+            arrays = rows_writer(columns, zone)([key])
+        except Misfit as misfit:
+            raise InvalidArgumentError(
+                f"{key!r} is no key of the columns {columns.ddl}: {misfit}", argument="key"
+            ) from misfit
+        return Selection(columns.columns, pa.table(arrays, list(columns.names)), spark)
+
     @property
     def few(self) -> bool:
         """Whether the keys are on the driver."""
@@ -85,6 +105,26 @@ class Selection:
             return Selection(tuple(columns), self.keys.toDF(*names), self.spark)
         return Selection(tuple(columns), self.keys.rename_columns(names), self.spark)
 
+    @property
+    def empty(self) -> bool:
+        """Whether it is known that there are none."""
+        return isinstance(self.keys, pa.Table) and not len(self.keys)
+
+    def union(self, other: Selection) -> Selection:
+        """The keys of both, which are in the same columns."""
+        together = united(self.keys, other.keys, self.spark, self.columns)
+        return Selection.of(together, self.columns, self.spark)
+
+    def without(self, other: Selection) -> Selection:
+        """The keys that are not among those of ``other``, whose columns may have other names."""
+        gone = other.renamed(self.columns)
+        if isinstance(self.keys, pa.Table) and gone.few:
+            kept = self.keys.filter(pa.array(~gone.holds(self.keys)))
+            return Selection(self.columns, kept, self.spark)
+        keys, others = self.frame, gone.frame
+        kept = keys.join(others, same(keys, others, self.columns), "left_anti")
+        return Selection(self.columns, kept, self.spark)
+
     def predicate(self) -> str:
         """Holds for the rows of the keys, which are few, and perhaps for some others."""
         keys = self.keys
@@ -100,6 +140,24 @@ class Selection:
         if self.few:
             return rows.where(self.predicate())
         return rows.join(self.keys, same(rows, self.keys, self.columns), "left_semi")
+
+    def only(self, rows: Rows) -> Rows:
+        """Of any rows those that have one of the keys."""
+        if isinstance(rows, pa.Table) and self.few:
+            return rows.filter(pa.array(self.holds(rows)))
+        found, keys = frame(rows, self.spark) if isinstance(rows, pa.Table) else rows, self.frame
+        return found.join(keys, same(found, keys, self.columns), "left_semi")
+
+    def exactly(self, found: Rows) -> Rows:
+        """Of the rows that were found for these keys, those of no other key."""
+        if not self.few:
+            return found
+        if isinstance(found, pa.Table):
+            return found.filter(pa.array(self.holds(found)))
+        if not needs_hash(self.columns, self.keys):
+            return found
+        keys = self.frame
+        return found.join(keys, same(found, keys, self.columns), "left_semi")
 
     def holds(self, rows: pa.Table) -> Marks:
         """Which of the rows have one of the keys, which are few."""

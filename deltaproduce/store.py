@@ -8,26 +8,36 @@ It stands apart so that the modules below need no conveniences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import get_args
+from typing import Literal, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.batches import Batch
 from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
-from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError
+from deltaproduce.errors import (
+    DefinitionError,
+    InvalidArgumentError,
+    InvalidChangesError,
+    NotFoundError,
+)
 from deltaproduce.executor import Executor, Progress
+from deltaproduce.feeds import FeedMode, feed_columns
+from deltaproduce.lineages import Lineage, lineage
 from deltaproduce.locations import Location
 from deltaproduce.pipeline import Pipeline, Producer, Source, Stage
-from deltaproduce.plan import TableType
+from deltaproduce.plan import Policy, Step, TableType
 from deltaproduce.readers import Reader, pair_of
+from deltaproduce.remains import Forgotten, alive_in, remains
 from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
+from deltaproduce.selections import Selection
 from deltaproduce.session import check_session
+from deltaproduce.sql_producers import analysed
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import Version, find
+from deltaproduce.versions import Version, find, span, stage_at, unbroken
 
 
 class Store:
@@ -46,12 +56,16 @@ class Store:
             for whoever reads them by path. Updates tables, and all tables of a stage of up to
             20,000 rows, are plain in both. A store may be opened with another type than before:
             each stage changes over when it is next written.
+        policy: when a stage that has rows may be produced in full. ``auto``: when its definition
+            changed, or where that is known to be quicker. ``incremental``: only when its definition
+            changed. ``strict``: never; an update says so, and writes nothing.
         progress: called when a stage, or the commit, of an update starts.
         clock: gives the time of a version, with time zone.
 
     Raises:
         SessionError: the session cannot work with Delta tables.
-        DefinitionError: the location is none, or cannot hold a stage of that name.
+        DefinitionError: the location is none, or cannot hold a stage of that name; or Spark refuses
+            a query.
     """
 
     def __init__(
@@ -61,16 +75,19 @@ class Store:
         pipeline: Pipeline,
         *,
         table_type: TableType = "merge_on_read",
+        policy: Policy = "auto",
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         check_session(spark)
-        if table_type not in get_args(TableType):
-            raise DefinitionError(
-                f"table_type is {table_type!r}; use one of {', '.join(get_args(TableType))}"
-            )
+        for name, value, known in (
+            ("table_type", table_type, get_args(TableType)),
+            ("policy", policy, get_args(Policy)),
+        ):
+            if value not in known:
+                raise DefinitionError(f"{name} is {value!r}; use one of {', '.join(known)}")
         self._spark = spark
-        self._graph = pipeline.graph()
+        self._graph = analysed(pipeline.graph(), spark)
         place = Location.parse(str(location))
         place.check([stage.name for stage in self._graph.stages])
         self._tables = Tables(spark, place)
@@ -85,6 +102,7 @@ class Store:
             progress or (lambda _: None),
             clock,
             table_type,
+            policy,
         )
 
     @property
@@ -101,11 +119,10 @@ class Store:
 
         Args:
             changes: source name -> DataFrame or pyarrow Table with the source's key and value
-            columns
-                and, optionally, ``_change_type`` (``upsert``, the default, or ``delete``; also the
-                words of Delta's change data feed) and ``_ordinal`` (orders the rows of a key,
-                before their order in the DataFrame). The rows of a key replace all that it had;
-                keys not mentioned stay. Each DataFrame is computed once.
+                columns and, optionally, ``_change_type`` (``upsert``, the default, or ``delete``;
+                also the words of Delta's change data feed) and ``_ordinal`` (orders the rows of a
+                key, before their order in the DataFrame). The rows of a key replace all that it
+                had; keys not mentioned stay. Each DataFrame is computed once.
             update_id: a name for this batch. If a version was made under it, that version is
                 returned and the changes are not looked at: so a batch can be sent again.
 
@@ -119,16 +136,52 @@ class Store:
             CommitUnknownError: it could not be found out whether the version was published.
             CorruptStoreError: tables or the version log were changed by someone else.
         """
-        sources = self._sources(changes)
-        versions = self._log.versions()
-        if update_id is not None:
-            for version in versions:
-                if version.update_id == update_id:
-                    return version
-        batches = {source.name: Batch.of(given, source, self._spark) for source, given in sources}
-        return self._executor.run(
-            "update", self._log.last_read, batches=batches, update_id=update_id
-        )
+        return self._publish("update", changes, update_id)
+
+    def load(self, rows: Mapping[str, object], update_id: str | None = None) -> Version:
+        """Make full snapshots of sources the next version: what differs becomes its updates.
+
+        Keys that a snapshot lacks are deleted, others have the rows that it has. So an empty one
+        deletes all rows of its source, and one that equals the content changes nothing. Sources
+        without a snapshot stay as they are. Content and snapshot are compared in full, which costs
+        a shuffle of both if they are large: where changes are known, `update` is cheaper.
+
+        Args:
+            rows: source name -> DataFrame or pyarrow Table with the source's key and value columns
+                and, optionally, ``_ordinal``; as for `update`, but without ``_change_type``. The
+                order of a key's rows counts here too.
+            update_id: as for `update`; the two share their names.
+
+        Returns:
+            The published version; the head if nothing differs and there is no update_id.
+
+        Raises:
+            InvalidChangesError: before anything is written.
+            DeltaProduceError: as for `update`.
+        """
+        return self._publish("load", rows, update_id)
+
+    def plan(self, given: Collection[str | Source] = ()) -> tuple[Step, ...]:
+        """What an update would do, and why: nothing is computed, and nothing written.
+
+        Args:
+            given: the sources that changes would be given for.
+
+        Returns:
+            For each stage that would be looked at, feeders first, how and why. A stage that is
+            ``incremental`` is not reached after all if no key of its feeders turns out to have
+            changed.
+
+        Raises:
+            NotFoundError: there is no such source.
+            DefinitionError: as an update would.
+        """
+        sources = {source.name for source in self._graph.sources}
+        names = [_name(source) for source in given]
+        for name in names:
+            if self._graph.stage(name).name not in sources:
+                raise NotFoundError(f"{name!r} is no source: changes are given for sources")
+        return self._executor.plan(self._log.head(), given=names)
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
         """Produce a stage in full, and bring up to date what depends on it.
@@ -146,6 +199,57 @@ class Store:
         if stage is not None:
             names = [self._producer(stage).name]
         return self._executor.run("refresh", self._log.head(), refreshed=names)
+
+    def rollback(self, version: int) -> Version:
+        """Publish a new version that is equal to an earlier one in every table of every stage.
+
+        Its updates say what that changes, as those of every version do. A stage that the earlier
+        version did not have is empty afterwards, and is made again by the next update. All versions
+        stay as they are, so a rollback can be rolled back; the ids of updates stay used too.
+
+        Args:
+            version: the number of the version to go back to; 0 for a store without rows.
+
+        Returns:
+            The published version; the head if the earlier version has the same rows.
+
+        Raises:
+            NotFoundError: there is no such version.
+            DefinitionError: a stage had other columns or feeders in it.
+            ConflictError: another writer published first; nothing of this is visible.
+            CommitUnknownError: it could not be found out whether the version was published.
+        """
+        return self._executor.rollback(span(self._log.versions(), version))
+
+    def forget(self, source: str | Source, key: object) -> Forgotten:
+        """Delete a key of a source, and what was made from it; say where it can still be read.
+
+        The deletion is a version like that of an update. Rows that are made from other keys too are
+        made again without this one.
+
+        Args:
+            key: as functions get it: bare if it has one column, else a tuple, named tuple or dict.
+
+        Raises:
+            NotFoundError: there is no such source.
+            InvalidArgumentError: it is no key of the source's columns.
+            ProducerError: a produce function failed; nothing is written.
+            ConflictError: another writer published first; nothing of this is visible.
+            CommitUnknownError: it could not be found out whether the version was published.
+        """
+        found = self._graph.stage(_name(source))
+        if not isinstance(found, Source):
+            raise NotFoundError(f"{found.name!r} is no source: forget a key where it comes from")
+        keys = Selection.one(key, found.schema.key, self._spark)
+        batches = {found.name: Batch.deleting(keys, found)}
+        version = self._executor.run("forget", self._log.head(), batches=batches)
+        versions = self._log.versions()
+        if unbroken(versions, found.name):
+            alive = alive_in(versions, self._reader.history(version, found, keys))
+        else:  # older updates are not at hand, so it may have been there at any time
+            alive = frozenset(version.number for version in versions[:-1])
+        stages = (found.name, *self._graph.downstream_of([found.name]))
+        return Forgotten(version, remains(versions, stages, alive))
 
     def compact(self) -> None:
         """Put the rows of all tables in order now: runs into their tables, small files together.
@@ -181,9 +285,10 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version.
         """
-        found = self._graph.stage(_name(stage))
+        wanted = self._version(version)
+        found = stage_at(wanted, self._graph.stage(_name(stage)))
         sources = sources_of(found)
-        rows = self._reader.content(self._version(version), found)
+        rows = self._reader.content(wanted, found)
         columns = content_columns(found.schema, sources)
         in_order = (*found.schema.key, *sources, ORDINAL_COLUMN) if ordered else ()
         return self._frame(None if rows is None else rows.all(), columns, in_order)
@@ -203,8 +308,9 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version, or it is a source.
         """
-        found = self._producer(stage)
-        rows = self._reader.key_mappings(self._version(version), found)
+        wanted = self._version(version)
+        found = stage_at(wanted, self._producer(stage))
+        rows = self._reader.key_mappings(wanted, found)
         pair = pair_of(found)
         return self._frame(None if rows is None else rows.all(), pair, pair if ordered else ())
 
@@ -224,11 +330,97 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version.
         """
-        found = self._graph.stage(_name(stage))
         wanted = self._version(version)
+        found = stage_at(wanted, self._graph.stage(_name(stage)))
         rows = self._reader.updates(wanted, found)
         in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
         return self._frame(rows, updates_columns(found.schema), in_order)
+
+    def changes(
+        self,
+        stage: str | Stage,
+        since: int,
+        until: int | None = None,
+        mode: FeedMode = "net",
+    ) -> DataFrame:
+        """The rows that came and went between two versions, as Delta's change data feed has them.
+
+        Rows of a key are compared as a multiset: where only their order changed, or the source keys
+        that they come from, there is nothing to say. Rows that replace each other are an
+        ``update_preimage`` and an ``update_postimage``; the rest is ``delete`` or ``insert``.
+
+        The cost is that of the updates in between and of looking up the rows that their keys had.
+        If the keys are few, one Spark job finds out which, at once; the rest waits for an action.
+
+        Args:
+            since: the version whose rows you have; 0 for none.
+            until: the version whose rows you want; the head if None.
+            mode: ``net`` for one difference between the two; ``complete`` for one a version.
+
+        Returns:
+            Key columns, value columns, ``_change_type``, ``_commit_version`` (of the version that
+            changed the key, for ``net`` the last one), ``_commit_timestamp`` (when that was
+            published); in no order.
+
+        Raises:
+            NotFoundError: there is no such stage or version, or a pipeline without the stage, or
+                with other columns of it, made versions in between.
+            InvalidArgumentError: ``since`` is after ``until``, or there is no such mode.
+        """
+        found = self._graph.stage(_name(stage))
+        if mode not in get_args(FeedMode):
+            raise InvalidArgumentError(
+                f"mode is {mode!r}; use one of {', '.join(get_args(FeedMode))}", argument="mode"
+            )
+        versions = span(self._log.versions(), since, until)
+        if not unbroken(versions, found.name):
+            raise NotFoundError(
+                f"stage {found.name!r} was not in the pipeline of every version from {since!r} to "
+                f"{versions[-1].number}, with the same columns: what happened to it in between is "
+                "not known; load it anew"
+            )
+        rows = self._reader.changes(versions, found, mode)
+        return self._frame(rows, feed_columns(found.schema), ())
+
+    def lineage(self, stage: str | Stage, key: object, version: int | None = None) -> Lineage:
+        """The keys that a key was made from, up to the sources, and those made from it.
+
+        Args:
+            key: as functions get it: bare if it has one column, else a tuple, named tuple or dict.
+            version: in this version; in the head if None.
+
+        Returns:
+            Stage names -> DataFrames of keys, computed when they are used: those of the stage next
+            to this one by looking the key up, those further away by a join with key mappings.
+            Without rows if there is no such key.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+            InvalidArgumentError: it is no key of the stage's columns.
+        """
+        found = self._graph.stage(_name(stage))
+        at = self._version(version)
+        return lineage(self._graph, self._reader, found, key, at, self._spark)
+
+    def _publish(
+        self,
+        operation: Literal["update", "load"],
+        given: Mapping[str, object],
+        update_id: str | None,
+    ) -> Version:
+        sources = self._sources(given)
+        versions = self._log.versions()
+        if update_id is not None:
+            for version in versions:
+                if version.update_id == update_id:
+                    return version
+        batches = {
+            source.name: Batch.of(rows, source, self._spark, is_snapshot=operation == "load")
+            for source, rows in sources
+        }
+        return self._executor.run(
+            operation, self._log.last_read, batches=batches, update_id=update_id
+        )
 
     def _frame(
         self, rows: DataFrame | None, columns: Sequence[Column], in_order: Sequence[Column]

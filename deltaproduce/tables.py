@@ -2,9 +2,9 @@
 
 A store's tables are named by a `Location` and changed by an `Edit`, in one Delta commit that
 carries its attempt. The invariant: `Tables.commit` returns only when the table moved by exactly one
-commit, ours, from exactly the delta version that the write was computed from; every other case is a
-`ConflictError`, and what was written stays invisible, because readers resolve delta versions
-through the version log.
+commit, ours, from the delta version that the write was computed from, compactions aside, which
+change no row; every other case is a `ConflictError`, and what was written stays invisible, because
+readers resolve delta versions through the version log.
 
 It stands apart so that nothing else knows how Delta spells things: options, properties,
 history, `RESTORE`, paths against catalog names.
@@ -13,8 +13,9 @@ history, `RESTORE`, paths against catalog names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import Final
 
@@ -26,7 +27,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import types as t
 
 from deltaproduce.ddl import identifier
-from deltaproduce.edits import Edit
+from deltaproduce.edits import Edit, Restore
 from deltaproduce.errors import ConflictError
 from deltaproduce.locations import Location, Table
 from deltaproduce.recovery import current
@@ -38,6 +39,7 @@ _APP_ID = "deltaproduce"
 _COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one every ten
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./:=@+~-]+")  # others Spark takes for patterns, or encodes
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
@@ -150,7 +152,7 @@ class Tables:
             return DeltaTable.forName(self.spark, table.address)
         return DeltaTable.forPath(self.spark, table.address)
 
-    def commit(self, table: Table, edit: Edit, attempt: Attempt, base: int | None) -> int:
+    def commit(self, table: Table, edit: Edit | Restore, attempt: Attempt, base: int | None) -> int:
         """Make one data commit and return the table's new delta version.
 
         Args:
@@ -158,13 +160,17 @@ class Tables:
                 version has pinned, which the edit overwrites.
 
         Raises:
-            ConflictError: the table did not move from ``base`` by this commit alone.
+            ConflictError: the table moved from ``base`` by more than this commit and compactions.
         """
         with self._session(edit) as session:
-            committed = self._write(session, table, edit, attempt)
+            if isinstance(edit, Edit):
+                committed = self._write(session, table, edit, attempt)
+            else:
+                committed = self._set_back(session, table, edit.delta_version, attempt, base)
         if committed is not None and base in (None, committed - 1):
             return committed
-        commits = self.recent_commits(table, base)
+        # What was set back stands on nothing that came between, not even on a compaction.
+        commits = self.recent_commits(table, base) if isinstance(edit, Edit) else ()
         for number, commit in enumerate(commits):
             before = commits[number + 1 :]
             if commit.attempt == attempt and (base is None or current(base, before) is not None):
@@ -195,19 +201,41 @@ class Tables:
             writer = writer.mode("append")
         if edit.file_rows is not None:
             writer = writer.option("maxRecordsPerFile", edit.file_rows)
-        return _committed(writer, table, session)
+        return _committed(partial(_save, writer, table), table, session)
+
+    def _set_back(
+        self,
+        session: SparkSession,
+        table: Table,
+        delta_version: int,
+        attempt: Attempt,
+        base: int | None,
+    ) -> int | None:
+        """Give a table the rows of an earlier delta version, in a commit of its own.
+
+        Restoring a table to where it is makes none. There a property is set, because a fold of a
+        version that is no longer to count may be under way, and must find the table moved.
+        """
+        if base == delta_version:
+            said = f"SET TBLPROPERTIES ('{_APP_ID}.rolledBackBy' = '{attempt.version}')"
+            statement = f"ALTER TABLE {table.sql} {said}"
+        else:
+            statement = f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}"
+        with _settings(session, {_USER_METADATA: attempt.metadata(table.name)}):
+            return _committed(partial(session.sql, statement), table, session)
 
     @contextmanager
-    def _session(self, edit: Edit) -> Iterator[SparkSession]:
+    def _session(self, edit: Edit | Restore) -> Iterator[SparkSession]:
         """A session that nothing else commits in meanwhile, so that its last commit is ours.
 
         Rows in Spark are tied to the session that they were made in. Rows from the driver can be
         written in any, so that several tables can be written at a time; but the names of a catalog
         mean what they mean in the user's.
         """
-        if isinstance(edit.rows, DataFrame) or self.location.in_catalog:
+        rows = edit.rows if isinstance(edit, Edit) else None
+        if isinstance(rows, DataFrame) or self.location.in_catalog:
             with self._committing:
-                yield edit.rows.sparkSession if isinstance(edit.rows, DataFrame) else self.spark
+                yield rows.sparkSession if isinstance(rows, DataFrame) else self.spark
             return
         session = self._idle.pop() if self._idle else self.spark.newSession()
         _set_as(session, self.spark)
@@ -224,12 +252,8 @@ class Tables:
 
     def put_together(self, table: Table) -> None:
         """Write small files as large ones: no row changes, and rows of a file stay in order."""
-        before = {name: self.spark.conf.get(name, None) for name in _COMPACTION_SETTINGS}
-        _set(self.spark, _COMPACTION_SETTINGS)
-        try:
+        with _settings(self.spark, _COMPACTION_SETTINGS):
             self._delta_table(table).optimize().executeCompaction()
-        finally:
-            _set(self.spark, before)
 
     def create(self, table: Table, columns: str) -> None:
         """Make an empty table if there is none."""
@@ -256,7 +280,7 @@ class Tables:
         writer = self._writer(rows, table, attempt).option("txnAppId", _APP_ID)
         with self._committing:
             writer = writer.option("txnVersion", attempt.version).mode("append")
-            return _committed(writer, table, self.spark)
+            return _committed(partial(_save, writer, table), table, self.spark)
 
     def restore(self, table: Table, delta_version: int) -> int:
         """Set a table that ran ahead back to what the head pins; returns its new delta version."""
@@ -271,18 +295,21 @@ class Tables:
     @contextmanager
     def write_settings(self) -> Iterator[None]:
         """The session's settings as our commits need them, restored on leaving."""
-        before = {name: self.spark.conf.get(name, None) for name in _WRITE_SETTINGS}
-        _set(self.spark, _WRITE_SETTINGS)
-        try:
+        with _settings(self.spark, _WRITE_SETTINGS):
             yield
-        finally:
-            _set(self.spark, before)
 
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
         return rows.write.format("delta").option("userMetadata", attempt.metadata(table.name))
 
 
-def _committed(writer: DataFrameWriter, table: Table, session: SparkSession) -> int | None:
+def _save(writer: DataFrameWriter, table: Table) -> None:
+    if table.in_catalog:
+        writer.saveAsTable(table.address)
+    else:
+        writer.save(table.address)
+
+
+def _committed(write: Callable[[], object], table: Table, session: SparkSession) -> int | None:
     """Write, and say which delta version it became; None if Delta left it out.
 
     Delta tells a session the version of its last commit, so this costs no job; the session must
@@ -290,10 +317,7 @@ def _committed(writer: DataFrameWriter, table: Table, session: SparkSession) -> 
     """
     session.conf.unset(_LAST_COMMIT)
     try:
-        if table.in_catalog:
-            writer.saveAsTable(table.address)
-        else:
-            writer.save(table.address)
+        write()
     except _CONFLICTS as error:
         raise ConflictError(
             f"another writer committed to table {table.name!r} at the same time: nothing of this "
@@ -317,6 +341,17 @@ def _properties(statistics: Sequence[Column]) -> dict[str, str]:
         "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
         **skipping,
     }
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """A session's settings, restored on leaving."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    _set(spark, settings)
+    try:
+        yield
+    finally:
+        _set(spark, before)
 
 
 def _set_as(session: SparkSession, other: SparkSession) -> None:

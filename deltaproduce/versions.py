@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from deltaproduce.errors import NotFoundError
+from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint
+from deltaproduce.pipeline import Source, Stage
+from deltaproduce.schemas import Columns, RowSchema, key_columns, row_schema
 
-Mode = Literal["skipped", "seek", "merge", "rewrite", "full"]
+Mode = Literal["skipped", "seek", "merge", "rewrite", "full", "restore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class StageFigures:
     Attributes:
         mode: ``skipped`` (not touched), ``seek`` (affected rows found by predicate and replaced),
             ``merge`` (found by a join with the whole table, and replaced), ``rewrite`` (the content
-            written anew, in order) or ``full`` (produced from all of the feeder).
+            written anew, in order), ``full`` (produced from all of the feeder) or ``restore`` (set
+            back to what it was).
         reason: why this mode, in words.
         affected_keys: target keys that were looked at.
         changed_keys: target keys in this version's updates.
@@ -43,6 +46,11 @@ class StageFigures:
         folded: the version whose rows the content and key mappings tables hold.
         runs: how many runs since then are in the table of runs only.
         run_rows: how many rows they have.
+        surrogates: the last surrogate number that was given out, in this version or before.
+        surrogate: the column that they are in, if there is one.
+        key: the key columns that the tables have, as DDL.
+        value: their value columns, as DDL.
+        source_key: the key columns of the feeders that they were made from, as DDL.
     """
 
     mode: Mode
@@ -59,6 +67,11 @@ class StageFigures:
     folded: int = 0
     runs: int = 0
     run_rows: int = 0
+    surrogates: int = 0
+    surrogate: str | None = None
+    key: str = ""
+    value: str = ""
+    source_key: str = ""
 
     def carried(self) -> StageFigures:
         """The figures of the same stage in a next version that does not touch it."""
@@ -81,7 +94,7 @@ class Version:
     Attributes:
         number: 1, 2, 3, …
         committed_at: when it was published, with time zone; None for the empty version.
-        operation: ``update`` or ``refresh``.
+        operation: ``update``, ``load``, ``refresh``, ``rollback`` or ``forget``.
         update_id: the caller's name for the batch, if it gave one.
         stages: figures of every source and stage by name.
         definitions: stage name -> fingerprint of the definition its tables were made by.
@@ -176,6 +189,63 @@ def find(versions: Iterable[Version], number: int) -> Version:
         kept = f"{min(known)} to {max(known)}" if known else "none"
         raise NotFoundError(f"version {number!r} is not in this store; versions: {kept}")
     return known[number]
+
+
+def span(versions: Sequence[Version], since: int, until: int | None = None) -> tuple[Version, ...]:
+    """The versions from one to another, both among them; to the newest if ``until`` is None.
+
+    Args:
+        versions: all of a store, oldest first.
+
+    Raises:
+        NotFoundError: one of the two is not there.
+        InvalidArgumentError: they are the wrong way round.
+    """
+    all_versions = (EMPTY, *versions)
+    first = find(versions, since)
+    last = all_versions[-1] if until is None else find(versions, until)
+    if first.number > last.number:
+        raise InvalidArgumentError(
+            f"since is version {first.number} and until is {last.number}, which came before: since "
+            "is the version that you know, until the one that you want to know",
+            argument="since",
+        )
+    return tuple(v for v in all_versions if first.number <= v.number <= last.number)
+
+
+def unbroken(versions: Iterable[Version], stage: str) -> bool:
+    """Whether a stage's updates say all that happened to it in these versions, oldest first.
+
+    They do not if a pipeline without the stage made some of them, or one that defined it with other
+    key or value columns: then its updates were begun anew.
+    """
+    found = [v.stages[stage] for v in versions if v.delta_version(stage, "updates") is not None]
+    has_tables = [version.delta_version(stage, "updates") is not None for version in versions]
+    same_columns = len({(figures.key, figures.value) for figures in found}) <= 1
+    return has_tables == sorted(has_tables) and same_columns
+
+
+def stage_at(version: Version, stage: Stage) -> Stage:
+    """A stage with the columns that its tables have in a version; itself if they are the same."""
+    figures = version.stages.get(stage.name)
+    if figures is None or not figures.key or has_columns(figures, stage):
+        return stage
+    schema = row_schema(figures.key, figures.value, stage=stage.name)
+    if isinstance(stage, Source):
+        return Source(stage.name, schema)
+    feeder = Source(stage.feeders[0].name, RowSchema(key_columns(figures.source_key), Columns(())))
+    return replace(stage, schema=schema, inputs=((feeder,),))
+
+
+def has_columns(figures: StageFigures, stage: Stage) -> bool:
+    """Whether a stage's tables have the columns that it is defined with."""
+    return columns_of(stage) == (figures.key, figures.value, figures.source_key)
+
+
+def columns_of(stage: Stage) -> tuple[str, str, str]:
+    """The key, value and source key columns of a stage, as DDL; a source has no source key."""
+    source_key = stage.feeders[0].schema.key.ddl if stage.feeders else ""
+    return stage.schema.key.ddl, stage.schema.value.ddl, source_key
 
 
 def figures_to_json(stages: Mapping[str, StageFigures]) -> str:

@@ -10,8 +10,8 @@ It stands apart from `executor`, which orders effects: here nothing is written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from deltaproduce.comparisons import Comparison
 from deltaproduce.edits import (
     Edit,
     Read,
+    Restore,
     content_edit,
     mappings_edit,
     run_edit,
@@ -27,10 +28,10 @@ from deltaproduce.edits import (
     updates_edit,
 )
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
-from deltaproduce.pipeline import Stage
+from deltaproduce.pipeline import Producer, Stage
 from deltaproduce.plan import TableType, Writing, writing
 from deltaproduce.stored import Overlay
-from deltaproduce.versions import Mode, StageFigures
+from deltaproduce.versions import Mode, StageFigures, columns_of
 
 NO_TABLES: Final = StageFigures("skipped")
 """The figures of a stage that is in no version yet."""
@@ -42,6 +43,9 @@ class Result:
 
     Attributes:
         full: every key was produced.
+        surrogates: the last surrogate number that the stage has given out.
+        anew: its tables have other columns than before, and are made anew.
+        updates_anew: its updates too.
     """
 
     stage: Stage
@@ -49,6 +53,56 @@ class Result:
     reason: str
     seconds: float
     full: bool
+    surrogates: int = 0
+    anew: bool = False
+    updates_anew: bool = False
+
+    def figures(self, mode: Mode) -> StageFigures:
+        """What a version says of the step, without the tables that it leaves."""
+        counts = self.comparison.counts
+        key, value, source_key = columns_of(self.stage)
+        return StageFigures(
+            mode=mode,
+            reason=self.reason,
+            affected_keys=counts.keys,
+            changed_keys=counts.keys_changed,
+            rows_added=counts.rows_added,
+            rows_removed=counts.rows_removed,
+            seconds=round(self.seconds, 3),
+            surrogates=self.surrogates,
+            surrogate=self.stage.surrogate if isinstance(self.stage, Producer) else None,
+            key=key,
+            value=value,
+            source_key=source_key,
+        )
+
+
+class StageWrite(Protocol):
+    """What the executor asks of whatever is to be done to the tables of one stage.
+
+    Attributes:
+        result: what the stage's step found out.
+        content: the content, if it was written whole from the driver; None if not.
+    """
+
+    result: Result
+    content: pa.Table | None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether content or key mappings are committed to, which no fold may overlap with."""
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> Mapping[str, Edit | Restore]:
+        """The edit of each table that the version of that number changes, by kind."""
+
+    def committed(self, kind: str, edit: Edit | Restore, delta_version: int) -> None:
+        """Note that one of the edits is a commit now."""
+
+    def overlay_after(self) -> Overlay | None:
+        """The stage's runs after it."""
+
+    def figures(self, number: int) -> StageFigures:
+        """What the version of that number says of the stage."""
 
 
 @dataclass(slots=True)
@@ -86,19 +140,25 @@ class Write:
         """Decide how a step is written."""
         comparison, counts = result.comparison, result.comparison.counts
         seen = counts.rows_before + counts.rows_after
-        rows = last.rows + counts.rows_after - counts.rows_before
+        rows = counts.rows_after
+        if not comparison.complete:
+            rows += last.rows - counts.rows_before
         row_bytes = counts.bytes // seen if seen else last.row_bytes
-        how = writing(
-            table_type,
-            complete=comparison.complete,
-            rows=rows,
-            row_bytes=row_bytes,
-            pairs_changed=counts.pairs_changed,
-            pairs_replaced=counts.pairs_replaced,
-            run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
-            overlay_rows=overlay.added if overlay else 0,
-            overlay_runs=overlay.runs if overlay else 0,
-            added=last.added.get(CONTENT, 0),
+        how = (
+            "rewrite"
+            if result.anew
+            else writing(
+                table_type,
+                complete=comparison.complete,
+                rows=rows,
+                row_bytes=row_bytes,
+                pairs_changed=counts.pairs_changed,
+                pairs_replaced=counts.pairs_replaced,
+                run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
+                overlay_rows=overlay.added if overlay else 0,
+                overlay_runs=overlay.runs if overlay else 0,
+                added=last.added.get(CONTENT, 0),
+            )
         )
         if how != "run":
             return Write(result, last, rows, row_bytes, how, overlay)
@@ -108,6 +168,11 @@ class Write:
             run, overlay = overlay.with_run(run).rows, None
         return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew)
 
+    @property
+    def in_place(self) -> bool:
+        """See `StageWrite.in_place`."""
+        return self.how in ("replace", "rewrite")
+
     def edits(self, number: int, before: Mapping[str, Read]) -> dict[str, Edit]:
         """The edit of each table whose rows change, by kind.
 
@@ -115,7 +180,9 @@ class Write:
             number: the version's.
             before: reads the content and the key mappings as they were; nothing if there were none.
         """
-        comparison, how, exists = self.result.comparison, self.how, self.last.delta_versions
+        comparison, how, exists = self.result.comparison, self.how, set(self.last.delta_versions)
+        if self.result.anew:
+            exists -= {CONTENT, KEY_MAPPINGS, *((UPDATES,) if self.result.updates_anew else ())}
         edits = {
             CONTENT: content_edit(
                 comparison, how, before.get(CONTENT), self.rows, exists=CONTENT in exists
@@ -135,8 +202,9 @@ class Write:
             edits[RUNS] = run_edit(self.run, comparison, number, exists=not self.runs_anew)
         return {kind: edit for kind, edit in edits.items() if edit is not None}
 
-    def committed(self, kind: str, edit: Edit, delta_version: int) -> None:
+    def committed(self, kind: str, edit: Edit | Restore, delta_version: int) -> None:
         """Note that one of the edits is a commit now."""
+        assert isinstance(edit, Edit)
         self.delta_versions[kind] = delta_version
         self.added[kind] = 0 if edit.overwrite else self.last.added.get(kind, 0) + 1
         if kind == CONTENT and edit.overwrite and isinstance(edit.rows, pa.Table):
@@ -152,23 +220,21 @@ class Write:
 
     def figures(self, number: int) -> StageFigures:
         """What the version says of the stage."""
-        counts, overlay = self.result.comparison.counts, self.overlay_after()
-        return StageFigures(
-            mode=self._mode(),
-            reason=self.result.reason,
-            affected_keys=counts.keys,
-            changed_keys=counts.keys_changed,
-            rows_added=counts.rows_added,
-            rows_removed=counts.rows_removed,
+        overlay = self.overlay_after()
+        return replace(
+            self.result.figures(self._mode()),
             rows=self.rows,
             row_bytes=self.row_bytes,
-            seconds=round(self.result.seconds, 3),
             delta_versions={**self.last.delta_versions, **self.delta_versions},
-            added={**self.last.added, **self.added},
+            added={**self._added_before(), **self.added},
             folded=self.last.folded if self.how in ("nothing", "run") else number,
             runs=0 if overlay is None else overlay.runs,
             run_rows=0 if overlay is None else overlay.added,
         )
+
+    def _added_before(self) -> dict[str, int]:
+        """What had been added to the tables that still count: runs of other columns do not."""
+        return {k: n for k, n in self.last.added.items() if k != RUNS or not self.result.anew}
 
     def _mode(self) -> Mode:
         if self.result.full:

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import datetime
 import math
 from collections import Counter, namedtuple
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Literal, TypeAlias
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -29,16 +32,19 @@ from pyspark.sql.types import (
     FloatType,
     MapType,
     StructType,
+    TimestampType,
 )
 
-from deltaproduce.errors import InvalidChangesError, NotFoundError, ProducerError
-from deltaproduce.pipeline import Pipeline, Producer, Source, Stage
+from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError, ProducerError
+from deltaproduce.pipeline import Pipeline, Producer, Source
 from deltaproduce.schemas import Column, Columns
 
 Value: TypeAlias = Any
 """Whatever a column can hold, or a function emit; a type checker cannot know more."""
 
 Table: TypeAlias = Literal["content", "key_mappings", "updates"]
+
+Mode: TypeAlias = Literal["net", "complete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +79,20 @@ class Oracle:
 
     Rows are tuples in the column order and row order of the store's tables, in the normal form of
     `plain`, so that `oracle.content(stage) == plain_rows(frame.collect())` is the whole test for a
-    frame read with `ordered=True`.
+    frame read with `ordered=True`. Where a function emits a moment with time zone, or gets its rows
+    in Arrow, timestamps without one are in UTC.
 
     Every update costs a recomputation of the whole pipeline: keep test data small.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._graph = pipeline.graph()
+        for producer in self._graph.producers:
+            if producer.query is not None:
+                message = f"stage {producer.name!r} is in SQL, which the oracle has not; write it "
+                raise DefinitionError(f"{message}as a function", stage=producer.name)
         self._states: list[_State] = [{stage.name: [] for stage in self._graph.stages}]
+        self._surrogates: list[dict[str, int]] = [{}]  # the last ones given out, by version
         self._number_by_update_id: dict[str, int] = {}
 
     @property
@@ -117,12 +129,59 @@ class Oracle:
             _values_by_key(rows) == _values_by_key(before[name]) for name, rows in state.items()
         ):
             return self.head
+        surrogates = dict(self._surrogates[-1])
         for producer in self._graph.producers:
-            (feeder,) = producer.feeders
-            state[producer.name] = _produced_rows(producer, feeder, state[feeder.name])
+            name = producer.name
+            state[name] = _produced_rows(producer, state)
+            if producer.surrogate is not None:
+                state[name], surrogates[name] = _numbered_rows(
+                    producer, state[name], before[name], surrogates.get(name, 0)
+                )
+            if producer.preserve is not None:
+                state[name] = _preserved_rows(producer, state, before)
         self._states.append(state)
+        self._surrogates.append(surrogates)
         if update_id is not None:
             self._number_by_update_id[update_id] = self.head
+        return self.head
+
+    def load(self, rows: Mapping[str, Sequence[Upsert]], update_id: str | None = None) -> int:
+        """Give sources all the rows that they are to have: keys without one are deleted.
+
+        Args:
+            rows: the rows of each source, in order; other sources stay.
+            update_id: as for `update`.
+
+        Returns:
+            As `update`.
+
+        Raises:
+            InvalidChangesError: a source is unknown.
+            ProducerError: as `update`.
+        """
+        changes: dict[str, Sequence[Change]] = dict(rows)
+        for source in self._graph.sources:
+            if source.name in rows:
+                key = source.schema.key
+                found = {plain(_stored_change(row.key, key, source)) for row in rows[source.name]}
+                before = (key for key, _ in _groups(self._states[-1][source.name]))
+                gone = [Delete(key) for key in before if key not in found]
+                changes[source.name] = [*rows[source.name], *gone]
+        return self.update(changes, update_id)
+
+    def rollback(self, version: int) -> int:
+        """Make the state of an earlier version the next one, unless the head is equal to it.
+
+        Returns:
+            The number of the head after it.
+
+        Raises:
+            NotFoundError: there is no such version.
+        """
+        names = [stage.name for stage in self._graph.stages]
+        if any(self.content(name, version) != self.content(name) for name in names):
+            self._states.append(self._states[version])
+            self._surrogates.append(self._surrogates[version])
         return self.head
 
     def content(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
@@ -167,6 +226,35 @@ class Oracle:
                 is_new = key not in before and position == 0
                 rows.append((number, "add" if is_new else "update", *key, position, *value))
         return rows
+
+    def changes(
+        self, stage: str, since: int, until: int | None = None, mode: Mode = "net"
+    ) -> list[tuple[Any, ...]]:
+        """The rows that came and went between two versions, in no order: the feed without times.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+        """
+        last = self.head if until is None else until
+        states = [_values_by_key(self._rows(stage, number)) for number in range(since, last + 1)]
+        changed = {  # S8: the keys that each version's updates are about
+            number: {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
+            for number, (before, after) in enumerate(pairwise(states), since + 1)
+        }
+        if mode == "net":
+            by_key = {key: number for number, keys in changed.items() for key in keys}
+            moves = [(states[0], states[-1], key, number) for key, number in by_key.items()]
+        else:
+            moves = [
+                (states[number - since - 1], states[number - since], key, number)
+                for number, keys in changed.items()
+                for key in keys
+            ]
+        return [
+            (*key, *value, change_type, number)
+            for before, after, key, number in moves
+            for value, change_type in _difference(before.get(key, []), after.get(key, []))
+        ]
 
     def columns(self, stage: str, table: Table) -> tuple[str, ...]:
         """The column names of a stage's table, in the order of its rows.
@@ -300,33 +388,97 @@ def _stored_change(values: Sequence[Any], columns: Columns, source: Source) -> t
         ) from error
 
 
-def _produced_rows(producer: Producer, feeder: Stage, feeder_rows: list[_Row]) -> list[_Row]:
-    """The rows of a producer, computed from all rows of its feeder."""
+def _produced_rows(producer: Producer, state: _State) -> list[_Row]:
+    """The rows of a producer, computed from all rows of its feeders."""
+    columns = producer.feeders[0].schema.key
     rows: list[_Row] = []
-    for _, group in _groups(feeder_rows):  # S4: only keys with values; S6: in the feeder's order
-        source_key = group[0].key
+    for source_key, inputs in _inputs(producer, state).values():  # S4: only keys with values
         emitted: Counter[Hashable] = Counter()
-        for key, value in _emissions(producer, feeder, group):
+        for key, value in _emissions(producer, source_key, inputs):
             rows.append(_Row(key, source_key, emitted[plain(key)], value))  # S5: equal rows stay
             emitted[plain(key)] += 1
     return sorted(
         rows,
         key=lambda row: (
             sort_key(row.key, producer.schema.key),
-            sort_key(row.source_key, feeder.schema.key),  # S13: in the feeder's directions
+            sort_key(row.source_key, columns),  # S13: in the feeder's directions
             row.ordinal,
         ),
     )
 
 
+def _inputs(
+    producer: Producer, state: _State
+) -> dict[tuple[Any, ...], tuple[tuple[Any, ...], list[list[Value]]]]:
+    """For each key that any feeder has (S10): the key, and the values of each input."""
+    fed = {feeder.name: dict(_groups(state[feeder.name])) for feeder in producer.feeders}
+    keys = {plain(row.key): row.key for name in fed for row in state[name]}
+    return {
+        group: (
+            key,
+            [
+                [
+                    _argument(row.value, merged[0].schema.value)
+                    for feeder in merged
+                    for row in fed[feeder.name].get(group, ())  # S6: in the feeder's order
+                ]
+                for merged in producer.inputs
+            ],
+        )
+        for group, key in keys.items()
+    }
+
+
+def _numbered_rows(
+    producer: Producer, rows: list[_Row], before: list[_Row], last: int
+) -> tuple[list[_Row], int]:
+    """The rows with surrogates, and the last one given out (S12)."""
+    place = producer.schema.value.names.index(str(producer.surrogate))
+    numbers = {plain(row.key): row.value[place] for row in before}
+    for key, _ in _groups(rows):  # in key order
+        if key not in numbers:
+            last += 1
+            numbers[key] = last
+    return [
+        replace(row, value=(*row.value[:place], numbers[plain(row.key)], *row.value[place + 1 :]))
+        for row in rows
+    ], last
+
+
+def _preserved_rows(producer: Producer, state: _State, before: _State) -> list[_Row]:
+    """The rows of source keys that changed after the hook (S12), the others as they were."""
+    assert producer.preserve is not None
+    old, columns = before[producer.name], producer.schema.value
+    inputs_before, inputs_after = _inputs(producer, before), _inputs(producer, state)
+    known = {(plain(row.source_key), plain(row.key), row.ordinal): row for row in old}
+    examples = {key: group[0].value for key, group in _groups(old)}
+    rows: list[_Row] = []
+    for row in state[producer.name]:
+        source = plain(row.source_key)
+        if source in inputs_before and plain(inputs_before[source]) == plain(inputs_after[source]):
+            rows.append(known[source, plain(row.key), row.ordinal])
+            continue
+        example = examples.get(plain(row.key))
+        stored = producer.preserve(
+            _argument(row.value, columns), None if example is None else _argument(example, columns)
+        )
+        value = _stored(record_items(stored, columns), columns)
+        examples.setdefault(plain(row.key), value)
+        rows.append(replace(row, value=value))
+    return rows
+
+
 def _emissions(
-    producer: Producer, feeder: Stage, group: list[_Row]
+    producer: Producer, source_key: tuple[Any, ...], inputs: list[list[Value]]
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """What the producer's function emits for one key's rows, as it will be stored."""
-    key = _argument(group[0].key, feeder.schema.key)
-    values = iter([_argument(row.value, feeder.schema.value) for row in group])
+    """What the producer's function emits for one key's values, as it will be stored."""
+    key = _argument(source_key, producer.feeders[0].schema.key)
     try:
-        for target_key, value in producer(key, values):
+        if producer.form == "rows":
+            emitted = producer(key, *map(iter, inputs))
+        else:
+            emitted = _of_tables(producer, source_key, inputs[0])
+        for target_key, value in emitted:
             yield (
                 _stored(record_items(target_key, producer.schema.key), producer.schema.key),
                 _stored(record_items(value, producer.schema.value), producer.schema.value),
@@ -335,6 +487,49 @@ def _emissions(
         raise ProducerError(
             f"stage {producer.name!r} failed for key {key!r}", stage=producer.name, key=key
         ) from error
+
+
+def _of_tables(
+    producer: Producer, source_key: tuple[Any, ...], values: list[Value]
+) -> Iterator[tuple[Value, Value]]:
+    """What an Arrow producer's function makes of a table of one key's rows, row by row."""
+    key, value = producer.feeders[0].schema.key, producer.feeders[0].schema.value
+    struct = StructType([*key.struct, *value.struct])
+    rows = [_in_arrow((*source_key, *record_items(found, value)), struct) for found in values]
+    table = pa.Table.from_pylist(rows, to_arrow_schema(struct, timezone="UTC"))
+    streams = producer.form == "arrow_stream"
+    returned = producer(iter(table.to_batches())) if streams else [producer(table)]
+    sources = [f"_source_{name}" for name in key.names]
+    for found in returned:
+        if sorted(found.schema.names) != sorted([*sources, *producer.schema.names]):
+            raise ValueError(f"the columns {found.schema.names!r} are not those that are declared")
+        for row in found.to_pylist():
+            named = tuple(row[name] for name in sources)
+            if plain(_stored(named, key)) != plain(source_key):
+                raise ValueError(f"{named!r} is not the source key")
+            yield _of_columns(row, producer.schema.key), _of_columns(row, producer.schema.value)
+
+
+def _of_columns(row: Mapping[str, Value], columns: Columns) -> Value:
+    return _argument(tuple(row[name] for name in columns.names), columns)
+
+
+def _in_arrow(value: Value, data_type: DataType) -> Value:
+    """A stored value as Arrow takes it: structs by name."""
+    if value is None:
+        return None
+    match data_type:
+        case StructType():
+            items = zip(data_type.fields, value, strict=True)
+            return {field.name: _in_arrow(item, field.dataType) for field, item in items}
+        case ArrayType():
+            return [_in_arrow(item, data_type.elementType) for item in value]
+        case MapType():
+            return [
+                (_in_arrow(key, data_type.keyType), _in_arrow(item, data_type.valueType))
+                for key, item in value.items()
+            ]
+    return value
 
 
 def _groups(rows: list[_Row]) -> Iterator[tuple[tuple[Any, ...], list[_Row]]]:
@@ -350,6 +545,18 @@ def _values(rows: Iterable[_Row]) -> list[tuple[Any, ...]]:
 def _values_by_key(rows: list[_Row]) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
     """Each key's ordered list of values: what S8 compares, and what the next stage reads."""
     return {key: _values(group) for key, group in _groups(rows)}
+
+
+def _difference(before: list[Value], after: list[Value]) -> Iterator[tuple[Value, str]]:
+    """Rows that came or went: equal ones cancel, the first first; the rest are pairs in order."""
+    gone, new = list(before), list(after)
+    for value in before:
+        if value in new:
+            gone.remove(value)
+            new.remove(value)
+    pairs = min(len(gone), len(new))
+    yield from zip(gone, ["update_preimage"] * pairs + ["delete"] * len(gone), strict=False)
+    yield from zip(new, ["update_postimage"] * pairs + ["insert"] * len(new), strict=False)
 
 
 def _argument(values: tuple[Any, ...], columns: Columns) -> Value:
@@ -421,6 +628,8 @@ def _typed(value: Value, data_type: DataType) -> Value:
             return exact.quantize(Decimal(value), Decimal(1).scaleb(-data_type.scale))
         case BinaryType():
             return bytes(value)
+        case TimestampType() if value.tzinfo is not None:
+            return value.astimezone(datetime.UTC).replace(tzinfo=None)
     return value
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
@@ -36,7 +38,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from deltaproduce.pipeline import Pipeline, Producer, Source
+from deltaproduce.pipeline import Form, Merged, Pipeline, Producer, Source, merge
 from deltaproduce.schemas import Columns, RowSchema
 from deltaproduce.testing.oracle import Change, Delete, Upsert, Value, plain
 
@@ -105,6 +107,33 @@ def changes(
 
 
 @st.composite
+def snapshots(
+    draw: st.DrawFn,
+    schema: RowSchema,
+    key_pool: Sequence[Row],
+    current: Mapping[Row, Sequence[Row]],
+) -> list[Upsert]:
+    """All rows of one source: the current ones, with some keys dropped, changed or added.
+
+    Now and then that is nothing different, or no rows. Different keys' rows are not interleaved.
+
+    Args:
+        draw: given by Hypothesis.
+        schema: the source's columns.
+        key_pool: the keys to choose from.
+        current: the source's values by key (in the normal form of `plain`).
+    """
+    found = {key: list(values) for key, values in current.items()}
+    if draw(st.booleans()):
+        found = _after(found, draw(changes(schema, key_pool, current)))
+    kept = (
+        [key for key in found if draw(st.integers(0, 9)) > 0] if draw(st.booleans()) else [*found]
+    )
+    order = draw(st.permutations(kept)) if draw(st.integers(0, 9)) else []
+    return [Upsert(key, value) for key in order for value in found[key]]
+
+
+@st.composite
 def histories(
     draw: st.DrawFn, pipeline: Pipeline, *, min_versions: int = 1, max_versions: int = 5
 ) -> list[dict[str, list[Change]]]:
@@ -137,8 +166,11 @@ def histories(
 
 
 @st.composite
-def pipelines(draw: st.DrawFn, *, max_producers: int = 4) -> Pipeline:
+def pipelines(draw: st.DrawFn, *, max_producers: int = 4, remembering: bool = True) -> Pipeline:
     """A small pipeline: one or two sources, and stages of a catalogue in chains and fan-out.
+
+    Stages with several feeders, merged or joined, come where two have the same keys: of different
+    sources, or a stage and its own feeder, or two stages of one ancestor.
 
     The stages' functions are deterministic, sensitive to the order of their values, and at the
     top level of this module, so that Spark's workers can unpickle them.
@@ -146,20 +178,59 @@ def pipelines(draw: st.DrawFn, *, max_producers: int = 4) -> Pipeline:
     Args:
         draw: given by Hypothesis.
         max_producers: the greatest number of producers; the least is one.
+        remembering: with stages that number their keys, or keep what a key was first given, so that
+            their rows depend on the versions before.
     """
+    catalogue = [r for r in _CATALOGUE if remembering or not (r.surrogate or r.preserve)]
     pipeline = Pipeline("random")
     stages: list[tuple[Source | Producer, _Shape]] = []
     for number in range(1, draw(st.integers(1, 2)) + 1):
-        shape = draw(st.sampled_from([rule.feeder for rule in _CATALOGUE]))
+        shape = draw(st.sampled_from([rule.feeder for rule in catalogue]))
         source = pipeline.source(f"source_{number}", key=shape.key, value=shape.value)
         stages.append((source, shape))
     for number in range(1, draw(st.integers(1, max_producers)) + 1):
         feeder, shape = stages[draw(st.integers(0, len(stages) - 1))]
-        rule = draw(st.sampled_from([rule for rule in _CATALOGUE if rule.feeder == shape]))
+        others = [stage for stage in stages if stage[1].key == shape.key and stage[0] != feeder]
+        if draw(st.booleans()) and others:
+            inputs, rule = _several(draw, catalogue, (feeder, shape), others)
+        else:
+            rule = draw(st.sampled_from([rule for rule in catalogue if rule.feeder == shape]))
+            inputs = [feeder]
         name = f"{rule.function.__name__}_{number}"
-        declare = pipeline.producer(feeder, key=rule.made.key, value=rule.made.value, name=name)
-        stages.append((declare(rule.function), rule.made))
+        stages.append((_declared(pipeline, inputs, rule, name), rule.made))
     return pipeline
+
+
+def _declared(
+    pipeline: Pipeline, inputs: Sequence[Source | Producer | Merged], rule: _Rule, name: str
+) -> Producer:
+    declared: dict[str, Any] = {"key": rule.made.key, "value": rule.made.value, "name": name}
+    if rule.form == "rows":
+        kept: dict[str, Any] = {"surrogate": rule.surrogate, "preserve": rule.preserve}
+        return pipeline.producer(*inputs, **declared, **kept)(rule.function)
+    streaming = rule.form == "arrow_stream"
+    return pipeline.arrow_producer(*inputs, **declared, streaming=streaming)(rule.function)
+
+
+def _several(
+    draw: st.DrawFn,
+    catalogue: Sequence[_Rule],
+    first: tuple[Source | Producer, _Shape],
+    others: Sequence[tuple[Source | Producer, _Shape]],
+) -> tuple[list[Source | Producer | Merged], _Rule]:
+    """Several feeders with the same keys: merged if their values allow it, joined, or both."""
+    chosen = draw(st.permutations(others))[: draw(st.integers(1, 2))]
+    alike = [stage for stage, shape in chosen if shape == first[1]]
+    if draw(st.booleans()) and alike:
+        rules = [rule for rule in catalogue if rule.feeder == first[1]]
+        return [merge(first[0], *alike)], draw(st.sampled_from(rules))
+    shape = first[1]
+    rules = [_Rule(function, shape, shape) for function in (matched, gathered, counted, last_first)]
+    if draw(st.booleans()) and alike:
+        inputs: list[Source | Producer | Merged] = [merge(first[0], *alike)]
+    else:
+        inputs, alike = [first[0]], []
+    return [*inputs, *(s for s, _ in chosen if s not in alike)], draw(st.sampled_from(rules))
 
 
 def _after(current: Mapping[Row, Sequence[Row]], batch: Sequence[Change]) -> dict[Row, list[Row]]:
@@ -312,11 +383,14 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A stage function, and the shapes it reads and makes."""
+    """A stage function, the shapes it reads and makes, and what keys keep."""
 
-    function: Callable[[Any, Iterator[Any]], Emissions]
+    function: Callable[..., Any]
     feeder: _Shape
     made: _Shape
+    form: Form = "rows"
+    surrogate: str | None = None
+    preserve: Callable[[Any, Any], Any] | None = None
 
 
 def unchanged(key: Value, values: Iterator[Value]) -> Emissions:
@@ -421,12 +495,125 @@ def by_year(key: Value, values: Iterator[Value]) -> Emissions:
     yield year, [position for position, _ in enumerate(values)]
 
 
+def identified(key: Value, values: Iterator[Value]) -> Emissions:
+    """Leave a number for each text to be filled in."""
+    for value in values:
+        yield value.t, {"n": None}
+
+
+def first_given(value: Value, example: Value) -> Value:
+    """Keep what the key was first given."""
+    return value if example is None else example
+
+
+def matched(key: Value, values: Iterator[Value], *others: Iterator[Value]) -> Emissions:
+    """Keep the rows of keys that all feeders have: an inner join."""
+    found = list(values)
+    if all(next(iter(other), None) is not None for other in others):
+        for value in found:
+            yield key, value
+
+
+def gathered(key: Value, values: Iterator[Value], *others: Iterator[Value]) -> Emissions:
+    """Keep the rows of keys that no other feeder has, and no more than the first of others."""
+    present = any(True for other in others for _ in other)  # before the first feeder is read
+    for number, value in enumerate(values):
+        if number == 0 or not present:
+            yield key, value
+
+
+def counted(key: Value, values: Iterator[Value], *others: Iterator[Value]) -> Emissions:
+    """Repeat the last row as often as the other feeders have rows for the key."""
+    last = None
+    for value in values:
+        last = value
+    if last is not None:
+        for other in others:
+            for _ in other:
+                yield key, last
+
+
+def last_first(key: Value, values: Iterator[Value], *others: Iterator[Value]) -> Emissions:
+    """Read a row of the last feeder, then one of the one before, and so on; then the rest."""
+    inputs = [values, *others]
+    present = [next(one, None) is not None for one in reversed(inputs)]
+    if all(present):
+        for value in values:
+            yield key, value
+
+
 def _number(n: int | None) -> int:
     return 0 if n is None else n
 
 
+# ---- stage functions over Arrow: some of those above, column by column
+
+
+def unchanged_table(table: pa.Table) -> pa.Table:
+    """As `unchanged`."""
+    return table.append_column("_source_k", table.column("k"))
+
+
+def unchanged_wide_table(table: pa.Table) -> pa.Table:
+    """As `unchanged`, for values of all types."""
+    for name in ("d", "b", "f", "p"):
+        table = table.append_column(f"_source_{name}", table.column(name))
+    return table
+
+
+def filtered_table(table: pa.Table) -> pa.Table:
+    """As `filtered`."""
+    return unchanged_table(table.filter(pc.equal(pc.bit_wise_and(table.column("n"), 1), 0)))
+
+
+def rekeyed_table(table: pa.Table) -> pa.Table:
+    """As `rekeyed`."""
+    key, number = table.column("k"), table.column("n")
+    return pa.table({"k": number, "n": key, "t": table.column("t"), "_source_k": key})
+
+
+def by_text_table(table: pa.Table) -> pa.Table:
+    """As `by_text`."""
+    key = table.column("k")
+    return pa.table({"t": table.column("t"), "n": table.column("n"), "_source_k": key})
+
+
+def totals_table(table: pa.Table) -> pa.Table:
+    """As `totals`."""
+    texts = pa.table({"t": table.column("t"), "n": pc.modulo(table.column("n").fill_null(0), 1000)})
+    found = texts.group_by("t").aggregate([("n", "sum"), ("n", "count")])
+    text, total = found.column("t"), pc.modulo(found.column("n_sum"), 1000)
+    return pa.table({"k": found.column("n_count"), "n": total, "t": text, "_source_t": text})
+
+
+def flattened_table(table: pa.Table) -> pa.Table:
+    """As `flattened`."""
+    lists = table.column("ns").combine_chunks()
+    keys = table.column("k").take(pc.list_parent_indices(lists))
+    sizes = pc.list_value_length(lists).fill_null(0)
+    positions = [position for size in sizes.to_pylist() for position in range(size)]
+    made = {"k": lists.flatten(), "n": pa.array(positions, pa.int64())}
+    return pa.table({**made, "t": keys.cast(pa.string()).fill_null("None"), "_source_k": keys})
+
+
+def numbered_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `numbered`."""
+    start = 0
+    for batch in batches:
+        text, end = batch.column("t"), start + batch.num_rows
+        numbers = pa.array(range(start, end), pa.int64())
+        yield pa.record_batch({"t": text, "n": numbers, "_source_t": text})
+        start = end
+
+
+def first_of_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """As `first_only`."""
+    yield unchanged_table(pa.Table.from_batches([next(batches)]).slice(0, 1))
+
+
 _ROWS = _Shape("k bigint", "n bigint, t string")
 _BY_TEXT = _Shape("t string", "n bigint")
+_NUMBERED = _Shape("t string", "n bigint NOT NULL")
 _RANKED = _Shape("n bigint desc, k bigint", "t string")
 _LISTS = _Shape("k bigint", "ns array<bigint>")
 _WIDE = _Shape(
@@ -445,6 +632,9 @@ _CATALOGUE = (
     _Rule(differences, _ROWS, _ROWS),
     _Rule(by_text, _ROWS, _BY_TEXT),
     _Rule(scattered, _ROWS, _BY_TEXT),
+    _Rule(scattered, _ROWS, _BY_TEXT, preserve=first_given),
+    _Rule(identified, _ROWS, _NUMBERED, surrogate="n"),
+    _Rule(totals, _NUMBERED, _ROWS),
     _Rule(ranked, _ROWS, _RANKED),
     _Rule(listed, _ROWS, _LISTS),
     _Rule(totals, _BY_TEXT, _ROWS),
@@ -456,4 +646,13 @@ _CATALOGUE = (
     _Rule(unchanged, _WIDE, _WIDE),
     _Rule(first_only, _WIDE, _WIDE),
     _Rule(by_year, _WIDE, _LISTS),
+    _Rule(unchanged_table, _ROWS, _ROWS, "arrow"),
+    _Rule(rekeyed_table, _ROWS, _ROWS, "arrow"),
+    _Rule(filtered_table, _ROWS, _ROWS, "arrow"),
+    _Rule(by_text_table, _ROWS, _BY_TEXT, "arrow"),
+    _Rule(first_of_stream, _ROWS, _ROWS, "arrow_stream"),
+    _Rule(totals_table, _BY_TEXT, _ROWS, "arrow"),
+    _Rule(numbered_stream, _BY_TEXT, _BY_TEXT, "arrow_stream"),
+    _Rule(flattened_table, _LISTS, _ROWS, "arrow"),
+    _Rule(unchanged_wide_table, _WIDE, _WIDE, "arrow"),
 )

@@ -1,6 +1,8 @@
 """Holding a store against the oracle, table by table."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
@@ -19,6 +21,14 @@ def as_frames(
     return {name: as_frame(spark, sources[name], changes) for name, changes in batch.items()}
 
 
+def as_snapshots(
+    spark: SparkSession, pipeline: Pipeline, rows: Mapping[str, Sequence[Upsert]]
+) -> dict[str, DataFrame]:
+    """All rows of some sources, as the store takes them."""
+    frames = as_frames(spark, pipeline, rows)
+    return {name: frame.drop("_change_type") for name, frame in frames.items()}
+
+
 def as_frame(spark: SparkSession, source: Source, changes: Iterable[Change]) -> DataFrame:
     schema = source.schema
     fields = [*schema.key.struct, *schema.value.struct, StructField("_change_type", StringType())]
@@ -29,6 +39,22 @@ def as_frame(spark: SparkSession, source: Source, changes: Iterable[Change]) -> 
         for change in changes
     ]
     return spark.createDataFrame(rows, StructType(fields))
+
+
+def assert_changes(
+    store: Store, oracle: Oracle, stage: str, since: int, until: int | None, mode: Any
+) -> None:
+    """The feed of a range has the oracle's rows, each with the time of its version."""
+    frame = store.changes(stage, since, until, mode)
+    found = plain_rows(frame.collect())
+    published = {version.number: version.committed_at for version in store.versions()}
+    for row in found:
+        assert row[-1].astimezone(UTC) == published[row[-2]]
+    rest = [row[:-1] for row in found]
+    for row in plain_rows(oracle.changes(stage, since, until, mode)):
+        assert row in rest, f"{mode} changes of {stage} from {since} to {until}"
+        rest.remove(row)
+    assert not rest, f"{mode} changes of {stage} from {since} to {until}"
 
 
 def assert_same(store: Store, oracle: Oracle, pipeline: Pipeline, version: int) -> None:

@@ -97,6 +97,7 @@ def test_an_error_ends_one_competitor_s_run_and_is_reported(
 def test_large_tables_and_giant_keys_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     found = [*memory.giant_key(spark, tmp_path / "giant", 3_000)]
     assert found == [True, True]
+    assert [*memory.large_tables(spark, tmp_path / "large", 2_000)] == [True, True, True]
 
 
 def test_fractions_become_numbers_of_keys_once() -> None:

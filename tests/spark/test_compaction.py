@@ -1,7 +1,6 @@
 """Compaction happens beside the versions, and nobody can tell, except that files stay few."""
 
 import logging
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,10 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import Way, forced
 from pyspark.sql import SparkSession
+from swapping import swap
 
-from deltaproduce import ConflictError, Pipeline, Store
+from deltaproduce import ConflictError, Store
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
-
-swap = Pipeline("swap")
-pairs = swap.source("pairs", key="a bigint", value="b bigint")
-
-
-@swap.producer(pairs, key="b bigint", value="a bigint")
-def swapped(a: int, values: Iterator[int]) -> Iterator[tuple[int, int]]:
-    for b in values:
-        yield b, a
-
 
 OFTEN = Way("often", "merge_on_read", {"SMALL_TABLE_ROWS": 0, "COMPACTION_COMMITS": 2})
 REWRITTEN = Way("rewritten", "merge_on_read", {"SMALL_TABLE_ROWS": 0, "OVERLAY_RUNS": 0})

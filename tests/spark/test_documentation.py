@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+import deltaproduce as dp
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -30,11 +32,51 @@ def test_the_readme_prints_what_it_shows(
     readme = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     shown = re.search(r"```\n(\+--.*?)```", readme, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     assert shown is not None
     names = {"__name__": "__main__"}
     for block in blocks:
         exec(block.replace("lake/library", location), names)
+    assert shown.group(1) in capsys.readouterr().out
+
+
+def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "joins.md").read_text(), re.DOTALL)
+    names = {"__name__": "__main__"}
+    for block in blocks:
+        exec(block, names)
+    store = dp.Store(spark, location, names["shop"])
+    amounts = "SELECT * FROM VALUES (1L, 10L), (1L, 5L), (3L, 7L) AS t(customer_id, amount)"
+    store.update(
+        {
+            "web": spark.sql(amounts),
+            "till": spark.sql("SELECT 3L AS customer_id, 1L AS amount"),
+            "customers": spark.sql("SELECT explode(array(1L, 2L)) AS customer_id, 'x' AS name"),
+        }
+    )
+    found = {
+        stage: [row[1:] for row in sorted(store.content(stage).drop("_ordinal").collect())]
+        for stage in ("inner", "left_outer", "full_outer", "without_sales")
+    }
+    assert found == {
+        "inner": [(1, "x", 15)],
+        "left_outer": [(1, "x", 15), (2, "x", None)],
+        "full_outer": [(1, "x", 15), (2, "x", None), (3, None, 8)],
+        "without_sales": [(2, "x")],
+    }
+
+
+def test_the_page_on_arrow_prints_what_it_shows(
+    spark: SparkSession, location: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "arrow.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    shown = re.search(r"```\n(\+--.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    assert shown is not None
+    names = {"__name__": "__main__"}
+    for block in blocks:
+        exec(block.replace("lake/shop", location), names)
     assert shown.group(1) in capsys.readouterr().out
 
 

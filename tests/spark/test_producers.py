@@ -10,6 +10,8 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -182,6 +184,18 @@ def streaming():
                     yield key, (value.n, total)
             yield key + 1, (-1, total)
 
+    @pipeline.arrow_producer(numbers, key="k int", value="n bigint, total bigint", streaming=True)
+    def streamed_in_arrow(batches):
+        with limit():
+            n = total = 0
+            for batch in batches:
+                key, n = batch["k"][0].as_py(), n + len(batch)
+                total += pc.sum(batch["n"]).as_py() + pc.sum(pc.utf8_length(batch["t"])).as_py()
+                yield pa.table(
+                    {"k": batch["k"], "n": batch["n"], "total": batch["n"], "_source_k": batch["k"]}
+                ).slice(0, 1)
+            yield pa.table({"k": [key + 1], "n": [n], "total": [total], "_source_k": [key]})
+
     @pipeline.producer(few, key="k int", value="n bigint")
     def exploded(key, values):
         with limit():
@@ -214,7 +228,18 @@ def test_a_key_of_two_million_rows_streams(spark, large_store):
     ]
 
 
-# The control of the test above: under the same bound, keeping the values must fail. Where the
+@needs_proc
+def test_a_key_of_two_million_rows_streams_in_arrow(spark, large_store):
+    store = Store(spark, str(large_store), streaming())
+    made = rows(store.content("streamed_in_arrow", ordered=True))
+    assert made[-1] == (2, 1, 0, LARGE, LARGE * (LARGE - 1) // 2 + 120 * LARGE)
+    firsts = [n for key, _, _, n, _ in made[:-1]]
+    assert firsts[0] == 0
+    assert firsts == sorted(firsts)
+    assert len(firsts) >= LARGE // 10_000
+
+
+# The control of the tests above: under the same bound, keeping the values must fail. Where the
 # memory ends is chance: in the function, in the library's reading of the next rows (the function's
 # failure too, for it holds the memory), or in native code that then ends the worker.
 @needs_proc

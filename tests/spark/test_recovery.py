@@ -1,25 +1,16 @@
 """After an update that died between its first commit and its publication, the head is as before."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from comparing import as_frames, assert_same
 from pyspark.sql import SparkSession
+from swapping import swap
 
-from deltaproduce import Pipeline, Store
+from deltaproduce import Store
 from deltaproduce.tables import Tables
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 from deltaproduce.version_log import VersionLog
-
-swap = Pipeline("swap")
-pairs = swap.source("pairs", key="a bigint", value="b bigint")
-
-
-@swap.producer(pairs, key="b bigint", value="a bigint")
-def swapped(a: int, values: Iterator[int]) -> Iterator[tuple[int, int]]:
-    for b in values:
-        yield b, a
 
 
 class DiedError(Exception):

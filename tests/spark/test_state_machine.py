@@ -1,8 +1,8 @@
 """A store under random operations is always what the model says: at the head and at any version.
 
 The test of random series packs many histories into one store; here one store and one oracle take
-operations in any order, repeated ids, reopening and changes of the way that steps are done among
-them, and Hypothesis shrinks what fails.
+operations in any order, repeated ids, rollbacks, reopening and changes of the way that steps are
+done among them, and Hypothesis shrinks what fails.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from typing import Any
 
-from comparing import as_frames, assert_same
+from comparing import as_frames, as_snapshots, assert_changes, assert_same
 from forcing import WAYS, Way, forced
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -59,6 +59,21 @@ class StoreMachine(RuleBasedStateMachine):
         version = self.store.update(as_frames(self.spark, self.pipeline, batch), update_id)
         assert version.number == number
 
+    @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
+    def load(self, data: st.DataObject, update_id: str | None) -> None:
+        sources = self.pipeline.graph().sources
+        rows = {
+            source.name: data.draw(
+                strategies.snapshots(
+                    source.schema, self.pools[source.name], self._current(source.name)
+                )
+            )
+            for source in data.draw(st.lists(st.sampled_from(sources), min_size=1, unique=True))
+        }
+        number = self.oracle.load(rows, update_id)
+        version = self.store.load(as_snapshots(self.spark, self.pipeline, rows), update_id)
+        assert version.number == number
+
     @precondition(lambda self: self.oracle.head > 0)
     @rule()
     def repeat_what_is_stored(self) -> None:
@@ -66,7 +81,20 @@ class StoreMachine(RuleBasedStateMachine):
         rows = [Upsert(k, v) for k, vs in self._current(source.name).items() for v in vs]
         batch = {source.name: rows}
         assert self.store.update(as_frames(self.spark, self.pipeline, batch)) == self.store.head
+        assert self.store.load(as_snapshots(self.spark, self.pipeline, batch)) == self.store.head
         assert self.store.head.number == self.oracle.head
+
+    @rule(data=st.data())
+    def rollback(self, data: st.DataObject) -> None:
+        version = data.draw(st.integers(0, self.oracle.head))
+        assert self.store.rollback(version).number == self.oracle.rollback(version)
+
+    @rule(data=st.data(), mode=st.sampled_from(["net", "complete"]))
+    def follow(self, data: st.DataObject, mode: str) -> None:
+        until = data.draw(st.integers(0, self.oracle.head))
+        since = data.draw(st.integers(0, until))
+        stage = data.draw(st.sampled_from(self.pipeline.graph().stages))
+        assert_changes(self.store, self.oracle, stage.name, since, until, mode)
 
     @rule(way=st.sampled_from(WAYS))
     def reopen(self, way: Way) -> None:

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint, fingerprint
-from deltaproduce.pipeline import Graph, Pipeline, Producer, Source
+from deltaproduce.pipeline import Graph, Pipeline, Producer, Source, merge
 from deltaproduce.schemas import row_schema
 
 ID = {"key": "id bigint", "value": "v int"}
@@ -29,6 +30,12 @@ def amounts(order_id, values):
 
 def emit(key, values):
     return ((key, value) for value in values)
+
+
+@shop.arrow_producer(orders, key="order_id bigint", value="amount int")
+def charged(table):
+    """Amounts by order."""
+    return table.append_column("_source_order_id", table["order_id"]).drop_columns("customer_id")
 
 
 @pytest.fixture
@@ -50,7 +57,7 @@ def refused(define, *, stage) -> DefinitionError:
 
 def test_a_pipeline_lists_its_stages_in_order_of_definition():
     assert shop.name == "shop"
-    assert shop.stages == (orders, amounts)
+    assert shop.stages == (orders, amounts, charged)
     assert orders == Source(
         "orders", row_schema("order_id long", "customer_id long, amount int", stage="orders")
     )
@@ -69,6 +76,27 @@ def test_a_producer_is_called_as_its_function():
     assert amounts.__doc__ == "Amounts by customer."
     assert amounts.__wrapped__ is amounts.function
     assert str(inspect.signature(amounts)) == "(order_id, values)"
+
+
+def test_an_arrow_producer_is_called_as_its_function():
+    assert isinstance(charged, Producer)
+    assert (charged.name, charged.feeders, charged.form) == ("charged", (orders,), "arrow")
+    assert (charged.__doc__, str(inspect.signature(charged))) == ("Amounts by order.", "(table)")
+    table = pa.table({"order_id": [1], "customer_id": [7], "amount": [5]})
+    assert charged(table).to_pylist() == [{"order_id": 1, "amount": 5, "_source_order_id": 1}]
+    assert pickle.loads(pickle.dumps(charged)) is charged
+
+
+@pytest.mark.parametrize(("streaming", "form"), [(False, "arrow"), (True, "arrow_stream")])
+def test_the_form_of_a_producer_says_how_its_function_is_called(pipeline, streaming, form):
+    rows = pipeline.producer("a", **ID, name="b")(lambda key, values: [])
+    arrow = pipeline.arrow_producer("a", **ID, name="c", streaming=streaming)(lambda table: table)
+    assert (rows.form, arrow.form) == ("rows", form)
+    assert pickle.loads(pickle.dumps(pipeline.arrow_producer("a", **ID)(table_of))).form == "arrow"
+
+
+def table_of(table):
+    return table
 
 
 def test_stages_are_immutable():
@@ -140,6 +168,7 @@ def test_names(pipeline, name):
 def test_refused_names(pipeline, name):
     refused(lambda: pipeline.source(name, **ID), stage=name)
     refused(lambda: pipeline.producer("a", **ID, name=name)(emit), stage=name)
+    refused(lambda: pipeline.arrow_producer("a", **ID, name=name)(table_of), stage=name)
     assert len(pipeline.stages) == 1
 
 
@@ -151,6 +180,7 @@ def test_refused_pipeline_names(name):
 @pytest.mark.parametrize("function", [lambda key, values: [], functools.partial(emit), Emit(), 3])
 def test_functions_without_a_name_need_one(pipeline, function):
     refused(lambda: pipeline.producer("a", **ID)(function), stage=None)
+    refused(lambda: pipeline.arrow_producer("a", **ID)(function), stage=None)
 
 
 # Refused producers
@@ -201,9 +231,40 @@ def keyword_only_parameters(pipeline):
     pipeline.producer("a", **ID, name="b")(lambda key, *, values: [])
 
 
-def join(pipeline):
+def two_parameters_for_a_table(pipeline):
+    pipeline.arrow_producer("a", **ID, name="b")(emit)
+
+
+def no_parameter_for_batches(pipeline):
+    pipeline.arrow_producer("a", **ID, name="b", streaming=True)(lambda: iter(()))
+
+
+def unknown_feeder_of_tables(pipeline):
+    pipeline.arrow_producer("c", **ID, name="b")(table_of)
+
+
+def join_of_a_function_for_one(pipeline):
     pipeline.source("c", key="other long", value="w string")
-    pipeline.producer("a", "c", **ID, name="b")(lambda key, left, right: [])
+    pipeline.producer("a", "c", **ID, name="b")(lambda key, values: [])
+
+
+def merge_of_a_function_for_two(pipeline):
+    pipeline.source("c", key="other long", value="w int")
+    pipeline.producer(merge("a", "c"), **ID, name="b")(lambda key, left, right: [])
+
+
+def merge_of_nothing(pipeline):
+    pipeline.producer("a", merge(), **ID, name="b")(lambda key, left, right: [])
+
+
+def merge_of_other_values(pipeline):
+    pipeline.source("c", key="id bigint", value="w string")
+    pipeline.producer(merge("a", "c"), **ID, name="b")(emit)
+
+
+def same_feeder_in_a_merge(pipeline):
+    pipeline.source("c", key="id bigint", value="v int")
+    pipeline.producer("a", merge("c", "a"), **ID, name="b")(lambda key, left, right: [])
 
 
 def other_key_types(pipeline):
@@ -221,6 +282,34 @@ def more_key_columns(pipeline):
     pipeline.producer("a", "c", **ID, name="b")(lambda key, left, right: [])
 
 
+def test_joins_and_merges(pipeline):
+    a = pipeline.stages[0]
+    c = pipeline.source("c", key="other long", value="w int")
+    d = pipeline.source("d", key="other long", value="w string")
+    joined = pipeline.producer(a, "d", **ID, name="joined")(lambda key, left, right: [])
+    assert joined.inputs == ((a,), (d,))
+    both = pipeline.producer(d, merge("a", c), **ID, name="both")(lambda key, left, right: [])
+    assert both.inputs == ((d,), (a, c))
+    assert both.feeders == (d, a, c)
+
+
+@pytest.mark.parametrize(
+    ("given", "column"),
+    [
+        ({"surrogate": "id"}, "id"),
+        ({"surrogate": "w"}, "w"),
+        ({"surrogate": "V"}, "V"),
+        ({"surrogate": "v", "preserve": lambda value, example: value}, None),
+        ({"preserve": lambda value: value}, None),
+        ({"preserve": 3}, None),
+    ],
+)
+def test_refused_surrogates_and_hooks(pipeline, given, column):
+    schema = {"key": "id bigint", "value": "v bigint, w string"}
+    found = refused(lambda: pipeline.producer("a", **schema, name="b", **given)(emit), stage="b")
+    assert found.column == column
+
+
 @pytest.mark.parametrize(
     ("define", "said"),
     [
@@ -235,7 +324,14 @@ def more_key_columns(pipeline):
         (too_few_parameters, "(key)"),
         (too_many_parameters, "more"),
         (keyword_only_parameters, "values"),
-        (join, "joins are not supported yet"),
+        (join_of_a_function_for_one, "values, values"),
+        (merge_of_a_function_for_two, "(key, values)"),
+        (merge_of_nothing, "no feeder"),
+        (merge_of_other_values, "'w string'"),
+        (same_feeder_in_a_merge, "'a' twice"),
+        (two_parameters_for_a_table, "(table)"),
+        (no_parameter_for_batches, "(batches)"),
+        (unknown_feeder_of_tables, "'c'"),
         (other_key_types, "'id int'"),
         (other_key_direction, "'id bigint DESC'"),
         (more_key_columns, "id2"),
@@ -249,6 +345,8 @@ def test_refused_producers(pipeline, define, said):
 def test_refused_columns_name_stage_and_column(pipeline):
     define = pipeline.producer("a", key="x float", value="v int", name="b")
     assert refused(lambda: define(emit), stage="b").column == "x"
+    define = pipeline.arrow_producer("a", key="x float", value="v int", name="b")
+    assert refused(lambda: define(table_of), stage="b").column == "x"
     assert refused(lambda: pipeline.source("b", key="k int", value="K int"), stage="b").column
 
 
@@ -259,9 +357,9 @@ def test_refused_columns_name_stage_and_column(pipeline):
 def diamond() -> Graph:
     """Joins cannot be defined yet, but a graph holds them: a -> b, c; (b, c) -> d; e -> f."""
     a, e = Source("a", SCHEMA), Source("e", SCHEMA)
-    b, c = (Producer(name, (a,), SCHEMA, emit) for name in "bc")
-    d = Producer("d", (b, c), SCHEMA, lambda key, left, right: [])
-    f = Producer("f", (e,), SCHEMA, emit)
+    b, c = (Producer(name, ((a,),), SCHEMA, emit) for name in "bc")
+    d = Producer("d", ((b,), (c,)), SCHEMA, lambda key, left, right: [])
+    f = Producer("f", ((e,),), SCHEMA, emit)
     return Graph((a, b, c, d, e, f))
 
 
@@ -313,7 +411,7 @@ def test_an_empty_graph():
 
 @pytest.mark.parametrize("order", [(1, 0), (1,)])
 def test_a_graph_has_feeders_first(order):
-    stages = (Source("a", SCHEMA), Producer("b", (Source("a", SCHEMA),), SCHEMA, emit))
+    stages = (Source("a", SCHEMA), Producer("b", ((Source("a", SCHEMA),),), SCHEMA, emit))
     refused(lambda: Graph(tuple(stages[i] for i in order)), stage="b")
 
 
@@ -474,11 +572,30 @@ def test_the_layout_counts(changed):
     assert before.function == after.function
 
 
+def test_the_form_counts_as_a_part_of_the_function():
+    found = [
+        fingerprint(Producer("b", ((Source("a", SCHEMA),),), SCHEMA, emit, form))
+        for form in ("rows", "arrow", "arrow_stream")
+    ]
+    assert len({one.function for one in found}) == 3
+    assert len({one.layout for one in found}) == 1
+
+
 def test_feeders_and_kind_count():
     a, b = Source("a", SCHEMA), Source("b", SCHEMA)
-    stages = [a, b, *(Producer("a", feeders, SCHEMA, emit) for feeders in [(a,), (a, b), (b, a)])]
+    inputs = [((a,),), ((a,), (b,)), ((b,), (a,)), ((a, b),), ((b, a),)]
+    stages = [a, b, *(Producer("a", found, SCHEMA, emit) for found in inputs)]
     assert len({fingerprint(stage).layout for stage in stages}) == len(stages)
     assert fingerprint(a).function == fingerprint(b).function
+
+
+def test_surrogates_and_hooks_count():
+    plain = of_function(emit, value="v bigint")
+    assert of_function(emit, value="v bigint", surrogate="v").layout != plain.layout
+    hooked = of_function(emit, value="v bigint", preserve=lambda value, example: value)
+    assert (hooked.layout, hooked.function != plain.function) == (plain.layout, True)
+    other = of_function(emit, value="v bigint", preserve=lambda value, example: example)
+    assert other.function != hooked.function
 
 
 def test_synonyms_and_comments_of_columns_do_not_count():

@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from deltaproduce.errors import CorruptStoreError, DefinitionError, NotFoundError
-from deltaproduce.fingerprints import Fingerprint, fingerprint
+from deltaproduce.errors import (
+    CorruptStoreError,
+    DefinitionError,
+    InvalidArgumentError,
+    NotFoundError,
+)
+from deltaproduce.fingerprints import fingerprint
 from deltaproduce.limits import SEEK_KEYS, SMALL_TABLE_ROWS
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.plan import compactions, plan, writing
+from deltaproduce.plan import compactions, plan, rolled_back, writing
 from deltaproduce.recovery import action, compacted, current
 from deltaproduce.versions import (
     EMPTY,
@@ -19,6 +24,8 @@ from deltaproduce.versions import (
     figures_from_json,
     figures_to_json,
     find,
+    span,
+    unbroken,
 )
 
 pipeline = Pipeline("tree")
@@ -76,6 +83,12 @@ def test_later_versions_are_incremental_downstream_of_the_changes():
     assert planned(EVERYTHING) == {}
 
 
+def test_a_snapshot_is_a_step_of_its_source_and_says_so():
+    steps = plan(GRAPH, EVERYTHING, DEFINITIONS, given=["left", "right"], snapshots=["right"])
+    reasons = {step.stage.name: step.reason for step in steps if step.how == "changes"}
+    assert reasons == {"left": "changes given", "right": "all rows given"}
+
+
 def test_a_new_stage_is_made_from_what_its_feeder_has():
     assert planned(head("left", "right", "middle", "other")) == {"leaf": "full"}
 
@@ -91,12 +104,61 @@ def test_a_changed_function_is_noticed_and_says_so():
     assert "function" in steps[0].reason
 
 
-def test_a_changed_layout_is_refused_unless_there_are_no_tables():
-    widened = {**DEFINITIONS, "leaf": Fingerprint("other columns", DEFINITIONS["leaf"].function)}
+def test_a_stage_that_was_rolled_back_to_nothing_is_made_again_in_full():
+    before = replace(head("left", "middle"), number=1)
+    now = replace(EVERYTHING, number=2)
+    definitions = rolled_back(now, before)
+    assert {name: definitions[name] for name in ("left", "middle")} == {
+        name: DEFINITIONS[name] for name in ("left", "middle")
+    }
+    after = replace(now, number=3, definitions=definitions)
+    assert planned(after) == {"leaf": "full", "other": "full"}
+    assert planned(after, given=["left"]) == {
+        "left": "changes",
+        "middle": "incremental",
+        "leaf": "full",
+        "other": "full",
+    }
+    assert planned(replace(after, definitions={**definitions, **DEFINITIONS})) == {}
+
+
+def test_a_rollback_brings_the_old_function_back():
+    edited = {**DEFINITIONS, "middle": replace(DEFINITIONS["middle"], function="edited")}
+    now = replace(EVERYTHING, number=2, definitions=edited)
+    after = replace(now, number=3, definitions=rolled_back(now, EVERYTHING))
+    assert planned(after) == {}
+    assert planned(after, edited) == {"middle": "full", "leaf": "incremental"}
+
+
+def changed_layout(name):
+    return {**DEFINITIONS, name: replace(DEFINITIONS[name], layout="other columns")}
+
+
+def test_a_stage_with_other_columns_is_produced_in_full():
+    (step,) = plan(GRAPH, EVERYTHING, changed_layout("leaf"))
+    assert (step.stage.name, step.how, step.redefined) == ("leaf", "full", True)
+    (left, *_) = plan(GRAPH, head("left", "middle"), changed_layout("leaf"), given=["left"])
+    assert not left.redefined
+
+
+def test_a_source_with_other_columns_needs_all_its_rows():
+    definitions = changed_layout("left")
+    for given in ([], ["left"], ["right"]):
+        with pytest.raises(DefinitionError) as refused:
+            plan(GRAPH, EVERYTHING, definitions, given=given)
+        assert refused.value.stage == "left"
+    step, *_ = plan(GRAPH, EVERYTHING, definitions, given=["left"], snapshots=["left"])
+    assert (step.stage.name, step.how, step.redefined) == ("left", "changes", True)
+
+
+@pytest.mark.parametrize("changed", [{"layout": "other"}, {"function": "other"}])
+def test_a_strict_policy_refuses_changed_definitions_only(changed):
+    definitions = {**DEFINITIONS, "leaf": replace(DEFINITIONS["leaf"], **changed)}
     with pytest.raises(DefinitionError) as refused:
-        planned(EVERYTHING, widened, given=["left"])
+        plan(GRAPH, EVERYTHING, definitions, policy="strict")
     assert refused.value.stage == "leaf"
-    assert planned(head("left", "middle"), widened)["leaf"] == "full"
+    assert plan(GRAPH, EVERYTHING, DEFINITIONS, policy="strict", refreshed=["leaf"])
+    assert plan(GRAPH, head("left", "middle"), definitions, policy="strict")
 
 
 @pytest.mark.parametrize(
@@ -173,6 +235,32 @@ def test_versions_are_found_by_number():
     for missing in (-1, 2):
         with pytest.raises(NotFoundError):
             find([EVERYTHING], missing)
+
+
+def numbered(number: int, *with_tables: str) -> Version:
+    return replace(head(*with_tables), number=number)
+
+
+def test_spans_are_versions_from_one_to_another():
+    versions = [numbered(n, "left") for n in (1, 2, 3)]
+    assert [v.number for v in span(versions, 1, 2)] == [1, 2]
+    assert [v.number for v in span(versions, 0)] == [0, 1, 2, 3]
+    assert [v.number for v in span(versions, 3)] == [3]
+    assert span([], 0) == (EMPTY,)
+    for since, until in ((4, None), (0, 4), (-1, 2)):
+        with pytest.raises(NotFoundError):
+            span(versions, since, until)
+    with pytest.raises(InvalidArgumentError) as refused:
+        span(versions, 2, 1)
+    assert refused.value.argument == "since"
+
+
+def test_a_stage_is_followed_as_long_as_it_is_in_the_pipeline():
+    versions = [EMPTY, numbered(1), numbered(2, "left"), numbered(3, "left")]
+    assert unbroken(versions, "left")
+    assert not unbroken([*versions, numbered(4)], "left")
+    assert not unbroken([*versions, numbered(4), numbered(5, "left")], "left")
+    assert unbroken([numbered(4), numbered(5, "left")], "left")
 
 
 def test_figures_survive_the_log_and_later_fields():

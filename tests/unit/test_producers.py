@@ -114,6 +114,100 @@ def test_every_key_is_one_call_with_its_values_in_order(groups, sizes, taken):
     ]
 
 
+@st.composite
+def joined_groups(draw):
+    """For each key a list of values of each of three inputs, at least one of them not empty."""
+    some = st.lists(st.none() | st.integers(0, 9), max_size=6)
+    groups = draw(st.dictionaries(keys, st.tuples(some, some, some).filter(any)))
+    return {key: dict(enumerate(inputs)) for key, inputs in groups.items()}
+
+
+@settings(deadline=None)
+@given(
+    groups=joined_groups(),
+    sizes=st.lists(st.integers(0, 5), max_size=8),
+    reads=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7)), max_size=6),
+)
+def test_a_join_reads_its_inputs_in_any_order(groups, sizes, reads):
+    """Whatever is read of which input first, and however batches are cut, it is their values."""
+    pipeline = Pipeline("test")
+    feeders = [
+        pipeline.source(name, key="n bigint, t string, b boolean", value=f"v {kind}")
+        for name, kind in [("a", "bigint"), ("b", "int"), ("c", "bigint, w bigint")]
+    ]
+    seen = []
+
+    def read_some(key, *inputs):
+        found = [[], [], []]
+        for number, count in reads:
+            some = (next(inputs[number], "end") for _ in range(count))
+            found[number].extend(value for value in some if value != "end")
+        seen.append((tuple(key), found))
+        return [(key.n, len(found[0]))]
+
+    stage = pipeline.producer(*feeders, key="k bigint", value="v bigint", name="s")(read_some)
+    rows = [
+        (*key, number, *((v if number == n else None) for n in (0, 1, 2)), v)
+        for key, inputs in groups.items()
+        for number, values in inputs.items()
+        for v in values
+    ]
+    schema = pa.schema(
+        [("n", pa.int64()), ("t", pa.string()), ("b", pa.bool_()), ("i", pa.int32())]
+        + [(name, pa.int32() if name == "vb" else pa.int64()) for name in ("va", "vb", "vc", "w")]
+    )
+    batches = (
+        pa.RecordBatch.from_arrays(
+            [pa.array([row[i] for row in part], f.type) for i, f in enumerate(schema)],
+            schema=schema,
+        )
+        for part in cut(rows, sizes)
+    )
+    output = [row for batch in calls(stage, UTC)(batches) for row in batch.to_pylist()]
+
+    def expected(inputs):
+        rest = [iter([(v, v) if number == 2 else v for v in inputs[number]]) for number in range(3)]
+        found = [[], [], []]
+        for number, count in reads:
+            found[number].extend(itertools.islice(rest[number], count))
+        return found
+
+    assert seen == [(key, expected(inputs)) for key, inputs in groups.items()]
+    counts = [(row["k"], row["v"]) for row in output]
+    assert counts == [(key[0], len(found[0])) for key, found in seen]
+
+
+def test_a_join_holds_two_blocks_if_it_reads_in_order():
+    """A key's values of three inputs, 600,000 each, pass through one after the other."""
+    pipeline = Pipeline("test")
+    feeders = [pipeline.source(name, key="k bigint", value="v bigint") for name in "abc"]
+
+    def batches():
+        for number in range(3):
+            for start in range(0, 600_000, 10_000):
+                values = pa.array(np.arange(start, start + 10_000))
+                key, which = np.zeros(10_000, np.int64), np.full(10_000, number, np.int32)
+                empty = pa.nulls(10_000, pa.int64())
+                inputs = [values if n == number else empty for n in range(3)]
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(key), pa.array(which), *inputs], names=["k", "i", "a", "b", "c"]
+                )
+
+    def sums(key, *inputs):
+        for number, values in enumerate(inputs):
+            yield number, sum(values)
+
+    stage = pipeline.producer(*feeders, key="k bigint", value="v bigint", name="s")(sums)
+    tracemalloc.start()
+    try:
+        output = [row for batch in calls(stage, UTC)(batches()) for row in batch.to_pylist()]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [row["v"] for row in output] == [sum(range(600_000))] * 3
+    assert peak < 4_000_000
+
+
 def test_no_rows_make_no_calls():
     for batches in ([], [[]], [[], []]):
         assert run(lambda key, values: [(1, 1)], batches) == []

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.schemas import row_schema
-from deltaproduce.testing import Delete, Oracle, Upsert
-from deltaproduce.testing.strategies import changes, histories, keys, pipelines, values
+from deltaproduce.testing import Delete, Oracle, Upsert, strategies
+from deltaproduce.testing.strategies import (
+    changes,
+    histories,
+    keys,
+    pipelines,
+    snapshots,
+    values,
+)
 
 SEARCH = settings(
     max_examples=5000,
@@ -156,6 +163,28 @@ def test_batches_have_the_situations_that_matter(wanted):
     find(changes(SCHEMA, POOL, CURRENT), wanted, settings=SEARCH)
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        lambda kept, found: found == CURRENT,
+        lambda kept, found: not found,
+        lambda kept, found: len(kept) == 1 and len(found) == 1,
+        lambda kept, found: len(kept) == 1 and len(found) == 2,
+        lambda kept, found: not kept and found.keys() == CURRENT.keys(),
+    ],
+    ids=["same", "none", "one gone", "one changed", "all changed"],
+)
+def test_snapshots_have_the_situations_that_matter(wanted):
+    def situation(snapshot):
+        found = {}
+        for upsert in snapshot:
+            found.setdefault(upsert.key, []).append(upsert.value)
+        kept = [key for key in found if found[key] == CURRENT.get(key)]
+        return wanted(kept, found)
+
+    find(snapshots(SCHEMA, POOL, CURRENT), situation, settings=SEARCH)
+
+
 def rekey_pipeline():
     pipeline = Pipeline("rekey")
     source = pipeline.source("s", key="k bigint", value="n bigint")
@@ -226,6 +255,50 @@ def test_pipelines_are_small_and_their_functions_can_be_pickled(pipeline):
         assert pickle.loads(pickle.dumps(producer.function)) is producer.function
 
 
+SHAPES = {
+    "rows": {"key": "k bigint", "value": "n bigint, t string"},
+    "by text": {"key": "t string", "value": "n bigint"},
+    "lists": {"key": "k bigint", "value": "ns array<bigint>"},
+}
+
+
+@pytest.mark.parametrize(
+    ("by_row", "by_table", "streaming", "feeder", "made"),
+    [
+        (strategies.unchanged, strategies.unchanged_table, False, "rows", "rows"),
+        (strategies.rekeyed, strategies.rekeyed_table, False, "rows", "rows"),
+        (strategies.filtered, strategies.filtered_table, False, "rows", "rows"),
+        (strategies.by_text, strategies.by_text_table, False, "rows", "by text"),
+        (strategies.first_only, strategies.first_of_stream, True, "rows", "rows"),
+        (strategies.totals, strategies.totals_table, False, "by text", "rows"),
+        (strategies.numbered, strategies.numbered_stream, True, "by text", "by text"),
+        (strategies.flattened, strategies.flattened_table, False, "lists", "rows"),
+    ],
+)
+@given(data=st.data())
+def test_functions_over_arrow_do_what_their_namesakes_do(
+    by_row, by_table, streaming, feeder, made, data
+):
+    pipeline = Pipeline("both")
+    source = pipeline.source("s", **SHAPES[feeder])
+    pipeline.producer(source, **SHAPES[made], name="rows")(by_row)
+    declare = pipeline.arrow_producer(source, **SHAPES[made], name="arrow", streaming=streaming)
+    declare(by_table)
+    oracle = Oracle(pipeline)
+    for batch in data.draw(histories(pipeline)):
+        oracle.update(batch)
+        assert oracle.content("arrow") == oracle.content("rows")
+
+
+def test_pipelines_have_functions_of_all_forms():
+    for form in ("rows", "arrow", "arrow_stream"):
+        find(
+            pipelines(),
+            lambda pipeline, form=form: form in [p.form for p in pipeline.graph().producers],
+            settings=SEARCH,
+        )
+
+
 def test_pipelines_have_chains_fan_out_and_two_sources():
     def wanted(pipeline):
         graph = pipeline.graph()
@@ -234,6 +307,22 @@ def test_pipelines_have_chains_fan_out_and_two_sources():
         return len(graph.sources) == 2 and len(set(feeders)) < len(feeders) and names & set(feeders)
 
     find(pipelines(), wanted, settings=SEARCH)
+
+
+def test_pipelines_merge_and_join_and_do_both():
+    def wanted(merges, joins):
+        def found(pipeline):
+            return any(
+                any(len(merged) > 1 for merged in stage.inputs) == merges
+                and (len(stage.inputs) > 1) == joins
+                for stage in pipeline.graph().producers
+                if len(stage.feeders) > 1
+            )
+
+        return found
+
+    for merges, joins in [(True, False), (False, True), (True, True)]:
+        find(pipelines(), wanted(merges, joins), settings=SEARCH)
 
 
 def test_the_package_needs_no_hypothesis():

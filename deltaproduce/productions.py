@@ -1,0 +1,143 @@
+"""Productions: what a stage's function makes of some rows, computed once.
+
+From the rows of some source keys to rows of the stage's content: the function is called, or the
+query run; what it emits is computed (S4), and what is to be stored of it may depend on what the
+target keys had before (S12). The invariant: whatever runs a user's function is computed exactly
+once a step, and is on the driver afterwards if it is little.
+
+It stands apart from `incremental`, which knows what to produce and what to compare it with, but not
+how functions are run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from deltaproduce import limits
+from deltaproduce.arrays import empty, fetched, frame, row_bytes
+from deltaproduce.changes import cols, content_columns, sources_of
+from deltaproduce.checkpoints import checkpoint
+from deltaproduce.errors import ProducerError
+from deltaproduce.inputs import (
+    Feed,
+    all_parts,
+    all_rows,
+    changed_parts,
+    changed_rows,
+    input_columns,
+)
+from deltaproduce.pipeline import Producer
+from deltaproduce.preservation import preserved
+from deltaproduce.producers import produce
+from deltaproduce.queries import Query
+from deltaproduce.schemas import ORDINAL, ORDINAL_COLUMN, Column
+from deltaproduce.selections import Rows, Selection, as_frame
+from deltaproduce.sql_producers import queried
+from deltaproduce.surrogates import numbered, numbered_here
+
+_ROWS_OF_ONE_TASK: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Production:
+    """How a stage's function is run in one step.
+
+    Attributes:
+        surrogates: the last surrogate number that the stage has given out.
+        time_zone: the session's, on whose clock functions see timestamps.
+        is_numbered: whether the rows before have the surrogates that the stage is defined with.
+    """
+
+    stage: Producer
+    surrogates: int
+    time_zone: str
+    spark: SparkSession
+    is_numbered: bool = True
+
+    @property
+    def content(self) -> tuple[Column, ...]:
+        """The columns of what is produced: those of the content."""
+        return content_columns(self.stage.schema, sources_of(self.stage))
+
+    def of_changed(self, feeds: Sequence[Feed], keys: Selection) -> tuple[Rows, int]:
+        """What the function makes of the changed keys, and how many rows."""
+        query = self.stage.query
+        if query is not None:
+            return self._queried(query, changed_parts(feeds, keys))
+        return self._emitted(changed_rows(self.stage, feeds, keys))
+
+    def of_all(self, feeds: Sequence[Feed]) -> tuple[Rows, int] | None:
+        """What the function makes of all keys, and how many rows; None if there are no keys."""
+        query = self.stage.query
+        if query is not None:
+            parts = all_parts(feeds)
+            return self._queried(query, parts) if parts else None
+        rows = all_rows(self.stage, feeds, self.spark)
+        return None if rows is None else self._emitted(rows)
+
+    def kept(self, before: Rows | None, emitted: Rows) -> tuple[Rows, int]:
+        """The rows to be stored of what was emitted, and the last surrogate number given out then.
+
+        Args:
+            before: content before the step, of all keys of the emitted rows at least; None if
+                there was none.
+        """
+        stage, spark, content = self.stage, self.spark, self.content
+        if stage.surrogate is None and stage.preserve is None:
+            return emitted, self.surrogates
+        known = before if before is not None and self.is_numbered else empty(content)
+        if stage.surrogate is None:
+            old, new = as_frame(known, spark, content), as_frame(emitted, spark, content)
+            stored, _ = self._computed(preserved(old, new, stage, self.time_zone))
+            return stored, self.surrogates
+        if isinstance(known, pa.Table) and isinstance(emitted, pa.Table):
+            return numbered_here(known, emitted, stage.schema, stage.surrogate, self.surrogates)
+        old, new = as_frame(known, spark, content), as_frame(emitted, spark, content)
+        return numbered(old, new, stage.schema, stage.surrogate, self.surrogates)
+
+    def _emitted(self, rows: Rows) -> tuple[Rows, int]:
+        """What the function makes of rows in the columns of `input_columns`, in order."""
+        if isinstance(rows, pa.Table):
+            if not len(rows):
+                return empty(self.content), 0
+            rows = self._in_tasks(rows)
+        return self._computed(produce(rows, self.stage, self.time_zone))
+
+    def _queried(self, query: Query, parts: Sequence[tuple[Feed, Rows]]) -> tuple[Rows, int]:
+        """What the query makes of some rows of its feeders."""
+        given = {feed.stage.name: as_frame(rows, self.spark, feed.content) for feed, rows in parts}
+        for feeder in self.stage.feeders:
+            if feeder.name not in given:
+                columns = (*feeder.schema.key, *feeder.schema.value)
+                given[feeder.name] = frame(empty(columns), self.spark, columns)
+        with queried(self.stage, query, given, self.spark) as rows:
+            try:
+                return self._computed(rows)
+            except PySparkException as error:
+                message = f"stage {self.stage.name!r}: its query failed: {error}"
+                raise ProducerError(message, stage=self.stage.name) from error
+
+    def _computed(self, rows: DataFrame) -> tuple[Rows, int]:
+        size = f.coalesce(f.sum(row_bytes(self.content)), f.lit(0))
+        counted = {"rows": f.count(f.lit(1)), "bytes": size}
+        computed, counts = checkpoint(rows, counted, stage=self.stage.name)
+        few = counts["rows"] <= limits.LOCAL_ROWS and counts["bytes"] <= limits.LOCAL_BYTES
+        return (fetched(computed, self.content) if few else computed), counts["rows"]
+
+    def _in_tasks(self, rows: pa.Table) -> DataFrame:
+        """Rows from the driver, in order: in one task if they are few, else in many by key."""
+        columns, key = input_columns(self.stage), self.stage.feeders[0].schema.key
+        if len(rows) <= _ROWS_OF_ONE_TASK:
+            return as_frame(rows, self.spark, columns).coalesce(1)
+        numbered = rows.append_column(ORDINAL, pa.array(np.arange(len(rows))))
+        ordered = as_frame(numbered, self.spark, (*columns, ORDINAL_COLUMN))
+        clustered = ordered.repartition(*cols(key)).sortWithinPartitions(ORDINAL)
+        return clustered.select(*cols(columns))

@@ -1,0 +1,136 @@
+"""Arrow producers in Spark's workers: the same tables as functions over rows make, and errors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from comparing import TABLES, as_frames
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+from series import drawn, packed, packed_histories
+
+from deltaproduce import Pipeline, ProducerError, Store
+from deltaproduce.testing import plain_rows, strategies
+
+ROWS = {"key": "k bigint", "value": "n bigint, t string"}
+BY_TEXT = {"key": "t string", "value": "n bigint"}
+SERIES = 50
+VERSIONS = 3
+
+
+def both() -> Pipeline:
+    """Three stages over rows, and the same over tables: a filter, a re-key, a group."""
+    pipeline = Pipeline("both")
+    source = pipeline.source("source", **ROWS)
+    rows = pipeline.producer(source, **ROWS, name="even rows")(strategies.filtered)
+    rows = pipeline.producer(rows, **BY_TEXT, name="by text, rows")(strategies.by_text)
+    pipeline.producer(rows, **ROWS, name="totals, rows")(strategies.totals)
+    tables = pipeline.arrow_producer(source, **ROWS, name="even tables")(strategies.filtered_table)
+    tables = pipeline.arrow_producer(tables, **BY_TEXT, name="by text, tables")(
+        strategies.by_text_table
+    )
+    pipeline.arrow_producer(tables, **ROWS, name="totals, tables")(strategies.totals_table)
+    return pipeline
+
+
+PAIRS = [
+    ("even rows", "even tables"),
+    ("by text, rows", "by text, tables"),
+    ("totals, rows", "totals, tables"),
+]
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
+
+
+@pytest.mark.parametrize("way", [WAYS[5]], ids=lambda way: way.name)
+def test_tables_make_the_same_as_rows(spark: SparkSession, location: str, way: Way) -> None:
+    exact = strategies.histories(both(), min_versions=VERSIONS, max_versions=VERSIONS)
+    batches = packed_histories(drawn(exact, SERIES, 0))
+    pipeline = packed(both())
+    cut_keys = setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    with forced(way), cut_keys:
+        store = Store(spark, location, pipeline, table_type=way.table_type)
+        for batch in batches:
+            version = store.update(as_frames(spark, pipeline, batch))
+            for rows, tables in PAIRS:
+                for table in TABLES:
+                    expected, found = (
+                        getattr(store, table)(stage, ordered=True) for stage in (rows, tables)
+                    )
+                    assert found.columns == expected.columns
+                    assert plain_rows(found.collect()) == plain_rows(expected.collect())
+                figures = [version.stages[stage] for stage in (rows, tables)]
+                assert figures[0].changed_keys == figures[1].changed_keys > 0
+
+
+def failing() -> Pipeline:
+    """A stage that does what its values say."""
+    pipeline = Pipeline("failing")
+    deeds = pipeline.source("deeds", key="k bigint", value="deed string")
+
+    @pipeline.arrow_producer(deeds, key="k bigint", value="deed string NOT NULL")
+    def done(table):
+        made = table.append_column("_source_k", table["k"])
+        said = table["deed"].to_pylist()
+        if "fail" in said:
+            raise ZeroDivisionError("told to")
+        if "stray" in said:
+            return made.set_column(2, "_source_k", [[99] * len(made)])
+        return made
+
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    ("rows", "key", "cause"),
+    [
+        ([(1, "fine"), (7, "fail")], None, ZeroDivisionError),
+        ([(7, "fine"), (7, "fail")], 7, ZeroDivisionError),
+        ([(1, "fine"), (7, "stray")], 99, None),
+        ([(1, "fine"), (7, None)], 7, None),
+    ],
+)
+def test_failures_arrive_with_stage_and_key(
+    spark: SparkSession, location: str, rows: list[tuple[int, str]], key: int, cause: type
+) -> None:
+    store = Store(spark, location, failing())
+    with pytest.raises(ProducerError) as caught:
+        store.update({"deeds": spark.createDataFrame(rows, "k bigint, deed string")})
+    assert (caught.value.stage, caught.value.key) == ("done", key)
+    assert type(caught.value.__cause__) is (cause or type(None))
+    assert store.head.number == 0
+
+
+def test_a_stage_that_becomes_one_over_tables_is_produced_in_full(
+    spark: SparkSession, location: str
+) -> None:
+    def pipeline_of(form: str) -> Pipeline:
+        pipeline = Pipeline("forms")
+        source = pipeline.source("source", **ROWS)
+        if form == "rows":
+            pipeline.producer(source, **ROWS, name="stage")(strategies.filtered)
+        else:
+            pipeline.arrow_producer(source, **ROWS, name="stage")(strategies.filtered_table)
+        return pipeline
+
+    first = [(1, 2, "a"), (2, 4, "b"), (3, 5, "c")]
+    ddl = "k bigint, n bigint, t string"
+    store = Store(spark, location, pipeline_of("rows"))
+    store.update({"source": spark.createDataFrame(first, ddl)})
+    store = Store(spark, location, pipeline_of("tables"))
+    version = store.update({"source": spark.createDataFrame([(3, 6, "c")], ddl)})
+    assert version.stages["stage"].mode == "full"
+    assert version.stages["stage"].changed_keys == 1
+    assert plain_rows(store.content("stage", ordered=True).collect()) == [
+        (1, 1, 0, 2, "a"),
+        (2, 2, 0, 4, "b"),
+        (3, 3, 0, 6, "c"),
+    ]

@@ -1,0 +1,400 @@
+"""What consumers ask of a store: what changed between versions, a way back, where rows are from."""
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from comparing import as_frames, assert_changes, assert_same
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+from series import drawn, packed, packed_histories
+from swapping import swap
+from wording import text
+
+from deltaproduce import (
+    ConflictError,
+    DefinitionError,
+    InvalidArgumentError,
+    NotFoundError,
+    Pipeline,
+    Producer,
+    Store,
+)
+from deltaproduce.edits import Edit, Restore
+from deltaproduce.executor import Executor
+from deltaproduce.locations import Location
+from deltaproduce.tables import Tables
+from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
+from deltaproduce.version_log import VersionLog
+from deltaproduce.versions import EMPTY, Attempt
+
+REPLACED, RUNS, FOLDED = (
+    next(way for way in WAYS if way.name == name)
+    for name in ("replaced", "runs", "runs, often folded")
+)
+FOLDED_IN_SPARK = Way("folded, in Spark", "merge_on_read", {**FOLDED.limits, "LOCAL_ROWS": 0})
+ROLLED_BACK = [FOLDED_IN_SPARK, *([REPLACED] if "RANDOM_PIPELINES" in os.environ else [])]
+JOINED = Way("joined", "merge_on_read", {**FOLDED_IN_SPARK.limits, "SEEK_KEYS": 0})
+
+
+def some_changes(chance: random.Random) -> list[Change]:
+    """New, moved and deleted keys of few."""
+    keys = chance.sample(range(6), 3)
+    moved = [Upsert((key,), (chance.randrange(4),)) for key in keys[:2] for _ in range(2)]
+    return [*moved, Delete((keys[2],))]
+
+
+class Both:
+    """A store and an oracle that do the same."""
+
+    def __init__(self, spark: SparkSession, location: str, pipeline: Pipeline = swap) -> None:
+        self.spark, self.location, self.pipeline = spark, location, pipeline
+        self.oracle = Oracle(pipeline)
+        self.store = Store(spark, location, pipeline)
+
+    def reopen(self, way: Way) -> None:
+        store = Store(self.spark, self.location, self.pipeline, table_type=way.table_type)
+        self.store = store
+
+    def update(self, batch: dict[str, list[Change]]) -> None:
+        number = self.oracle.update(batch)
+        given = as_frames(self.spark, self.pipeline, batch)
+        assert self.store.update(given).number == number
+
+    def rollback(self, version: int) -> None:
+        number = self.oracle.rollback(version)
+        assert self.store.rollback(version).number == number
+        self.same(number)
+
+    def same(self, *numbers: int) -> None:
+        for number in numbers:
+            assert_same(self.store, self.oracle, self.pipeline, number)
+
+    def modes(self) -> list[str]:
+        """How each version wrote the stage."""
+        return [version.stages["swapped"].mode for version in self.store.versions()]
+
+
+# ---- rollback
+
+
+@pytest.mark.parametrize("way", ROLLED_BACK, ids=lambda way: way.name)
+def test_a_rollback_is_a_version_equal_to_the_one_it_names(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    chance = random.Random(way.name)
+    both = Both(spark, location)
+    both.reopen(way)
+    with forced(way):
+        both.update({"pairs": some_changes(chance)})
+        both.update({"pairs": some_changes(chance)})
+        both.rollback(1)
+        both.update({"pairs": some_changes(chance)})
+        both.same(4)
+        both.rollback(2)
+    assert both.modes()[2::2] == ["restore", "restore"]
+    both.rollback(0)
+    both.update({"pairs": some_changes(chance)})
+    both.rollback(5)  # what Delta set back is there again
+    assert both.modes()[5:] == ["rewrite", "full", "rewrite"]
+    assert both.store.rollback(5) == both.store.head
+    both.same(4, 7)
+    assert [v.operation for v in both.store.versions()[3:5]] == ["update", "rollback"]
+
+
+def test_the_same_rows_in_other_tables_are_the_same_version(
+    spark: SparkSession, location: str
+) -> None:
+    flags = Pipeline("flags")
+    pairs = flags.source("pairs", key="a bigint", value="b bigint")
+
+    @flags.producer(pairs, key="b bigint", value="is_there boolean")
+    def swapped(a: int, values: Iterator[int]) -> Iterator[Any]:
+        for b in values:
+            yield b, True
+
+    both = Both(spark, location, flags)
+    both.update({"pairs": [Upsert((1,), (7,)), Upsert((2,), (8,))]})
+    both.update({"pairs": [Upsert((1,), (8,)), Upsert((2,), (7,))]})  # who made it, not what
+    both.update({"pairs": [Upsert((1,), (7,)), Upsert((2,), (8,))]})
+    assert both.store.rollback(1) == both.store.head
+    with forced(REPLACED):
+        assert both.store.rollback(1) == both.store.head
+        both.rollback(2)
+    assert both.store.head.stages["swapped"].changed_keys == 0
+    assert both.modes()[3] == "restore"
+
+
+def test_no_fold_of_what_was_rolled_back_comes_back(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(1)
+    with forced(RUNS):
+        both = Both(spark, location)
+        for _ in range(3):
+            both.update({"pairs": some_changes(chance)})
+        other = Store(spark, location, swap)
+        other.compact()  # unknown to the store, and on top of what version 2 pins
+        both.rollback(2)
+        both.update({"pairs": some_changes(chance)})
+        late = both.store.head
+        both.rollback(4)  # only runs were added since: content is where it was, and yet it moves
+        assert both.store.head.stages["swapped"].runs == 1
+        with monkeypatch.context() as patched:  # other does not notice that it comes too late
+            patched.setattr("deltaproduce.compaction.current", lambda pinned, _: pinned)
+            other._executor._compactor.start(late, at_once=True)
+            with pytest.raises(ConflictError):
+                other._executor._compactor.finish(raises=True)
+        both.update({"pairs": some_changes(chance)})
+    both.same(6, 7)
+    both.reopen(RUNS)
+    both.same(7)
+
+
+class DiedError(Exception):
+    pass
+
+
+def dying(*_: Any, **__: Any) -> Any:
+    raise DiedError
+
+
+def test_a_rollback_that_dies_or_is_overtaken_leaves_no_trace(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = Both(spark, location)
+    for number in (1, 2):
+        both.update({"pairs": [Upsert((number,), (5,)), Upsert((9,), (number,))]})
+    with forced(RUNS), monkeypatch.context() as patched:  # every table is set back
+        patched.setattr(VersionLog, "publish", dying)
+        with pytest.raises(DiedError):
+            both.store.rollback(1)
+    both.same(2)
+    both.update({"pairs": [Delete((9,))]})
+    both.same(3)
+
+    other, publish = Store(spark, location, swap), Executor._publish
+    batch: dict[str, list[Change]] = {"pairs": [Upsert((2,), (6,))]}
+
+    def overtaken(self: Executor, operation: str, *rest: Any) -> Any:
+        if operation == "rollback":
+            other.update(as_frames(spark, swap, batch))
+        return publish(self, operation, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Executor, "_publish", overtaken)
+        with pytest.raises(ConflictError):
+            both.store.rollback(1)
+    both.oracle.update(batch)
+    both.same(4)
+    both.rollback(1)
+
+
+def test_a_stage_that_came_later_is_made_again_after_a_rollback(
+    spark: SparkSession, location: str
+) -> None:
+    def by_value(a: int, values: Iterator[int]) -> Iterator[Any]:
+        for b in values:
+            yield b, a
+
+    early, late, other = Pipeline("early"), Pipeline("late"), Pipeline("other columns")
+    for pipeline in (early, late, other):
+        pairs = pipeline.source("pairs", key="a bigint", value="b bigint")
+        if pipeline is not early:
+            key = "b bigint" if pipeline is late else "b int"
+            pipeline.producer(pairs, key=key, value="a bigint", name="swapped")(by_value)
+
+    def pairs_of(*found: tuple[int, int]) -> dict[str, Any]:
+        return {"pairs": spark.createDataFrame(found, "a bigint, b bigint")}
+
+    def content(of: Store) -> list[tuple[int, int]]:
+        return sorted(tuple(row) for row in of.content("swapped").select("b", "a").collect())
+
+    Store(spark, location, early).update(pairs_of((1, 7)))
+    store = Store(spark, location, late)
+    store.update(pairs_of((2, 7)))
+    with forced(REPLACED):
+        assert store.rollback(1).stages["swapped"].mode == "restore"
+    assert content(store) == []
+    assert [tuple(r) for r in store.updates("swapped").collect()] == [(3, "delete", 7, 0, None)]
+    assert store.update(pairs_of((5, 6))).stages["swapped"].mode == "full"
+    assert content(store) == [(6, 5), (7, 1)]
+    with pytest.raises(DefinitionError) as refused:
+        Store(spark, location, other).rollback(2)
+    assert refused.value.stage == "swapped"
+    assert store.rollback(2).stages["swapped"].changed_keys == 2
+    assert content(store) == [(7, 1), (7, 2)]
+
+    Store(spark, location, early).update(pairs_of((1, 8)))  # the stage's updates end here
+    with pytest.raises(NotFoundError):
+        store.changes("swapped", 4)
+    with forced(REPLACED):
+        assert store.rollback(5).stages["swapped"].rows == 2
+    assert content(store) == [(7, 1), (7, 2)]
+    assert store.changes("swapped", 6).count() == 2
+    assert store.changes("pairs", 5).count() == 0
+    assert store.head.number == 7
+
+
+def test_a_table_is_set_back_in_one_commit(spark: SparkSession) -> None:
+    tables = Tables(spark, Location.parse("set_back"))
+    tables.ensure_schema()
+    table, columns = tables.location.table("numbers", "content"), swap.stages[0].schema.key.columns
+    attempt = Attempt.after(EMPTY)
+    for number in (1, 2, 3):
+        rows = Edit(pa.table({"a": [number]}), columns, number == 1, None, columns)
+        assert tables.commit(table, rows, attempt, number - 2 if number > 1 else None) == number - 1
+    back = Attempt.after(EMPTY)
+    assert tables.commit(table, Restore(0), back, 2) == 3
+    assert tables.commit(table, Restore(3), back, 3) == 4  # it is there, and moves all the same
+    assert [commit.attempt for commit in tables.recent_commits(table)[:2]] == [back, back]
+    assert [row.a for row in tables.read(table).collect()] == [1]
+    for behind in (0, 3):
+        with pytest.raises(ConflictError):
+            tables.commit(table, Restore(behind), back, 3)
+    assert spark.conf.get("spark.databricks.delta.commitInfo.userMetadata", None) is None
+
+
+# ---- changes
+
+
+def test_changes_equal_the_oracles(spark: SparkSession, location: str) -> None:
+    """Rows of any type, in any number, that come, go, move and are put in another order."""
+    (single,) = drawn(strategies.pipelines(max_producers=2), 1, 7)
+    exact = strategies.histories(single, min_versions=3, max_versions=3)
+    pipeline = packed(single)
+    both = Both(spark, location, pipeline)
+    for batch in packed_histories(drawn(exact, 20, 7)):
+        both.update(batch)
+    both.rollback(1)
+    for stage in pipeline.stages:
+        assert_changes(both.store, both.oracle, stage.name, 0, None, "complete")
+        for way, since, until in ((FOLDED, 1, 3), (JOINED, 2, None)):
+            with forced(way):
+                assert_changes(both.store, both.oracle, stage.name, since, until, "net")
+                assert_changes(both.store, both.oracle, stage.name, since, until, "complete")
+
+
+def test_changes_of_no_versions_or_no_such_ones(spark: SparkSession, location: str) -> None:
+    store = Store(spark, location, swap)
+    assert store.changes("swapped", 0).columns == [
+        *("b", "a", "_change_type", "_commit_version", "_commit_timestamp")
+    ]
+    for wrong, error, argument in (
+        (lambda: store.changes("swapped", 1), NotFoundError, None),
+        (lambda: store.changes("nowhere", 0), NotFoundError, None),
+        (lambda: store.changes("swapped", 0, mode="all"), InvalidArgumentError, "mode"),
+        (lambda: store.rollback(1), NotFoundError, None),
+        (lambda: store.lineage("swapped", 1, version=1), NotFoundError, None),
+        (lambda: store.forget("swapped", 1), NotFoundError, None),
+        (lambda: store.forget("pairs", (1,)), InvalidArgumentError, "key"),
+        (lambda: store.lineage("swapped", "1"), InvalidArgumentError, "key"),
+    ):
+        with pytest.raises(error) as refused:
+            wrong()
+        assert getattr(refused.value, "argument", None) == argument
+    assert store.rollback(0) == store.head
+    assert store.forget("pairs", 1).remains == ()
+    assert store.lineage("swapped", 1).upstream["pairs"].isEmpty()
+    store.update({"pairs": spark.createDataFrame([(1, 2)], "a bigint, b bigint")})
+    assert store.changes("swapped", 1).isEmpty()
+    with pytest.raises(InvalidArgumentError) as refused:
+        store.changes("swapped", 1, 0)
+    assert refused.value.argument == "since"
+
+
+# ---- lineage and forgetting
+
+TEXT = [
+    [(("a", 1), "the cat"), (("a", 2), "a the"), (("b", 1), "dog")],
+    [(("b", 2), "cat cow"), (("a", 1), "the hen")],
+    [(("c", 1), "the end")],
+]
+
+
+def walk(
+    oracle: Oracle, stage: str, key: tuple[Any, ...], version: int
+) -> tuple[dict[str, set[Any]], dict[str, set[Any]]]:
+    """The keys of each stage upstream and downstream of one, from the key mappings."""
+    producers = text.graph().producers
+
+    def pairs(producer: Producer) -> Iterator[tuple[Any, Any]]:
+        width = len(producer.feeders[0].schema.key)
+        for row in oracle.key_mappings(producer.name, version):
+            yield row[:width], row[width:]
+
+    up, down = {stage: {key}}, {stage: {key}}
+    for producer in reversed(producers):
+        if producer.name in up:
+            made_from = {s for s, target in pairs(producer) if target in up[producer.name]}
+            up[producer.feeders[0].name] = made_from
+    for producer in producers:
+        feeding = down.get(producer.feeders[0].name)
+        if feeding is not None:
+            down[producer.name] = {target for s, target in pairs(producer) if s in feeding}
+    return up, down
+
+
+@pytest.fixture(scope="module")
+def texts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    both = Both(spark, str(tmp_path_factory.mktemp("texts") / "store"), text)
+    with forced(RUNS):
+        for rows in TEXT:
+            both.update({"lines": [Upsert(key, (line,)) for key, line in rows]})
+    return both
+
+
+@pytest.mark.parametrize(
+    ("stage", "key", "version"),
+    [
+        ("lines", {"number": 1, "file": "a"}, None),
+        ("words", "the", 2),
+        ("shapes", (3, "c"), None),
+        ("words", "nothing", None),
+    ],
+)
+def test_a_lineage_is_what_the_key_mappings_say(
+    texts: Both, stage: str, key: Any, version: int | None
+) -> None:
+    at = texts.oracle.head if version is None else version
+    found = texts.store.lineage(stage, key, version)
+    assert (found.stage, found.key, found.version) == (stage, key, at)
+    as_tuple = ("a", 1) if isinstance(key, dict) else key if isinstance(key, tuple) else (key,)
+    for frames, expected in zip(
+        (found.upstream, found.downstream), walk(texts.oracle, stage, as_tuple, at), strict=True
+    ):
+        del expected[stage]
+        assert frames.keys() == expected.keys()
+        for name, frame in frames.items():
+            assert tuple(frame.columns) == text.graph().stage(name).schema.key.names
+            keys = [tuple(row) for row in frame.collect()]
+            assert sorted(keys) == sorted(expected[name]), name
+
+
+def test_what_remains_of_a_forgotten_key_is_named(texts: Both, spark: SparkSession) -> None:
+    with forced(RUNS):
+        found = texts.store.forget("lines", ("a", 1))
+        texts.oracle.update({"lines": [Delete(("a", 1))]})
+        again = texts.store.forget("lines", {"number": 1, "file": "a"})
+    assert (found.version.number, found.version.operation) == (4, "forget")
+    assert again.version == found.version == texts.store.head
+    assert again.remains == found.remains
+    texts.same(4)
+    named = {(r.stage, r.table, number) for r in found.remains for number in r.versions}
+    tables: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for version in texts.store.versions():
+        for stage, figures in version.stages.items():
+            for kind, delta_version in figures.delta_versions.items():
+                tables[stage, kind, delta_version].append(version.number)
+    for (stage, kind, delta_version), numbers in tables.items():
+        reader = spark.read.format("delta").option("versionAsOf", delta_version)
+        rows = reader.load(f"{texts.location}/{stage}/{kind}")
+        its_own = [f"{c} = 'hen'" for c in ("word", "_source_word") if c in rows.columns]
+        there = rows.where(" OR ".join(its_own) or "file = 'a' AND number = 1").limit(1).count()
+        assert not there or {(stage, kind, number) for number in numbers} <= named
+    assert ("words", "content", 4) in named  # its runs are not folded yet
+    assert texts.store.forget("lines", ("z", 1)).remains == ()

@@ -1,0 +1,189 @@
+"""Full snapshots: what a load makes of them is what the right changes would have made."""
+
+import random
+
+import pyarrow as pa
+import pytest
+from comparing import as_snapshots, assert_same
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+from series import drawn, packed, packed_histories
+
+from deltaproduce import InvalidChangesError, Pipeline, Store
+from deltaproduce.testing import Oracle, Upsert, plain_rows, strategies
+
+ORDERS = "id bigint, n int, t string"
+ORDERS_AND_ORDINAL = f"{ORDERS}, _ordinal int"
+
+
+def shop() -> Pipeline:
+    pipeline = Pipeline("shop")
+    orders = pipeline.source("orders", key="id bigint", value="n int NOT NULL, t string")
+    pipeline.source("lines", key="id bigint", value="n bigint")
+
+    @pipeline.producer(orders, key="n int", value="id bigint")
+    def by_number(id, values):
+        for value in values:
+            yield value.n, id
+
+    return pipeline
+
+
+def rows(frame):
+    return plain_rows(frame.collect())
+
+
+# ---- the law
+
+
+@pytest.mark.parametrize("way", [WAYS[7]], ids=lambda way: way.name)
+def test_loading_what_a_batch_leads_to_is_making_the_batch_s_version(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    number = WAYS.index(way)
+    (single,) = drawn(strategies.pipelines(max_producers=3), 1, 100 + number)
+    exact = strategies.histories(single, min_versions=3, max_versions=3)
+    batches = packed_histories(drawn(exact, 8, number))
+    pipeline = packed(single)
+    oracle = Oracle(pipeline)
+    chance = random.Random(number)
+    with forced(way):
+        store = Store(spark, location, pipeline, table_type=way.table_type)
+        for batch in batches:
+            expected = oracle.update(batch)
+            found = {source.name: all_rows(oracle, source, chance) for source in sources(pipeline)}
+            version = store.load(as_snapshots(spark, pipeline, found))
+            assert version.number == store.head.number == expected
+            assert version.operation == "load"
+            assert_same(store, oracle, pipeline, expected)
+            assert store.load(as_snapshots(spark, pipeline, found)).number == expected
+
+
+def sources(pipeline):
+    return pipeline.graph().sources
+
+
+def all_rows(oracle, source, chance):
+    """All rows of a source, its keys in any order."""
+    width = len(source.schema.key)
+    by_key = {}
+    for row in oracle.content(source.name):
+        by_key.setdefault(row[:width], []).append(Upsert(row[:width], row[width + 1 :]))
+    keys = chance.sample(list(by_key), len(by_key))
+    return [upsert for key in keys for upsert in by_key[key]]
+
+
+# ---- by hand
+
+
+def test_a_snapshot_says_what_is_gone(spark: SparkSession, location: str) -> None:
+    store = Store(spark, location, shop())
+    first = [(1, 10, "a"), (1, 11, "b"), (2, 20, "c"), (3, 30, "d")]
+    version = store.load({"orders": spark.createDataFrame(first, ORDERS)})
+    assert (version.number, version.operation) == (1, "load")
+    assert version.stages["orders"].reason == "all rows given"
+    assert version.stages["lines"].mode == "skipped"
+
+    second = pa.table(
+        {
+            "t": ["c", "e", "b", "a"],
+            "n": pa.array([20, 30, 11, 10], pa.int32()),
+            "ID": [2, 4, 1, 1],
+            "_ordinal": [0, 0, 7, 5],
+        }
+    )
+    version = store.load({"orders": second})
+    assert rows(store.updates("orders", ordered=True)) == [
+        (2, "delete", 3, 0, None, None),
+        (2, "add", 4, 0, 30, "e"),
+    ]
+    assert rows(store.updates("by_number", ordered=True)) == [(2, "update", 30, 0, 4)]
+    figures = version.stages["orders"]
+    assert (figures.changed_keys, figures.rows_added, figures.rows_removed) == (2, 1, 1)
+
+    reordered = [(1, 10, "a", 1), (1, 11, "b", 0), (2, 20, "c", 0), (4, 30, "e", 0)]
+    store.load({"orders": spark.createDataFrame(reordered, ORDERS_AND_ORDINAL)})
+    assert rows(store.updates("orders", ordered=True)) == [
+        (3, "update", 1, 0, 11, "b"),
+        (3, "update", 1, 1, 10, "a"),
+    ]
+
+
+def test_an_empty_snapshot_deletes_all_rows_of_its_source_alone(
+    spark: SparkSession, location: str
+) -> None:
+    store = Store(spark, location, shop())
+    none = spark.createDataFrame([], ORDERS)
+    assert store.load({"orders": none}).number == 0
+    assert store.load({}).number == 0
+    store.load(
+        {
+            "orders": spark.createDataFrame([(1, 10, "a"), (None, 20, None)], ORDERS),
+            "lines": spark.createDataFrame([(1, 1), (2, 2)], "id bigint, n bigint"),
+        }
+    )
+    assert store.load({"orders": none}).number == 2
+    assert rows(store.updates("orders", ordered=True)) == [
+        (2, "delete", None, 0, None, None),
+        (2, "delete", 1, 0, None, None),
+    ]
+    assert rows(store.content("by_number")) == rows(store.content("orders")) == []
+    assert rows(store.content("lines", ordered=True)) == [(1, 0, 1), (2, 0, 2)]
+    assert store.load({"orders": none}).number == 2
+
+
+def test_an_update_id_is_one_name_for_loads_and_updates(spark: SparkSession, location: str) -> None:
+    store = Store(spark, location, shop())
+    one = spark.createDataFrame([(1, 10, "a")], ORDERS)
+    assert store.load({"orders": one}, "monday").number == 1
+    assert store.load({"orders": one.limit(0)}, "monday").number == 1
+    assert store.update({"orders": one.limit(0)}, "monday").number == 1
+    assert store.load({"orders": one}, update_id="tuesday").number == 2  # S9: it is remembered
+    assert store.load({"orders": one.limit(0)}, "tuesday").number == 2
+    assert rows(store.content("orders")) == [(1, 0, 10, "a")]
+
+
+def test_content_that_is_not_small_is_compared_in_full(spark: SparkSession, location: str) -> None:
+    store = Store(spark, location, shop())
+    day = spark.range(30_000).selectExpr("id", "cast(id % 97 AS int) AS n", "'x' AS t")
+    assert store.load({"orders": day}).number == 1
+    assert store.load({"orders": day.repartition(3)}).number == 1
+    next_day = day.where("id != 5").selectExpr("id", "n", "if(id = 6, 'y', t) AS t")
+    store.load({"orders": next_day.union(spark.createDataFrame([(-1, 0, "z")], ORDERS))})
+    assert rows(store.updates("orders", ordered=True)) == [
+        (2, "add", -1, 0, 0, "z"),
+        (2, "delete", 5, 0, None, None),
+        (2, "update", 6, 0, 6, "y"),
+    ]
+    assert store.content("orders").count() == 30_000
+    few = spark.createDataFrame([(7, 7, "x"), (8, 8, "y")], ORDERS)
+    assert store.load({"orders": few}).stages["orders"].changed_keys == 29_999
+    assert rows(store.content("by_number", ordered=True)) == [(7, 7, 0, 7), (8, 8, 0, 8)]
+
+
+# ---- mistakes
+
+INVALID = {
+    "change types": ([(1, 1, "a", "upsert")], f"{ORDERS}, _change_type string", "_change_type"),
+    "CHANGE TYPES": ([(1, 1, "a", "delete")], f"{ORDERS}, _Change_Type string", "_change_type"),
+    "a missing column": ([(1, 1)], "id bigint, n int", "t"),
+    "a wider type": ([(1, 1, "a")], "id bigint, n bigint, t string", "n"),
+    "an unknown column": ([(1, 1, "a", 1)], f"{ORDERS}, more int", "more"),
+    "a null": ([(1, 1, "a"), (2, None, "a")], ORDERS, "n"),
+    "an ordinal that is no integer": ([(1, 1, "a", 0.5)], f"{ORDERS}, _ordinal double", "_ordinal"),
+}
+
+
+def test_snapshots_that_do_not_fit(spark: SparkSession, location: str) -> None:
+    store = Store(spark, location, shop())
+    right = spark.createDataFrame([(1, 10, "a")], ORDERS)
+    store.load({"orders": right})
+    for case, (found, ddl, column) in INVALID.items():
+        with pytest.raises(InvalidChangesError) as caught:
+            store.load({"orders": spark.createDataFrame(found, ddl)})
+        assert (caught.value.source, caught.value.column) == ("orders", column), case
+    for wrong in ({"other": right}, {"by_number": right}, {"orders": [(1, 10, "a")]}, right):
+        with pytest.raises(InvalidChangesError):
+            store.load(wrong)
+    assert store.head.number == 1
+    assert rows(store.content("orders")) == [(1, 0, 10, "a")]

@@ -1,0 +1,222 @@
+"""S15: a changed definition is noticed, and its stage and what depends on it made anew."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from comparing import as_frames
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+from series import drawn, packed, packed_histories
+
+import deltaproduce as dp
+from deltaproduce.testing import Oracle, plain_rows, strategies
+from deltaproduce.testing.strategies import by_text, rekeyed, unchanged
+
+ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
+BY_TEXT: Any = {"key": "t string", "value": "n bigint"}
+
+
+def first() -> dp.Pipeline:
+    pipeline = dp.Pipeline("first")
+    source = pipeline.source("source", **ROWS)
+    other = pipeline.source("other", **ROWS)
+    middle = pipeline.producer(source, **ROWS, name="middle")(unchanged)
+    pipeline.producer(middle, **BY_TEXT, name="texts")(by_text)
+    pipeline.producer(middle, **ROWS, name="leaf")(rekeyed)
+    pipeline.producer(other, **ROWS, name="removed")(unchanged)
+    return pipeline
+
+
+def second() -> dp.Pipeline:
+    """Another value, another key, other feeders, one stage fewer and one more."""
+
+    def with_length(k: int, values: Iterator[Any]) -> Iterator[Any]:
+        for value in values:
+            yield k, (value.n, value.t, len(value.t or ""))
+
+    def by_text_and_key(k: int, values: Iterator[Any]) -> Iterator[Any]:
+        for value in values:
+            yield (value.t, k), value.n
+
+    def numbers(key: Any, values: Iterator[Any]) -> Iterator[Any]:
+        for n in values:
+            yield key.k, n
+
+    pipeline = dp.Pipeline("second")
+    source = pipeline.source("source", **ROWS)
+    other = pipeline.source("other", **ROWS)
+    wide = {"key": "k bigint", "value": "n bigint, t string, length bigint"}
+    middle = pipeline.producer(source, **wide, name="middle")(with_length)
+    made = {"key": "t string, k bigint desc", "value": "n bigint"}
+    texts = pipeline.producer(middle, **made, name="texts")(by_text_and_key)
+    pipeline.producer(dp.merge(other, source), **ROWS, name="leaf")(rekeyed)
+    pipeline.producer(texts, key="k bigint", value="n bigint", name="added")(numbers)
+    return pipeline
+
+
+@pytest.mark.parametrize("way", [WAYS[7]], ids=lambda way: way.name)
+def test_tables_are_those_of_the_new_definition_and_old_versions_stay(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    exact = strategies.histories(first(), min_versions=3, max_versions=3)
+    batches = packed_histories(drawn(exact, 8, WAYS.index(way)))
+    old, new = packed(first()), packed(second())
+    before, after = Oracle(old), Oracle(new)
+    with forced(way):
+        store = dp.Store(spark, location, old, table_type=way.table_type)
+        for batch in batches[:1]:
+            store.update(as_frames(spark, old, batch))
+            before.update(batch)
+            after.update(batch)
+        store = dp.Store(spark, location, new, table_type=way.table_type)
+        found = {step.stage.name: (step.how, step.redefined) for step in store.plan()}
+        assert found == {
+            "middle": ("full", True),
+            "texts": ("full", True),
+            "leaf": ("full", True),
+            "added": ("full", False),
+        }
+        for batch in batches[1:]:
+            version = store.update(as_frames(spark, new, batch))
+            after.update(batch)
+            for stage in new.stages:
+                same(store, after, stage.name, version.number, after.head)
+        for stage in old.stages:
+            same(store if stage.name != "removed" else None, before, stage.name, 1, 1)
+
+
+def same(store: Any, oracle: Oracle, stage: str, version: int, number: int) -> None:
+    if store is None:
+        return
+    content = store.content(stage, version, ordered=True)
+    assert tuple(content.columns) == oracle.columns(stage, "content")
+    assert plain_rows(content.collect()) == oracle.content(stage, number)
+    if stage not in ("source", "other"):
+        found = store.key_mappings(stage, version, ordered=True).collect()
+        assert plain_rows(found) == oracle.key_mappings(stage, number)
+
+
+def visits(spark: SparkSession, *rows: tuple[Any, ...]) -> dict[str, Any]:
+    return {"visits": spark.createDataFrame(rows, "visit bigint, name string, day int")}
+
+
+def days(value: str = "day int", key: str = "name string") -> dp.Pipeline:
+    pipeline = dp.Pipeline("days")
+    pipeline.source("visits", key="visit bigint", value="name string, day int")
+
+    def columns(visit: int, values: Iterator[Any]) -> Iterator[Any]:
+        for found in values:
+            day = found.day if value == "day int" else (found.day, visit)
+            yield found.name if key == "name string" else (found.name, visit), day
+
+    pipeline.producer("visits", key=key, value=value, name="persons")(columns)
+    return pipeline
+
+
+def test_updates_say_what_changed_between_the_definitions(
+    spark: SparkSession, location: str
+) -> None:
+    store = dp.Store(spark, location, days())
+    store.update(visits(spark, (1, "a", 5), (2, "a", 4), (3, "b", 9)))
+    wide = dp.Store(spark, location, days("day int, visit bigint"))
+    version = wide.update(visits(spark, (3, "c", 9)))
+    assert (version.number, version.stages["persons"].mode) == (2, "full")
+    found = wide.updates("persons", ordered=True).drop("_version").collect()
+    assert plain_rows(found) == [
+        ("update", "a", 0, 5, 1),
+        ("update", "a", 1, 4, 2),
+        ("delete", "b", 0, None, None),
+        ("add", "c", 0, 9, 3),
+    ]
+    assert wide.updates("persons", 1).columns == store.updates("persons", 1).columns
+    assert wide.updates("persons", 1).count() == 3
+    with pytest.raises(dp.NotFoundError):
+        wide.changes("persons", 1)
+    keyed = dp.Store(spark, location, days("day int, visit bigint", "name string, seen bigint"))
+    assert keyed.update({}).stages["persons"].changed_keys == 3
+    kinds = {row["_change_type"] for row in keyed.updates("persons").collect()}
+    assert kinds == {"add"}
+    assert keyed.update({}) == keyed.head
+    back = dp.Store(spark, location, days())
+    assert back.update({}).number == 4
+    assert back.content("persons", 2).columns == wide.content("persons", 2).columns
+
+
+def test_a_strict_store_refuses_and_an_edited_function_of_one_revision_is_none(
+    spark: SparkSession, location: str
+) -> None:
+    def pipeline(plus: int, revision: str | None) -> dp.Pipeline:
+        found = dp.Pipeline("revised")
+        found.source("visits", key="visit bigint", value="name string, day int")
+
+        @found.producer("visits", key="name string", value="day int", revision=revision)
+        def persons(visit: int, values: Iterator[Any]) -> Iterator[Any]:
+            for value in values:
+                yield value.name, value.day + plus
+
+        return found
+
+    dp.Store(spark, location, pipeline(0, "one")).update(visits(spark, (1, "a", 5)))
+    same = dp.Store(spark, location, pipeline(1, "one"), policy="strict")
+    assert same.plan() == ()
+    assert same.update({}).number == 1
+    for other in (pipeline(0, "two"), pipeline(0, None)):
+        strict = dp.Store(spark, location, other, policy="strict")
+        for refused in (strict.plan, lambda store=strict: store.update(visits(spark, (2, "b", 1)))):
+            with pytest.raises(dp.DefinitionError) as caught:
+                refused()
+            assert caught.value.stage == "persons"
+    assert strict.head.number == 1
+    assert dp.Store(spark, location, pipeline(1, "two")).update({}).number == 2
+
+
+def test_a_source_with_other_columns_takes_a_load(spark: SparkSession, location: str) -> None:
+    def pipeline(value: str) -> dp.Pipeline:
+        found = dp.Pipeline("columns")
+        found.source("a", key="k bigint", value=value)
+
+        @found.producer("a", key="k bigint", value="n bigint")
+        def counted(k: int, values: Iterator[Any]) -> Iterator[Any]:
+            yield k, len(list(values))
+
+        return found
+
+    store = dp.Store(spark, location, pipeline("v int"))
+    store.update({"a": spark.sql("SELECT id AS k, 1 AS v FROM range(3)")})
+    wide = dp.Store(spark, location, pipeline("v int, w string"))
+    rows = spark.sql("SELECT id AS k, 1 AS v, 'x' AS w FROM range(1, 4)")
+    with pytest.raises(dp.DefinitionError) as caught:
+        wide.update({"a": rows})
+    assert caught.value.stage == "a"
+    version = wide.load({"a": rows})
+    assert version.stages["a"].changed_keys == 4
+    kinds = wide.updates("a", ordered=True).select("k", "_change_type", "w").collect()
+    assert plain_rows(kinds) == [
+        (0, "delete", None), (1, "update", "x"), (2, "update", "x"), (3, "add", "x"),
+    ]  # fmt: skip
+    assert version.stages["counted"].changed_keys == 2
+    assert wide.content("a", 1).columns == ["k", "_ordinal", "v"]
+    with pytest.raises(dp.DefinitionError):
+        wide.rollback(1)
+
+
+def test_a_surrogate_that_is_declared_later_starts_at_one(
+    spark: SparkSession, location: str
+) -> None:
+    def pipeline(surrogate: str | None) -> dp.Pipeline:
+        found = dp.Pipeline("ids")
+        found.source("visits", key="visit bigint", value="name string, day int")
+
+        @found.producer("visits", key="name string", value="id bigint", surrogate=surrogate)
+        def persons(visit: int, values: Iterator[Any]) -> Iterator[Any]:
+            for value in values:
+                yield value.name, None if surrogate else value.day
+
+        return found
+
+    dp.Store(spark, location, pipeline(None)).update(visits(spark, (1, "a", 5), (2, "b", 7)))
+    store = dp.Store(spark, location, pipeline("id"))
+    store.update(visits(spark, (3, "c", 1)))
+    found = store.content("persons", ordered=True).select("name", "id").collect()
+    assert plain_rows(found) == [("a", 1), ("b", 2), ("c", 3)]

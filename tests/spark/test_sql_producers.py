@@ -1,0 +1,192 @@
+"""SQL producers: the same tables as functions make, types that Spark finds, and what it refuses."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from comparing import TABLES, as_frames
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+from series import drawn, packed, packed_histories
+
+import deltaproduce as dp
+from deltaproduce.testing import plain_rows, strategies
+
+ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
+SERIES = 50
+PAIRS = [("even", "even_sql"), ("by_text", "by_text_sql"), ("totals", "totals_sql")]
+
+
+def functions() -> dp.Pipeline:
+    """Three stages as functions whose rows do not depend on the order of a key's rows."""
+    pipeline = dp.Pipeline("three")
+    source = pipeline.source("source", **ROWS)
+
+    def in_order(value: Any) -> Any:
+        return value.n, value.t is not None, (value.t or "").encode()
+
+    @pipeline.producer(source, **ROWS)
+    def even(k: int, values: Iterator[Any]) -> Iterator[Any]:
+        some = [value for value in values if value.n is not None and value.n % 2 == 0]
+        for value in sorted(some, key=in_order):
+            yield k, value
+
+    @pipeline.producer(even, key="t string", value="n bigint")
+    def by_text(k: int, values: Iterator[Any]) -> Iterator[Any]:
+        for value in values:
+            yield value.t, value.n
+
+    @pipeline.producer(by_text, key="count bigint", value="n bigint, t string")
+    def totals(t: str, numbers: Iterator[int]) -> Iterator[Any]:
+        found = [n % 1000 for n in numbers]
+        yield len(found), (sum(found), t)
+
+    return pipeline
+
+
+def with_queries() -> dp.Pipeline:
+    """The same stages in a series, and beside each its query."""
+    pipeline = packed(functions())
+    pipeline.sql(
+        "even_sql",
+        "SELECT series, k, n, t FROM source WHERE pmod(n, 2) = 0 ORDER BY n, t",
+        key="series, k",
+    )
+    pipeline.sql("by_text_sql", "SELECT series, t, n FROM even_sql", key="series, t")
+    pipeline.sql(
+        "totals_sql",
+        "SELECT series, count(*) AS count, sum(pmod(n, 1000)) AS n, t FROM by_text_sql "
+        "GROUP BY series, t",
+        key="series, count",
+    )
+    return pipeline
+
+
+@pytest.mark.parametrize("way", [WAYS[7]], ids=lambda way: way.name)
+def test_queries_make_the_same_as_functions(spark: SparkSession, location: str, way: Way) -> None:
+    exact = strategies.histories(functions(), min_versions=2, max_versions=2)
+    batches = packed_histories(drawn(exact, SERIES, 0))
+    pipeline = with_queries()
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        for batch in batches:
+            version = store.update(as_frames(spark, pipeline, batch))
+            for function, query in PAIRS:
+                for table in TABLES:
+                    expected, found = (
+                        getattr(store, table)(stage, ordered=True) for stage in (function, query)
+                    )
+                    assert plain_rows(found.collect()) == plain_rows(expected.collect())
+                figures = [version.stages[stage] for stage in (function, query)]
+                assert figures[0].changed_keys == figures[1].changed_keys > 0
+
+
+def shop() -> dp.Pipeline:
+    pipeline = dp.Pipeline("shop")
+    pipeline.source("orders", key="customer bigint, `order` int", value="amount decimal(12,2)")
+    pipeline.source("names", key="id bigint", value="name string, tags map<string,int>")
+    pipeline.sql("by_customer", "SELECT customer, `order`, amount FROM orders", key="customer desc")
+    pipeline.sql(
+        "totals",
+        "SELECT customer, sum(amount) AS total, count(*) AS orders FROM by_customer "
+        "GROUP BY customer",
+        key="customer",
+    )
+    return pipeline
+
+
+def test_types_are_spark_s_and_directions_the_key_s(spark: SparkSession, location: str) -> None:
+    store = dp.Store(spark, location, shop())
+    assert store.content("totals").dtypes == [
+        ("customer", "bigint"),
+        ("_source_customer", "bigint"),
+        ("_ordinal", "bigint"),
+        ("total", "decimal(22,2)"),
+        ("orders", "bigint"),
+    ]
+    orders = "VALUES (1L, 1, 5.00), (2L, 1, 7.50), (2L, 2, 1.25), (null, 1, 2.00)"
+    store.update({"orders": spark.sql(f"SELECT * FROM {orders} AS t(customer, `order`, amount)")})
+    found = store.content("by_customer", ordered=True).select("customer", "order")
+    assert plain_rows(found.collect()) == [(2, 1), (2, 2), (1, 1), (None, 1)]
+    totals = store.content("totals", ordered=True).selectExpr("customer", "string(total)")
+    assert plain_rows(totals.collect()) == [(None, "2.00"), (1, "5.00"), (2, "8.75")]
+
+
+def test_functions_read_queries_and_queries_join_functions(
+    spark: SparkSession, location: str
+) -> None:
+    pipeline = dp.Pipeline("mixed")
+    pipeline.source("a", key="k bigint", value="v int")
+    pipeline.source("b", key="id bigint", value="tags map<string,int>")
+
+    @pipeline.producer("a", key="k bigint", value="v int")
+    def doubled(k: int, values: Iterator[int]) -> Iterator[Any]:
+        for v in values:
+            yield k, 2 * v
+
+    pipeline.sql(
+        "joined",
+        "SELECT d.k, b.tags, d.v FROM doubled d LEFT JOIN b ON d.k <=> b.id",
+        key="k",
+    )
+
+    @pipeline.producer("joined", "b", key="n int", value="v int, size int")
+    def sizes(k: int, values: Iterator[Any], tags: Iterator[Any]) -> Iterator[Any]:
+        found = [len(tag) for tag in tags]
+        for value in values:
+            yield len(value.tags or ()), (value.v, sum(found))
+
+    store = dp.Store(spark, location, pipeline)
+    store.update({"a": spark.sql("SELECT * FROM VALUES (1L, 1), (2L, 2), (null, 3) AS t(k, v)")})
+    store.update({"b": spark.sql("SELECT id, map('x', 1) AS tags FROM VALUES (2L), (null) t(id)")})
+    found = store.content("sizes", ordered=True).select("n", "v", "size")
+    assert plain_rows(found.collect()) == [(0, 2, 0), (1, 6, 1), (1, 4, 1)]
+    changed = store.updates("joined", ordered=True).select("k", "_change_type")
+    assert plain_rows(changed.collect()) == [(None, "update"), (2, "update")]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT customer, unheard_of(amount) AS v FROM orders",
+        "SELECT customer, amount + array(1) AS v FROM orders",
+        "SELECT customer, amount, interval 1 day AS v FROM orders",
+    ],
+)
+def test_what_spark_refuses_is_found_before_anything_is_written(
+    spark: SparkSession, location: str, query: str
+) -> None:
+    pipeline = shop()
+    pipeline.sql("wrong", query, key="customer")
+    with pytest.raises(dp.DefinitionError) as caught:
+        dp.Store(spark, location, pipeline)
+    assert caught.value.stage == "wrong"
+
+
+def test_keys_of_other_types_are_found_when_a_store_is_opened(
+    spark: SparkSession, location: str
+) -> None:
+    pipeline = dp.Pipeline("joins")
+    pipeline.source("a", key="k bigint", value="v int")
+    pipeline.sql("texts", "SELECT string(k) AS k, v FROM a", key="k")
+    pipeline.producer("texts", "a", key="k bigint", value="v int", name="both")(
+        lambda k, texts, a: []
+    )
+    with pytest.raises(dp.DefinitionError) as caught:
+        dp.Store(spark, location, pipeline)
+    assert caught.value.stage == "both"
+
+
+def test_a_query_that_fails_names_its_stage_and_publishes_nothing(
+    spark: SparkSession, location: str
+) -> None:
+    pipeline = dp.Pipeline("failing")
+    pipeline.source("a", key="k bigint", value="v string")
+    pipeline.sql("numbers", "SELECT k, int(v) AS v FROM a", key="k")
+    store = dp.Store(spark, location, pipeline)
+    with pytest.raises(dp.ProducerError) as caught:
+        store.update({"a": spark.sql("SELECT 1L AS k, 'x' AS v")})
+    assert caught.value.stage == "numbers"
+    assert store.head.number == 0
+    left = spark.sql("SHOW TABLES").where("isTemporary AND tableName LIKE '\\_deltaproduce%'")
+    assert left.isEmpty()

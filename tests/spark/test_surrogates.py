@@ -1,0 +1,150 @@
+"""Surrogate keys and the preserve hook: S12 by example, in Arrow and in Spark."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from forcing import Way, forced
+from pyspark.sql import SparkSession
+
+import deltaproduce as dp
+from deltaproduce.testing import plain_rows
+
+HERE = Way("on the driver")
+JOINED = Way("in Spark, joined", limits={"SMALL_TABLE_ROWS": 0, "LOCAL_ROWS": 0, "SEEK_KEYS": 0})
+ways = pytest.mark.parametrize("way", [HERE, JOINED], ids=lambda way: way.name)
+
+
+def people() -> dp.Pipeline:
+    pipeline = dp.Pipeline("people")
+    pipeline.source("visits", key="visit bigint", value="name string")
+
+    @pipeline.producer(
+        "visits", key="name string desc", value="id int, visit bigint", surrogate="id"
+    )
+    def persons(visit: int, names: Iterator[str]) -> Iterator[Any]:
+        for name in names:
+            yield name, {"id": None, "visit": visit}
+
+    return pipeline
+
+
+@ways
+def test_numbers_follow_the_key_order_stay_and_never_come_back(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    def ids() -> list[Any]:
+        return plain_rows(
+            store.content("persons", ordered=True).select("name", "id", "visit").collect()
+        )
+
+    def visits(*rows: tuple[int, str | None, str]) -> Any:
+        return {
+            "visits": spark.createDataFrame(rows, "visit bigint, name string, _change_type string")
+        }
+
+    with forced(way):
+        store = dp.Store(spark, location, people(), table_type=way.table_type)
+        store.update(visits(*((n, f"{n % 50:02}", "upsert") for n in range(100))))
+        assert [row[1] for row in ids()] == [n for n in range(1, 51) for _ in range(2)]
+        store.update(visits((0, None, "delete"), (50, "zz", "upsert"), (51, "new", "upsert")))
+        found = {name: number for name, number, _ in ids()}
+        assert (found["zz"], found["new"], found["49"], found["01"]) == (51, 52, 1, 49)
+        assert "00" not in found
+        store.update(visits((0, "00", "upsert"), (7, None, "upsert"), (57, "07", "upsert")))
+        found = {name: number for name, number, _ in ids()}
+        assert (found["00"], found[None], found["07"]) == (53, 54, 43)
+        before = ids()
+        store.refresh("persons")
+        assert ids() == before
+        assert store.head.stages["persons"].surrogates == 54
+
+
+@ways
+def test_many_new_keys_are_numbered_without_gaps_and_in_order(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    with forced(way):
+        store = dp.Store(spark, location, people(), table_type=way.table_type)
+        for start, end in ((0, 3_000), (1_500, 6_000)):
+            rows = spark.range(start, end).selectExpr(
+                "id AS visit", "format_string('%06d', id) AS name"
+            )
+            store.update({"visits": rows})
+        numbered = store.content("persons").selectExpr("int(name) AS name", "id")
+        low, high = numbered.where("name < 3000"), numbered.where("name >= 3000")
+        assert low.where("name + id <> 3000").count() == 0
+        assert high.where("name + id <> 9000").count() == 0
+        assert (low.count(), high.count()) == (3_000, 3_000)
+
+
+@ways
+def test_the_hook_sees_one_example_a_key_in_the_form_of_values(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    pipeline = dp.Pipeline("first seen")
+    pipeline.source("visits", key="visit bigint", value="name string, day int")
+
+    def preserve(value: Any, example: Any) -> Any:
+        return {"first": value.first if example is None else example.first, "visit": value.visit}
+
+    @pipeline.producer(
+        "visits", key="name string", value="first int, visit bigint", preserve=preserve
+    )
+    def persons(visit: int, values: Iterator[Any]) -> Iterator[Any]:
+        for value in values:
+            yield value.name, (value.day, visit)
+
+    def visits(*rows: tuple[Any, ...]) -> Any:
+        return {"visits": spark.createDataFrame(rows, "visit bigint, name string, day int")}
+
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        store.update(visits((1, "a", 5), (2, "a", 4), (3, "b", 9)))
+        store.update(visits((1, "a", 1), (4, "b", 2), (5, "c", 3)))
+        found = store.content("persons", ordered=True).select("name", "first", "visit")
+        assert plain_rows(found.collect()) == [
+            ("a", 5, 1), ("a", 5, 2), ("b", 9, 3), ("b", 9, 4), ("c", 3, 5),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("result", "cause"),
+    [(lambda example: 1 // 0, ZeroDivisionError), (lambda example: "not a number", type(None))],
+)
+def test_what_goes_wrong_in_the_hook_names_stage_and_key(
+    spark: SparkSession, location: str, result: Any, cause: type
+) -> None:
+    pipeline = dp.Pipeline("failing")
+    pipeline.source("visits", key="visit bigint", value="name string")
+
+    @pipeline.producer(
+        "visits", key="name string", value="visit bigint",
+        preserve=lambda value, example: value if example is None else result(example),
+    )  # fmt: skip
+    def persons(visit: int, names: Iterator[str]) -> Iterator[Any]:
+        for name in names:
+            yield name, visit
+
+    store = dp.Store(spark, location, pipeline)
+    rows = spark.createDataFrame([(1, "a"), (2, "b"), (3, "b")], "visit bigint, name string")
+    with pytest.raises(dp.ProducerError) as caught:
+        store.update({"visits": rows})
+    assert (caught.value.stage, caught.value.key) == ("persons", "b")
+    assert type(caught.value.__cause__) is cause
+    assert store.head.number == 0
+
+
+def test_a_function_leaves_the_surrogate_empty(spark: SparkSession, location: str) -> None:
+    pipeline = dp.Pipeline("filled")
+    pipeline.source("visits", key="visit bigint", value="name string")
+
+    @pipeline.producer("visits", key="name string", value="id bigint", surrogate="id")
+    def persons(visit: int, names: Iterator[str]) -> Iterator[Any]:
+        for name in names:
+            yield name, visit
+
+    store = dp.Store(spark, location, pipeline)
+    with pytest.raises(dp.ProducerError) as caught:
+        store.update({"visits": spark.sql("SELECT 1L AS visit, 'a' AS name")})
+    assert (caught.value.stage, caught.value.key) == ("persons", 1)
