@@ -120,7 +120,8 @@ class _Hook:
         self._function = function
         self._forms = forms
         self._last_key: list[pa.Array] | None = None
-        self._example: Any = None
+        self._has_example = False
+        self._example: Any = None  # which may be one, too
 
     def stored(
         self, columns: list[pa.Array], key_width: int, first_value: int, width: int
@@ -135,11 +136,13 @@ class _Hook:
         known, found = columns[-1].to_pylist(), []
         for row, (value, example) in enumerate(zip(values, examples, strict=True)):
             if starts[row]:
+                self._has_example = known[row]
                 self._example = example if known[row] else None
             try:
                 result = settled(self._function(value, self._example))
-                if self._example is None:
+                if not self._has_example:
                     result = self._example = self._read_back(result)
+                    self._has_example = True
             except (Exception, SystemExit) as error:
                 raise self._failed(error, [column.slice(row, 1) for column in keys]) from error
             found.append(result)

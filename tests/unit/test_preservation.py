@@ -1,0 +1,49 @@
+"""The calls of a preserve hook over one task's rows, without Spark."""
+
+from datetime import UTC
+
+import pyarrow as pa
+
+from deltaproduce import Pipeline, Producer
+from deltaproduce.preservation import calls
+
+
+def stage_keeping_examples() -> Producer:
+    pipeline = Pipeline("kept")
+    rows = pipeline.source("rows", key="k bigint", value="v bigint")
+
+    def unless_given(value: int | None, example: int | None) -> int | None:
+        return value if example is None else example
+
+    @pipeline.producer(rows, key="name string", value="v bigint", preserve=unless_given)
+    def named(k, values):
+        yield "a", k
+
+    return named
+
+
+def stored(rows: list[tuple[str, int | None, int | None, bool]], size: int) -> list[int | None]:
+    """The values that are stored of (key, value, example, whether there is one), in batches."""
+    names, values, examples, known = zip(*rows, strict=True)
+    columns = [
+        pa.array(names),
+        pa.array(range(len(rows)), pa.int64()),
+        pa.array([0] * len(rows), pa.int64()),
+        pa.array(values, pa.int64()),
+        pa.array(examples, pa.int64()),
+        pa.array(known),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])
+    batches = (batch.slice(offset, size) for offset in range(0, len(rows), size))
+    made = calls(stage_keeping_examples(), UTC)(batches)
+    return [value for found in made for value in found.column(3).to_pylist()]
+
+
+def test_a_null_is_an_example_like_any_other() -> None:
+    first_stored = [("a", None, None, False), ("a", 1, None, False), ("a", 2, None, False)]
+    had_before = [("b", 3, None, True), ("b", 4, None, True)]
+    new = [("c", 5, None, False), ("c", 6, None, False)]
+    for size in (1, 2, 7):
+        # The function sees None both for no example and for a null one, and tells none apart;
+        # a value that follows a null one is not taken for the example of those after it.
+        assert stored([*first_stored, *had_before, *new], size) == [None, 1, 2, 3, 4, 5, 5]
