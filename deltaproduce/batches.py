@@ -91,8 +91,40 @@ class Batch:
         for column in source.schema.value:
             nothing = pa.nulls(len(rows), arrow_type(column.data_type))
             rows = rows.append_column(column.name, nothing)
-        rows = rows.append_column(_IS_DELETE.name, pa.array([True] * len(rows)))
+        rows = rows.append_column(_IS_DELETE.name, pa.array([True] * len(rows), pa.bool_()))
         return Batch(source, rows, len(rows), keys.spark)
+
+    @staticmethod
+    def replacing(keys: Selection, rows: Rows, source: Source) -> Batch:
+        """The rows that some keys have now, as content has them; keys without any are gone."""
+        spark, columns = keys.spark, content_columns(source.schema, ())
+        if isinstance(rows, pa.Table) and keys.few:
+            alive = rows.append_column(_IS_DELETE.name, pa.array([False] * len(rows), pa.bool_()))
+            found = Selection.of(rows.select(list(source.schema.key.names)), keys.columns, spark)
+            gone = keys if found.empty else keys.without(found)
+            dead = Batch.deleting(gone, source).rows
+            assert isinstance(dead, pa.Table)
+            together = pa.concat_tables([alive, dead.select(alive.schema.names)])
+            return Batch(source, together, len(together), spark)
+        alive = as_frame(rows, spark, columns).withColumn(_IS_DELETE.name, f.lit(False))
+        dead = keys.without(Selection(keys.columns, alive.select(*cols(keys.columns)), spark)).frame
+        nothing = [f.lit(None).cast(c.data_type).alias(c.name) for c in source.schema.value]
+        ordinal = f.lit(0).cast("bigint").alias(ORDINAL)
+        deleted = f.lit(True).alias(_IS_DELETE.name)
+        dead = dead.select(*cols(source.schema.key), ordinal, *nothing, deleted)
+        together, counts = checkpoint(alive.union(dead), {"rows": f.count(f.lit(1))})
+        return Batch(source, together, counts["rows"], spark)
+
+    @staticmethod
+    def snapshot(rows: DataFrame, source: Source, spark: SparkSession) -> Batch:
+        """All rows of a source, in the columns of its content; they can be read again and again."""
+        columns = content_columns(source.schema, ())
+        size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
+        (count, total) = rows.select(f.count(f.lit(1)), size).collect()[0]
+        found: Rows = rows.withColumn(_IS_DELETE.name, f.lit(False))
+        if count <= limits.LOCAL_ROWS and total <= limits.LOCAL_BYTES:
+            found = fetched(found, (*columns, _IS_DELETE))
+        return Batch(source, found, count, spark, is_snapshot=True)
 
     def upserts(self) -> Rows:
         """The new rows: key columns, ``_ordinal``, value columns."""
@@ -150,7 +182,7 @@ def check_columns(found: t.StructType, source: Source) -> None:
     for name, column in declared.items():
         if name not in given:
             _refuse(source, column.name, f"is missing; {expected}")
-        if not _widens(given[name].dataType, column.data_type):
+        if not widens(given[name].dataType, column.data_type):
             _refuse(
                 source,
                 column.name,
@@ -185,7 +217,7 @@ def _refuse(source: Source, column: str, finding: str, keys: tuple[object, ...] 
     )
 
 
-def _widens(found: t.DataType, declared: t.DataType) -> bool:
+def widens(found: t.DataType, declared: t.DataType) -> bool:
     """Whether every value of the found type is, unchanged, one of the declared type."""
     match found, declared:
         case t.NullType(), _:
@@ -201,14 +233,14 @@ def _widens(found: t.DataType, declared: t.DataType) -> bool:
             digits = _DIGITS[_INTEGERS.index(type(found))]
             return digits <= declared.precision - declared.scale
         case t.ArrayType(), t.ArrayType():
-            return _widens(found.elementType, declared.elementType)
+            return widens(found.elementType, declared.elementType)
         case t.MapType(), t.MapType():
-            return _widens(found.keyType, declared.keyType) and _widens(
+            return widens(found.keyType, declared.keyType) and widens(
                 found.valueType, declared.valueType
             )
         case t.StructType(), t.StructType():
             return found.names == declared.names and all(
-                _widens(a.dataType, b.dataType)
+                widens(a.dataType, b.dataType)
                 for a, b in zip(found.fields, declared.fields, strict=True)
             )
         case _:

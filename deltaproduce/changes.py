@@ -150,6 +150,16 @@ def updates(compared: DataFrame, schema: RowSchema) -> DataFrame:
     )
 
 
+def numbered_by_values(rows: DataFrame, schema: RowSchema) -> DataFrame:
+    """The content of a source whose rows have no order: ``_ordinal`` counts a key's by value."""
+    values = [comparable(col(c.name), c.data_type) for c in schema.value]
+    in_key = Window.partitionBy(*cols(schema.key)).orderBy(*values)
+    place = (f.row_number().over(in_key) - 1).cast("bigint")
+    numbered = rows.select(*cols(schema.key), place.alias(ORDINAL), *cols(schema.value))
+    typed = (col(c.name).cast(c.data_type).alias(c.name) for c in content_columns(schema, ()))
+    return numbered.select(*typed)
+
+
 def unmatched(one: DataFrame, other: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """The rows that one frame has more often than the other, maps as arrays; once each."""
     names = _named(columns)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.batches import Batch
 from deltaproduce.compaction import Compactor
+from deltaproduce.delta_sources import Arrival
 from deltaproduce.edits import Edit, Read, Restore
 from deltaproduce.fingerprints import Fingerprint, fingerprint
 from deltaproduce.incremental import Found, full_step, producer_step, source_step
@@ -38,8 +39,15 @@ from deltaproduce.rollbacks import Rollback, differences
 from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import Attempt, StageFigures, Version, columns_of, stage_at
-from deltaproduce.writes import NO_TABLES, Result, StageWrite, Write
+from deltaproduce.versions import Attempt, InPlace, StageFigures, Version, columns_of, stage_at
+from deltaproduce.writes import (
+    NO_TABLES,
+    Result,
+    StageWrite,
+    Write,
+    WriteInPlace,
+    mode_in_place,
+)
 
 _WRITERS: Final = 4
 """Tables that are committed to at the same time: most of a commit is waiting for the driver."""
@@ -93,10 +101,15 @@ class Executor:
         head: Version,
         *,
         batches: Mapping[str, Batch] | None = None,
+        arrivals: Mapping[str, Arrival] | None = None,
         refreshed: Collection[str] = (),
         update_id: str | None = None,
     ) -> Version:
         """Publish the version after ``head``, unless nothing changes and there is no id to keep.
+
+        Args:
+            batches: what is given for sources.
+            arrivals: what is new in the tables of those that are read in place.
 
         Returns:
             The version published, else ``head``.
@@ -105,17 +118,24 @@ class Executor:
             ProducerError: a produce function failed; nothing was written.
             ConflictError: another writer was faster; nothing of this is visible.
         """
-        batches, published = batches or {}, head
+        batches, arrivals, published = batches or {}, arrivals or {}, head
         head = self._compactor.applied(head)
         snapshots = [name for name, batch in batches.items() if batch.is_snapshot]
-        steps = self.plan(head, given=batches, snapshots=snapshots, refreshed=refreshed)
+        steps = self.plan(
+            head, given=batches, snapshots=snapshots, arrivals=arrivals, refreshed=refreshed
+        )
         with self._tables.write_settings():
-            results = self._compute(operation, head, steps, batches)
-            if not results and update_id is None:
+            results = self._compute(operation, head, steps, batches, arrivals)
+            overdue = any(arrival.is_overdue(self._clock()) for arrival in arrivals.values())
+            if not results and update_id is None and not overdue:
                 return published
             self._progress(Progress(operation, "commit", len(steps), len(steps)))
             head = self._without_compactions(head, results)
-            writes = {name: self._write(head, result) for name, result in results.items()}
+            writes = {
+                name: self._write(head, result, arrivals.get(name))
+                for name, result in results.items()
+            }
+            head = _moved(head, [a for name, a in arrivals.items() if name not in writes])
             definitions = {**head.definitions, **self._definitions}
             return self._publish(operation, head, writes, definitions, update_id)
 
@@ -125,6 +145,7 @@ class Executor:
         *,
         given: Collection[str] = (),
         snapshots: Collection[str] = (),
+        arrivals: Mapping[str, Arrival] | None = None,
         refreshed: Collection[str] = (),
     ) -> tuple[Step, ...]:
         """What would be done, and why; see `plan.plan`."""
@@ -134,6 +155,7 @@ class Executor:
             self._definitions,
             given=given,
             snapshots=snapshots,
+            arrived={name: arrival.reason for name, arrival in (arrivals or {}).items()},
             refreshed=refreshed,
             policy=self._policy,
         )
@@ -166,15 +188,7 @@ class Executor:
             progress("commit", len(results), len(results))
             head = self._without_compactions(head, results)
             writes = {
-                name: self._write(head, result)
-                if result.comparison.complete
-                else Rollback(
-                    result,
-                    head.stages[name],
-                    wanted.stages.get(name, NO_TABLES),
-                    self._reader.overlay(wanted, result.stage),
-                )
-                for name, result in results.items()
+                name: self._write_back(head, wanted, result) for name, result in results.items()
             }
             return self._publish("rollback", head, writes, rolled_back(head, wanted))
 
@@ -193,10 +207,23 @@ class Executor:
             self._compactor.wait(stage, "feed")
         return self._compactor.applied(head)
 
-    def _write(self, head: Version, result: Result) -> Write:
+    def _write(self, head: Version, result: Result, arrival: Arrival | None = None) -> StageWrite:
         last = head.stages.get(result.stage.name, NO_TABLES)
+        if arrival is not None:
+            mode = mode_in_place(result)
+            return WriteInPlace(result, last, arrival.place, arrival.begins, mode)
         overlay = self._reader.overlay(head, result.stage)
         return Write.of(result, self._table_type, last, overlay)
+
+    def _write_back(self, head: Version, wanted: Version, result: Result) -> StageWrite:
+        """How a stage goes back to what it was in an earlier version."""
+        stage, name = result.stage, result.stage.name
+        last, then = head.stages.get(name, NO_TABLES), wanted.stages.get(name, NO_TABLES)
+        if isinstance(stage, Source) and stage.is_in_place:
+            return WriteInPlace(result, last, InPlace.of(then), begins=False, mode="restore")
+        if result.comparison.complete:
+            return self._write(head, result)
+        return Rollback(result, last, then, self._reader.overlay(wanted, stage))
 
     def _publish(
         self,
@@ -226,7 +253,12 @@ class Executor:
         return version
 
     def _compute(
-        self, operation: str, head: Version, steps: tuple[Step, ...], batches: Mapping[str, Batch]
+        self,
+        operation: str,
+        head: Version,
+        steps: tuple[Step, ...],
+        batches: Mapping[str, Batch],
+        arrivals: Mapping[str, Arrival],
     ) -> dict[str, Result]:
         """The results of the stages that the version touches, in topological order."""
         results: dict[str, Result] = {}
@@ -234,7 +266,7 @@ class Executor:
             name = step.stage.name
             self._progress(Progress(operation, name, done, len(steps)))
             started = time.perf_counter()
-            found = self._step(step, head, results, batches)
+            found = self._step(step, head, results, batches, arrivals)
             if found is not None:
                 seconds = time.perf_counter() - started
                 full = step.how == "full" or not head.stages.get(name, NO_TABLES).rows
@@ -257,17 +289,23 @@ class Executor:
         head: Version,
         results: Mapping[str, Result],
         batches: Mapping[str, Batch],
+        arrivals: Mapping[str, Arrival],
     ) -> Found | None:
         """What one stage's step finds out; None if it is not reached after all."""
-        stage = step.stage
-        content, old = self._reader.content(head, stage), stage_at(head, stage)
+        stage, old = step.stage, stage_at(head, step.stage)
         redefined = None if old is stage else Redefinition(old, stage)
+        if stage.name in arrivals and isinstance(stage, Source):
+            return self._arrived(stage, arrivals[stage.name], head, redefined)
+        content = self._reader.content(head, stage)
         if isinstance(stage, Source):
             return source_step(stage, batches[stage.name], content, redefined)
         feeds = [
             Feed(
                 feeder,
-                partial(self._reader.content, head, feeder),
+                # Rows that did not change are in what a table has now, too.
+                arrivals[feeder.name].content
+                if feeder.name in arrivals and not arrivals[feeder.name].begins
+                else partial(self._reader.content, head, feeder),
                 results[feeder.name].comparison if feeder.name in results else None,
             )
             for feeder in stage.feeders
@@ -281,6 +319,16 @@ class Executor:
             return full_step(production, feeds, content, redefined)
         mappings = partial(self._reader.key_mappings, head, stage)
         return producer_step(production, feeds, content, mappings)
+
+    def _arrived(
+        self, source: Source, arrival: Arrival, head: Version, redefined: Redefinition | None
+    ) -> Found | None:
+        """What the step of a source that is read in place finds out."""
+        with arrival.reading():
+            if arrival.begins:
+                return source_step(source, arrival.batch(), None, anew=arrival.last is not None)
+            content = self._reader.content(head, source)
+            return source_step(source, arrival.batch(), content, redefined)
 
     def _commit(self, head: Version, writes: Mapping[str, StageWrite], attempt: Attempt) -> None:
         """One commit for each table whose rows change."""
@@ -343,6 +391,16 @@ class Executor:
             CONTENT: partial(_all, self._reader.content, head, stage),
             KEY_MAPPINGS: partial(_all, self._reader.key_mappings, head, stage),
         }
+
+
+def _moved(head: Version, arrivals: Iterable[Arrival]) -> Version:
+    """The head with sources whose tables have moved on, and have the same rows."""
+    moved = {
+        arrival.source.name: arrival.place.pinned(arrival.last)
+        for arrival in arrivals
+        if arrival.last is not None
+    }
+    return replace(head, stages={**head.stages, **moved})
 
 
 def _all(

@@ -65,13 +65,19 @@ class Found:
 
 
 def source_step(
-    source: Source, batch: Batch, content: Stored | None, redefined: Redefinition | None = None
+    source: Source,
+    batch: Batch,
+    content: Stored | None,
+    redefined: Redefinition | None = None,
+    *,
+    anew: bool = False,
 ) -> Found | None:
     """Put a batch's rows in the place of its keys' rows (S1, S9), or a snapshot's in that of all.
 
     Args:
         content: the source's rows; None if there are none yet.
         redefined: if it has other columns than its tables; then the batch is a snapshot.
+        anew: it had rows, which do not count, so that having none is a change.
 
     Returns:
         What it changes; None if no key's rows differ, and its columns neither.
@@ -90,7 +96,7 @@ def source_step(
         whole = content.small and keys.few
         rows = content.fetched() if whole else content.of(keys)
         compared = _replaced(rows, keys, upserts, schema, (), complete=whole, sought=keys.few)
-    return Found(compared) if compared.counts.keys_changed else None
+    return Found(compared) if compared.counts.keys_changed or anew else None
 
 
 def producer_step(

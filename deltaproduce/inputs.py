@@ -67,6 +67,8 @@ class Feed:
 
     def all_rows(self) -> Rows | None:
         """Its content after the step, unsorted; None if there is none."""
+        if self.step is not None and self.step.complete:
+            return self.step.content_after(None)
         before = self.before()
         if self.step is not None:
             return self.step.content_after(None if before is None else before.all)

@@ -36,6 +36,19 @@ class Table:
     address: str
     in_catalog: bool
 
+    @staticmethod
+    def existing(text: str) -> Table:
+        """A table of someone else: a path, or a name in a catalog, told apart as locations are."""
+        if _is_path(text):
+            return Table(text, text, in_catalog=False)
+        parts = [part.strip("`") for part in text.split(".")]
+        if not 1 <= len(parts) <= 3 or not all(parts):
+            raise DefinitionError(
+                f"table {text!r} is neither a path (with a '/') nor 'table' nor 'schema.table' nor "
+                "'catalog.schema.table'"
+            )
+        return Table(text, ".".join(map(identifier, parts)), in_catalog=True)
+
     @property
     def sql(self) -> str:
         """The table as SQL text, for statements on it."""
@@ -52,7 +65,7 @@ class Location:
     @staticmethod
     def parse(text: str) -> Location:
         """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
-        if "/" in text or "\\" in text or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text):
+        if _is_path(text):
             return Location(text.rstrip("/") or "/", in_catalog=False)
         parts = text.split(".")
         if not 1 <= len(parts) <= 2 or not all(parts):
@@ -89,3 +102,8 @@ class Location:
 
     def _in_catalog(self, name: str) -> Table:
         return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
+
+
+def _is_path(text: str) -> bool:
+    """Whether it has a slash or a scheme."""
+    return "/" in text or "\\" in text or bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text))

@@ -22,7 +22,14 @@ from typing import Any, Final, Literal, SupportsIndex, TypeAlias
 
 from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.queries import Query, key_columns, key_local
-from deltaproduce.schemas import Columns, RowSchema, SchemaLike, row_schema, unknown_schema
+from deltaproduce.schemas import (
+    Columns,
+    RowSchema,
+    SchemaLike,
+    existing_schema,
+    row_schema,
+    unknown_schema,
+)
 
 ProduceFunction: TypeAlias = Callable[..., Iterable[Any]]
 PreserveFunction: TypeAlias = Callable[[Any, Any], Any]
@@ -41,10 +48,22 @@ is a query.
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A root of the graph: rows that the user gives."""
+    """A root of the graph: rows that the user gives, or those of a Delta table that exists.
+
+    Attributes:
+        table: the path or name of the Delta table that it is; None if the user gives its rows.
+        whole: all other columns of that table are its value, whatever they are.
+    """
 
     name: str
     schema: RowSchema
+    table: str | None = None
+    whole: bool = False
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its rows are in a Delta table of someone else."""
+        return self.table is not None
 
     @property
     def feeders(self) -> tuple["Stage", ...]:
@@ -284,6 +303,37 @@ class Pipeline:
         self._stages.append(source)
         return source
 
+    def delta_source(
+        self, name: str, *, table: str, key: SchemaLike, value: SchemaLike | None = None
+    ) -> Source:
+        """Defines a source that is a Delta table which exists, and is written by someone else.
+
+        It is read in place, and nothing of it is copied. Each `Store.update` takes what is new in
+        it: from its change data feed, if that is on, otherwise from the files that were added and
+        removed. The delta version that a version has read is in the version log. Rows of a key are
+        in the order of their values.
+
+        Args:
+            name: its name, unique in the pipeline without regard to case.
+            table: where it is: a path (with a ``/`` or a scheme), or a name in a catalog.
+            key: the columns that say which rows belong together: their names, as ``"a, b desc"``,
+                or DDL or a StructType, which are then checked. A key may have many rows.
+            value: the columns that functions get: their names, DDL, or a StructType; all others
+                of the table if None. A query (`sql`) can read the source only if they are named.
+
+        Raises:
+            DefinitionError: the name, or a column, is refused; with `stage` and `column`. What the
+                table lacks is found when a store is opened.
+        """
+        self._check_name(name)
+        if not isinstance(table, str) or not table.strip():
+            message = f"source {name!r}: its table is {table!r}; give a path or a name"
+            raise DefinitionError(message, stage=name)
+        schema = existing_schema(key, value, stage=name)
+        source = Source(name, schema, table, whole=value is None)
+        self._stages.append(source)
+        return source
+
     def producer(
         self,
         *feeders: Stage | Merged | str,
@@ -419,7 +469,7 @@ class Pipeline:
             DefinitionError: the name, the key, or the query is refused; with `stage`.
         """
         self._check_name(name)
-        schemas = {stage.name: stage.schema for stage in self._stages}
+        schemas = {stage.name: stage.schema for stage in self._stages if not _is_whole(stage)}
         found = key_local(query, schemas, stage=name)
         inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in found.feeders)
         check_inputs(inputs, stage=name)
@@ -567,7 +617,8 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
             raise DefinitionError(message, stage=stage)
     for merged in inputs:
         for feeder in merged:
-            if _differ(feeder.schema.value, merged[0].schema.value):
+            unknown = any(_is_whole(one) and not one.schema.value.columns for one in merged)
+            if not unknown and _differ(feeder.schema.value, merged[0].schema.value):
                 message = (
                     f"stage {stage!r}: feeders that it merges differ in their values, "
                     f"{merged[0].name!r} has {merged[0].schema.value.ddl!r} and {feeder.name!r} "
@@ -575,6 +626,10 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
                     "them apart, as a join"
                 )
                 raise DefinitionError(message, stage=stage)
+
+
+def _is_whole(stage: Stage) -> bool:
+    return isinstance(stage, Source) and stage.whole
 
 
 def _differ(some: Columns, others: Columns) -> bool:

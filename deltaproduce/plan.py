@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
 from deltaproduce import limits
 from deltaproduce.errors import DefinitionError
 from deltaproduce.fingerprints import NOT_MADE, Fingerprint
-from deltaproduce.pipeline import Graph, Producer, Stage
+from deltaproduce.pipeline import Graph, Producer, Source, Stage
 from deltaproduce.versions import StageFigures, Version
 
 TableType = Literal["copy_on_write", "merge_on_read"]
@@ -39,6 +40,9 @@ Writing = Literal["nothing", "run", "replace", "rewrite"]
 
 Compaction = Literal["fold", "feed"]
 """Write content and key mappings with their runs; put the small files of updates together."""
+
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ def plan(
     *,
     given: Collection[str] = (),
     snapshots: Collection[str] = (),
+    arrived: Mapping[str, str] = _NOTHING,
     refreshed: Collection[str] = (),
     policy: Policy = "auto",
 ) -> tuple[Step, ...]:
@@ -74,39 +79,70 @@ def plan(
         definitions: the fingerprints of the graph's stages.
         given: the sources that changes, or all rows, are given for.
         snapshots: those of them whose rows are all given.
+        arrived: the sources in whose own tables there is something new -> what an update says.
         refreshed: the stages to be produced in full because someone asked.
         policy: whether changed definitions are accepted.
 
     Raises:
         DefinitionError: the columns of a source are not those of its tables, and not all its rows
-            are given; or the policy is strict, and a stage's definition changed; with `stage`.
+            are given; or it is a Delta table that exists, and was none, or the other way round; or
+            the policy is strict, and a stage's definition changed; with `stage`.
     """
     steps: dict[str, Step] = {}
     for stage in graph.stages:
-        if isinstance(stage, Producer):
-            step = _producer_step(stage, head, definitions[stage.name], steps, refreshed)
+        definition = definitions[stage.name]
+        if isinstance(stage, Source):
+            step = _source_step(stage, head, definition, given, snapshots, arrived)
+        else:
+            step = _producer_step(stage, head, definition, steps, refreshed)
             if step is not None and step.redefined and policy == "strict":
                 raise DefinitionError(
                     f"stage {stage.name!r} would be produced in full, as {step.reason}, and the "
                     "policy is 'strict': open the store with another, or undo the change",
                     stage=stage.name,
                 )
-        elif _layout_changed(definitions[stage.name], stage.name, head):
-            if stage.name not in snapshots:
-                raise DefinitionError(
-                    f"source {stage.name!r} has other columns than its tables of version "
-                    f"{head.number}: give all its rows in them, with Store.load",
-                    stage=stage.name,
-                )
-            step = Step(stage, "changes", "its columns changed, all rows given", redefined=True)
-        elif stage.name in given:
-            what = "all rows" if stage.name in snapshots else "changes"
-            step = Step(stage, "changes", f"{what} given")
-        else:
-            step = None
         if step is not None:
             steps[stage.name] = step
     return tuple(steps.values())
+
+
+def _source_step(
+    source: Source,
+    head: Version,
+    definition: Fingerprint,
+    given: Collection[str],
+    snapshots: Collection[str],
+    arrived: Mapping[str, str],
+) -> Step | None:
+    _check_place(source, head)
+    name, redefined = source.name, _layout_changed(definition, source.name, head)
+    if name in arrived:
+        reason = f"its columns changed; {arrived[name]}" if redefined else arrived[name]
+        return Step(source, "changes", reason, redefined=redefined)
+    if redefined:
+        if name not in snapshots:
+            raise DefinitionError(
+                f"source {name!r} has other columns than its tables of version {head.number}: give "
+                "all its rows in them, with Store.load",
+                stage=name,
+            )
+        return Step(source, "changes", "its columns changed, all rows given", redefined=True)
+    if name in given:
+        return Step(source, "changes", f"{'all rows' if name in snapshots else 'changes'} given")
+    return None
+
+
+def _check_place(source: Source, head: Version) -> None:
+    """Refuse a source whose rows have moved from this store's tables to another, or back."""
+    if not has_tables(head, source.name) or source.is_in_place == bool(
+        head.stages[source.name].table
+    ):
+        return
+    was, is_now = ("in this store", "a Delta table that exists")[:: 1 if source.is_in_place else -1]
+    raise DefinitionError(
+        f"source {source.name!r} is {is_now}, and was {was}: give it a new name",
+        stage=source.name,
+    )
 
 
 def _producer_step(

@@ -19,12 +19,23 @@ from pyspark.sql import functions as f
 
 from deltaproduce import limits
 from deltaproduce.arrays import empty, fetched, frame
-from deltaproduce.changes import DELETE, content_columns, sources_of
+from deltaproduce.changes import (
+    ADD,
+    DELETE,
+    UPDATE,
+    cols,
+    content_columns,
+    numbered_by_values,
+    sources_of,
+    updates_columns,
+)
 from deltaproduce.feeds import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
-from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
 from deltaproduce.pipeline import Stage
 from deltaproduce.schemas import (
+    CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
+    ORDINAL,
     POSITION,
     VERSION,
     VERSION_COLUMN,
@@ -67,13 +78,16 @@ class Reader:
         Args:
             since: and what the versions after this one have; else it alone.
         """
+        first = version.number if since is None else since + 1
+        begun = self._begun(version, stage, first)
         delta_version = version.delta_version(stage.name, UPDATES)
         if delta_version is None:
-            return None
+            return begun
         table = self._tables.location.table(stage.name, UPDATES)
         rows = self._tables.read(table, delta_version)
-        first = version.number if since is None else since + 1
-        return rows.where(f.col(VERSION).between(first, version.number))
+        stored = rows.where(f.col(VERSION).between(first, version.number))
+        columns = cols(updates_columns(stage.schema))
+        return stored if begun is None else stored.select(*columns).union(begun.select(*columns))
 
     def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
         """The keys that have updates after the first of some versions, up to the last.
@@ -148,6 +162,24 @@ class Reader:
         if content is not None and limits.is_small(figures.rows, figures.row_bytes):
             self._contents[stage] = figures.delta_versions[CONTENT], content
 
+    def _begun(self, version: Version, stage: Stage, first: int) -> DataFrame | None:
+        """The updates that are not stored: all rows of a source that was read in place from then.
+
+        None if that was not in the versions from ``first`` on.
+        """
+        figures = version.stages.get(stage.name)
+        if figures is None or not figures.begun or figures.begun < first:
+            return None
+        rows = self._in_place(figures.table, figures.begun_at, stage)
+        position, change = f.col(ORDINAL), f.when(f.col(ORDINAL) == 0, ADD).otherwise(UPDATE)
+        begun = {VERSION: f.lit(figures.begun).cast("bigint"), CHANGE_TYPE: change}
+        return rows.withColumns({**begun, POSITION: position})
+
+    def _in_place(self, table: str, delta_version: int, stage: Stage) -> DataFrame:
+        """The rows of a source that is someone's table."""
+        rows = self._tables.read(Table.existing(table), delta_version)
+        return numbered_by_values(rows, stage.schema)
+
     def _times(self, versions: Sequence[Version]) -> DataFrame:
         """When versions were published."""
         columns = (COMMIT_VERSION, COMMIT_TIMESTAMP)
@@ -164,8 +196,10 @@ class Reader:
             return None
         table = self._tables.location.table(stage.name, kind)
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
-        if kind == CONTENT and kept is not None and kept[0] == delta_version:
-            base: Rows = kept[1]
+        if figures.table:
+            base: Rows = self._in_place(figures.table, delta_version, stage)
+        elif kind == CONTENT and kept is not None and kept[0] == delta_version:
+            base = kept[1]
         else:
             whole = self._from_files and figures.added.get(kind) == 0
             base = self._tables.read(table, delta_version, whole=whole)

@@ -10,6 +10,7 @@ It stands apart because it alone knows the limits that Spark and Delta put on co
 above relies on them.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -160,6 +161,48 @@ def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
         message = f"stage {stage!r}: {error}"
         raise DefinitionError(message, stage=stage, column=error.column) from None
     return schema
+
+
+def existing_schema(key: SchemaLike, value: SchemaLike | None, *, stage: str) -> RowSchema:
+    """Reads columns that a table has, of which only the names need be said.
+
+    Args:
+        key: the key columns: names as ``"a, b desc"``, or as in `row_schema`.
+        value: the value columns, likewise; none yet if None.
+        stage: the name of the stage that declares them, for messages.
+
+    Returns:
+        The columns; of those that are only named the types are not known.
+
+    Raises:
+        DefinitionError: as `row_schema` does.
+    """
+    try:
+        keys = _named(key) or key_columns(key)
+        values = Columns(()) if value is None else _named(value) or _value_columns(value)
+        _check_distinct(keys.names + values.names)
+    except DefinitionError as error:
+        message = f"stage {stage!r}: {error}"
+        raise DefinitionError(message, stage=stage, column=error.column) from None
+    return RowSchema(keys, values)
+
+
+_NAMES: Final = re.compile(
+    r"\s*(?P<name>\w+|`[^`]+`)(?:\s+(?P<direction>asc|desc))?\s*(?:,|$)", re.IGNORECASE
+)
+
+
+def _named(declared: SchemaLike) -> Columns | None:
+    """Columns of which only the names are declared; None if it is no list of names."""
+    found, place = list[Column](), 0
+    while isinstance(declared, str) and place < len(declared):
+        match = _NAMES.match(declared, place)
+        if match is None:
+            return None
+        descending = (match["direction"] or "").lower() == "desc"
+        found.append(Column(match["name"].strip("`"), NullType(), descending=descending))
+        place = match.end()
+    return Columns(tuple(found)) if found else None
 
 
 def key_columns(declared: SchemaLike) -> Columns:

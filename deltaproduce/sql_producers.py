@@ -13,7 +13,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,30 +22,34 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.changes import col, cols, comparable, content_columns, sources_of
 from deltaproduce.ddl import DESCENDING, identifier
 from deltaproduce.errors import DefinitionError
-from deltaproduce.pipeline import Graph, Producer, Stage, check_inputs
+from deltaproduce.pipeline import Producer
 from deltaproduce.queries import Query
 from deltaproduce.schemas import ORDINAL, RowSchema, row_schema
 
 
-def analysed(graph: Graph, spark: SparkSession) -> Graph:
-    """The graph with the types of its queries' columns, as Spark finds them without any data.
+def query_schema(stage: Producer, query: Query, spark: SparkSession) -> RowSchema:
+    """The columns of a stage with their types, as Spark finds them without any data.
 
     Raises:
-        DefinitionError: Spark refuses a query, or a column has a type that cannot be stored; with
+        DefinitionError: Spark refuses the query, or a column has a type that cannot be stored; with
             `stage`.
     """
-    if not any(producer.query for producer in graph.producers):
-        return graph
-    made: dict[str, Stage] = {}
-    for stage in graph.stages:
-        if isinstance(stage, Producer):
-            inputs = tuple(tuple(made[one.name] for one in merged) for merged in stage.inputs)
-            check_inputs(inputs, stage=stage.name)
-            stage = replace(stage, inputs=inputs)
-            if stage.query is not None:
-                stage = replace(stage, schema=_analysed(stage, stage.query, spark))
-        made[stage.name] = stage
-    return Graph(tuple(made.values()))
+    empty = {
+        feeder.name: spark.createDataFrame([], _struct(feeder.schema)) for feeder in stage.feeders
+    }
+    with _views(stage, empty, spark) as views:
+        try:
+            found = spark.sql(query.sql(views)).schema
+        except AnalysisException as error:
+            message = f"stage {stage.name!r}: Spark refuses its query: {error}"
+            raise DefinitionError(message, stage=stage.name) from error
+    types = dict(zip(found.names, (field.dataType for field in found), strict=True))
+    key = [
+        StructField(c.name, types[c.name], metadata={DESCENDING: True} if c.descending else {})
+        for c in stage.schema.key
+    ]
+    value = [StructField(c.name, types[c.name]) for c in stage.schema.value]
+    return row_schema(StructType(key), StructType(value), stage=stage.name)
 
 
 @contextmanager
@@ -74,25 +77,6 @@ def queried(
         numbered = found.withColumns(values).withColumn(ORDINAL, place - 1)
         columns = content_columns(schema, sources)
         yield numbered.select(*(col(c.name).cast(c.data_type).alias(c.name) for c in columns))
-
-
-def _analysed(stage: Producer, query: Query, spark: SparkSession) -> RowSchema:
-    empty = {
-        feeder.name: spark.createDataFrame([], _struct(feeder.schema)) for feeder in stage.feeders
-    }
-    with _views(stage, empty, spark) as views:
-        try:
-            found = spark.sql(query.sql(views)).schema
-        except AnalysisException as error:
-            message = f"stage {stage.name!r}: Spark refuses its query: {error}"
-            raise DefinitionError(message, stage=stage.name) from error
-    types = dict(zip(found.names, (field.dataType for field in found), strict=True))
-    key = [
-        StructField(c.name, types[c.name], metadata={DESCENDING: True} if c.descending else {})
-        for c in stage.schema.key
-    ]
-    value = [StructField(c.name, types[c.name]) for c in stage.schema.value]
-    return row_schema(StructType(key), StructType(value), stage=stage.name)
 
 
 def _struct(schema: RowSchema) -> StructType:

@@ -15,8 +15,10 @@ from typing import Literal, get_args
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from deltaproduce.analysis import analysed
 from deltaproduce.batches import Batch
 from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
+from deltaproduce.delta_sources import arrivals
 from deltaproduce.errors import (
     DefinitionError,
     InvalidArgumentError,
@@ -34,7 +36,6 @@ from deltaproduce.remains import Forgotten, alive_in, remains
 from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.selections import Selection
 from deltaproduce.session import check_session
-from deltaproduce.sql_producers import analysed
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Version, find, span, stage_at, unbroken
@@ -87,10 +88,10 @@ class Store:
             if value not in known:
                 raise DefinitionError(f"{name} is {value!r}; use one of {', '.join(known)}")
         self._spark = spark
-        self._graph = analysed(pipeline.graph(), spark)
         place = Location.parse(str(location))
-        place.check([stage.name for stage in self._graph.stages])
+        place.check([stage.name for stage in pipeline.stages])
         self._tables = Tables(spark, place)
+        self._graph = analysed(pipeline.graph(), spark, self._tables)
         self._log = VersionLog(spark, self._tables)
         self._reader = Reader(self._tables)
         self._executor = Executor(
@@ -114,8 +115,13 @@ class Store:
         """All published versions, oldest first."""
         return list(self._log.versions())
 
-    def update(self, changes: Mapping[str, object], update_id: str | None = None) -> Version:
+    def update(
+        self, changes: Mapping[str, object] | None = None, update_id: str | None = None
+    ) -> Version:
         """Make a batch of changes the next version: all of it at once, or none.
+
+        What is new in the tables of sources that are read in place (`Pipeline.delta_source`) is
+        taken too, without being given.
 
         Args:
             changes: source name -> DataFrame or pyarrow Table with the source's key and value
@@ -130,13 +136,14 @@ class Store:
             The published version; the head if the changes change nothing and there is no update_id.
 
         Raises:
-            InvalidChangesError: before anything is written.
+            InvalidChangesError: before anything is written; also if what has changed in a table
+                that is read in place cannot be known any more.
             ProducerError: a produce function failed; nothing is written.
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
             CorruptStoreError: tables or the version log were changed by someone else.
         """
-        return self._publish("update", changes, update_id)
+        return self._publish("update", {} if changes is None else changes, update_id)
 
     def load(self, rows: Mapping[str, object], update_id: str | None = None) -> Version:
         """Make full snapshots of sources the next version: what differs becomes its updates.
@@ -181,24 +188,36 @@ class Store:
         for name in names:
             if self._graph.stage(name).name not in sources:
                 raise NotFoundError(f"{name!r} is no source: changes are given for sources")
-        return self._executor.plan(self._log.head(), given=names)
+        head = self._log.head()
+        return self._executor.plan(
+            head, given=names, arrivals=arrivals(self._graph, head, self._tables)
+        )
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
         """Produce a stage in full, and bring up to date what depends on it.
 
         For what the library cannot notice, such as a changed function that the stage's function
-        calls.
+        calls; or for a table that is read in place and is not the same any more.
 
         Args:
-            stage: a stage that is no source; all of them if None.
+            stage: a stage that is no source; all of them if None. Or a source that is read in
+                place: then all rows of its table are taken as they are, what reads it is produced
+                in full, and its updates begin anew, so `changes` cannot reach across.
 
         Raises:
-            NotFoundError: there is no such stage, or it is a source.
+            NotFoundError: there is no such stage, or it is a source whose rows are given.
         """
-        names = [producer.name for producer in self._graph.producers]
-        if stage is not None:
-            names = [self._producer(stage).name]
-        return self._executor.run("refresh", self._log.head(), refreshed=names)
+        head = self._log.head()
+        if stage is None:
+            names = [producer.name for producer in self._graph.producers]
+            return self._executor.run("refresh", head, refreshed=names)
+        found = self._graph.stage(_name(stage))
+        if not isinstance(found, Source) or not found.is_in_place:
+            return self._executor.run("refresh", head, refreshed=[self._producer(stage).name])
+        readers = [producer.name for producer in self._graph.readers_of(found.name)]
+        news = arrivals(self._graph, head, self._tables, anew=found.name)
+        mine = {found.name: news[found.name]}
+        return self._executor.run("refresh", head, arrivals=mine, refreshed=readers)
 
     def rollback(self, version: int) -> Version:
         """Publish a new version that is equal to an earlier one in every table of every stage.
@@ -232,7 +251,8 @@ class Store:
 
         Raises:
             NotFoundError: there is no such source.
-            InvalidArgumentError: it is no key of the source's columns.
+            InvalidArgumentError: it is no key of the source's columns; or the source is a table
+                that is read in place: delete the key there.
             ProducerError: a produce function failed; nothing is written.
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
@@ -240,6 +260,12 @@ class Store:
         found = self._graph.stage(_name(source))
         if not isinstance(found, Source):
             raise NotFoundError(f"{found.name!r} is no source: forget a key where it comes from")
+        if found.is_in_place:
+            raise InvalidArgumentError(
+                f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
+                "and update",
+                argument="source",
+            )
         keys = Selection.one(key, found.schema.key, self._spark)
         batches = {found.name: Batch.deleting(keys, found)}
         version = self._executor.run("forget", self._log.head(), batches=batches)
@@ -418,8 +444,10 @@ class Store:
             source.name: Batch.of(rows, source, self._spark, is_snapshot=operation == "load")
             for source, rows in sources
         }
+        head = self._log.last_read
+        news = arrivals(self._graph, head, self._tables)
         return self._executor.run(
-            operation, self._log.last_read, batches=batches, update_id=update_id
+            operation, head, batches=batches, arrivals=news, update_id=update_id
         )
 
     def _frame(
@@ -447,6 +475,12 @@ class Store:
                 raise InvalidChangesError(
                     f"changes are given for {name!r}, which is no source; sources: {sorted(known)}",
                     source=str(name),
+                )
+            if known[name].is_in_place:
+                raise InvalidChangesError(
+                    f"changes are given for {name!r}, which is the Delta table "
+                    f"{known[name].table!r}: change that; an update takes what is new in it",
+                    source=name,
                 )
         return [(known[name], given) for name, given in changes.items()]
 

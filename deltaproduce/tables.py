@@ -136,14 +136,21 @@ class Tables:
     def _commits(self, table: Table, limit: int) -> tuple[Commit, ...]:
         try:
             delta_table = self._delta_table(table)
-            rows = delta_table.history(limit).select("version", "userMetadata", "operation")
+            rows = delta_table.history(limit).selectExpr(
+                "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
+            )
             found = rows.collect()
         except AnalysisException:
             if self.exists(table):
                 raise
             return ()
         return tuple(
-            Commit(row.version, Attempt.parse(row.userMetadata), row.operation == "OPTIMIZE")
+            Commit(
+                row.version,
+                Attempt.parse(row.userMetadata),
+                row.operation == "OPTIMIZE",
+                row.micros,
+            )
             for row in found
         )
 

@@ -18,6 +18,7 @@ from pyspark.sql import Row, SparkSession
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.fingerprints import Fingerprint
+from deltaproduce.locations import CONTENT
 from deltaproduce.tables import Tables
 from deltaproduce.versions import (
     EMPTY,
@@ -123,7 +124,11 @@ class VersionLog:
                 for name, found in version.definitions.items()
             },
             tables={
-                location.table(stage, kind).name: delta_version
+                (
+                    figures.table
+                    if figures.table and kind == CONTENT
+                    else location.table(stage, kind).name
+                ): delta_version
                 for stage, figures in version.stages.items()
                 for kind, delta_version in figures.delta_versions.items()
             },

@@ -51,6 +51,13 @@ class StageFigures:
         key: the key columns that the tables have, as DDL.
         value: their value columns, as DDL.
         source_key: the key columns of the feeders that they were made from, as DDL.
+        table: of a source that is read in place, the Delta table that is its content; then
+            ``content`` in ``delta_versions`` is that table's.
+        table_id: that table's id.
+        table_micros: when that delta version was committed, in microseconds since 1970.
+        begun: of a source that is read in place, the version whose updates are all its rows: they
+            are not stored, but in the table at
+        begun_at: this delta version.
     """
 
     mode: Mode
@@ -72,6 +79,11 @@ class StageFigures:
     key: str = ""
     value: str = ""
     source_key: str = ""
+    table: str = ""
+    table_id: str = ""
+    table_micros: int = 0
+    begun: int = 0
+    begun_at: int = 0
 
     def carried(self) -> StageFigures:
         """The figures of the same stage in a next version that does not touch it."""
@@ -113,6 +125,40 @@ class Version:
         """The delta version of one table; None when it does not exist in this version."""
         figures = self.stages.get(stage)
         return None if figures is None else figures.delta_versions.get(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """Where the content of a source is that is someone else's table.
+
+    Attributes:
+        table: its path or name, as the pipeline says it.
+        id: Delta's.
+        micros: when that delta version was committed, in microseconds since 1970.
+    """
+
+    table: str
+    id: str
+    delta_version: int
+    micros: int
+
+    @staticmethod
+    def of(figures: StageFigures) -> InPlace | None:
+        """That of a source in a version; None if it has no rows there."""
+        if not figures.table or "content" not in figures.delta_versions:
+            return None
+        pinned = figures.delta_versions["content"]
+        return InPlace(figures.table, figures.table_id, pinned, figures.table_micros)
+
+    def pinned(self, figures: StageFigures) -> StageFigures:
+        """Figures that say so."""
+        return replace(
+            figures,
+            delta_versions={**figures.delta_versions, "content": self.delta_version},
+            table=self.table,
+            table_id=self.id,
+            table_micros=self.micros,
+        )
 
 
 EMPTY = Version(0, None, "empty", None, {})
@@ -169,11 +215,13 @@ class Commit:
     Attributes:
         attempt: which of ours made it; None if none did.
         arranges: Delta says that it arranged the rows anew and changed none, as `OPTIMIZE` does.
+        micros: when, in microseconds since 1970.
     """
 
     delta_version: int
     attempt: Attempt | None
     arranges: bool = False
+    micros: int = 0
 
 
 def find(versions: Iterable[Version], number: int) -> Version:
@@ -217,12 +265,13 @@ def unbroken(versions: Iterable[Version], stage: str) -> bool:
     """Whether a stage's updates say all that happened to it in these versions, oldest first.
 
     They do not if a pipeline without the stage made some of them, or one that defined it with other
-    key or value columns: then its updates were begun anew.
+    key or value columns: then its updates were begun anew. So they were if a table that it is read
+    from was not known to be the same any more.
     """
-    found = [v.stages[stage] for v in versions if v.delta_version(stage, "updates") is not None]
-    has_tables = [version.delta_version(stage, "updates") is not None for version in versions]
-    same_columns = len({(figures.key, figures.value) for figures in found}) <= 1
-    return has_tables == sorted(has_tables) and same_columns
+    figures = [version.stages.get(stage) for version in versions]
+    has_tables = [found is not None and bool(found.delta_versions) for found in figures]
+    begun = {(found.key, found.value, found.begun) for found in figures if found and found.key}
+    return has_tables == sorted(has_tables) and len(begun) <= 1
 
 
 def stage_at(version: Version, stage: Stage) -> Stage:
@@ -232,7 +281,7 @@ def stage_at(version: Version, stage: Stage) -> Stage:
         return stage
     schema = row_schema(figures.key, figures.value, stage=stage.name)
     if isinstance(stage, Source):
-        return Source(stage.name, schema)
+        return replace(stage, schema=schema)
     feeder = Source(stage.feeders[0].name, RowSchema(key_columns(figures.source_key), Columns(())))
     return replace(stage, schema=schema, inputs=((feeder,),))
 

@@ -31,7 +31,7 @@ from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.pipeline import Producer, Stage
 from deltaproduce.plan import TableType, Writing, writing
 from deltaproduce.stored import Overlay
-from deltaproduce.versions import Mode, StageFigures, columns_of
+from deltaproduce.versions import InPlace, Mode, StageFigures, columns_of
 
 NO_TABLES: Final = StageFigures("skipped")
 """The figures of a stage that is in no version yet."""
@@ -242,3 +242,83 @@ class Write:
         if self.how == "rewrite":
             return "rewrite"
         return "seek" if self.result.comparison.sought else "merge"
+
+
+@dataclass(slots=True)
+class WriteInPlace:
+    """What is done for a source that is someone else's table (a `StageWrite`): updates are added.
+
+    Those of the version that begins with it are not: they are all rows of the table.
+
+    Attributes:
+        last: the source's figures in the version before.
+        place: where its rows are from now on; None if it has none any more.
+        begins: its rows before were none, or do not count.
+        mode: what the version says of the step.
+        delta_versions: of the updates, when they are committed.
+        content: always None: it is not written.
+    """
+
+    result: Result
+    last: StageFigures
+    place: InPlace | None
+    begins: bool
+    mode: Mode
+    delta_versions: dict[str, int] = field(default_factory=dict)
+    added: dict[str, int] = field(default_factory=dict)
+    content: pa.Table | None = None
+
+    @property
+    def in_place(self) -> bool:
+        """See `StageWrite.in_place`: neither content nor key mappings are written."""
+        return False
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> dict[str, Edit | Restore]:
+        """See `StageWrite.edits`."""
+        del before
+        if self.begins:
+            return {}
+        exists = UPDATES in self.last.delta_versions and not self.result.updates_anew
+        edit = updates_edit(self.result.comparison, number, exists=exists)
+        return {} if edit is None else {UPDATES: edit}
+
+    def committed(self, kind: str, edit: Edit | Restore, delta_version: int) -> None:
+        """See `StageWrite.committed`."""
+        assert isinstance(edit, Edit)
+        self.delta_versions[kind] = delta_version
+        self.added[kind] = 0 if edit.overwrite else self.last.added.get(kind, 0) + 1
+
+    def overlay_after(self) -> Overlay | None:
+        """See `StageWrite.overlay_after`: there are no runs."""
+        return None
+
+    def figures(self, number: int) -> StageFigures:
+        """See `StageWrite.figures`."""
+        comparison, counts, last = self.result.comparison, self.result.comparison.counts, self.last
+        others = 0 if comparison.complete else last.rows - counts.rows_before
+        seen = counts.rows_before + counts.rows_after
+        kept = {
+            kind: delta_version
+            for kind, delta_version in last.delta_versions.items()
+            if kind == UPDATES and not self.result.updates_anew
+        }
+        begun = (number, self.place.delta_version) if self.begins and self.place else None
+        if begun is None:
+            begun = (0, 0) if self.result.updates_anew else (last.begun, last.begun_at)
+        figures = replace(
+            self.result.figures(self.mode),
+            rows=counts.rows_after + others,
+            row_bytes=counts.bytes // seen if seen else last.row_bytes,
+            delta_versions={**kept, **self.delta_versions},
+            added={**{k: n for k, n in last.added.items() if k == UPDATES}, **self.added},
+            begun=begun[0],
+            begun_at=begun[1],
+        )
+        return figures if self.place is None else self.place.pinned(figures)
+
+
+def mode_in_place(result: Result) -> Mode:
+    """What a version says of the step of a source that is someone else's table."""
+    if result.full:
+        return "full"
+    return "seek" if result.comparison.sought else "merge"

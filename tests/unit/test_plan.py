@@ -89,6 +89,23 @@ def test_a_snapshot_is_a_step_of_its_source_and_says_so():
     assert reasons == {"left": "changes given", "right": "all rows given"}
 
 
+def test_what_is_new_in_a_source_s_own_table_is_a_step_that_says_so():
+    existing = Pipeline("existing")
+    existing.delta_source("left", table="a/b", key="k int", value="v int")
+    graph = existing.graph()
+    definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
+    (step,) = plan(graph, EMPTY, definitions, arrived={"left": "it moved"})
+    assert (step.how, step.reason) == ("changes", "it moved")
+    in_place = replace(EVERYTHING, stages={"left": replace(EVERYTHING.stages["left"], table="a/b")})
+    assert plan(graph, in_place, definitions) == ()
+    with pytest.raises(DefinitionError) as caught:  # its rows are in the store's own tables
+        plan(graph, EVERYTHING, definitions)
+    assert caught.value.stage == "left"
+    with pytest.raises(DefinitionError) as caught:
+        plan(GRAPH, in_place, DEFINITIONS)
+    assert caught.value.stage == "left"
+
+
 def test_a_new_stage_is_made_from_what_its_feeder_has():
     assert planned(head("left", "right", "middle", "other")) == {"leaf": "full"}
 

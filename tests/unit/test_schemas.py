@@ -8,7 +8,7 @@ from pyspark.sql import types as T  # noqa: N812 (Spark's own convention)
 from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.schemas import Column, Columns, row_schema
+from deltaproduce.schemas import Column, Columns, existing_schema, row_schema
 
 KEY_TYPES = {
     "boolean": T.BooleanType(),
@@ -396,3 +396,25 @@ def test_any_text_is_read_or_refused(ddl):
         columns = key_of(ddl)
     if columns is not None:
         assert key_of(columns.ddl) == columns
+
+
+def test_columns_of_an_existing_table_are_named_or_declared():
+    named = existing_schema("a, `b c` DESC", None, stage="s")
+    assert [(c.name, c.is_known, c.descending) for c in named.key] == [
+        ("a", False, False),
+        ("b c", False, True),
+    ]
+    assert not len(named.value)
+    declared = existing_schema("a bigint desc", "b date, c int", stage="s")
+    assert declared.key == row_schema("a bigint desc", "v int", stage="s").key
+    assert declared.value == row_schema("k int", "b date, c int", stage="s").value
+    assert existing_schema("a", "b, c", stage="s").value.names == ("b", "c")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("a, a", None), ("a", "b, A"), ("", None), ("a +", None), ("a", 3)]
+)
+def test_refused_columns_of_an_existing_table(key, value):
+    with pytest.raises(DefinitionError) as caught:
+        existing_schema(key, value, stage="s")
+    assert caught.value.stage == "s"
