@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import deltaproduce as dp
 from benchmarks import options, policy, report, w1
-from benchmarks.competitors import ANY_WORKLOAD, COMPETITORS, OURS, all_of_them
+from benchmarks.competitors import COMPETITORS, OURS, able, all_of_them
 from benchmarks.first_load import first_load
 from benchmarks.measures import EventLog
 from benchmarks.runs import Bench, Size, cases, guarded
@@ -86,8 +86,8 @@ def _w1(bench: Bench, given: Namespace, rows: int, results: list[Any], save: Sav
 
 def _shape(bench: Bench, given: Namespace, name: str, results: list[Any], save: Save) -> None:
     """One shape, stored when it is done."""
-    named = [] if given.limited else [peer for peer in given.peers if peer in ANY_WORKLOAD]
-    peers = {peer: COMPETITORS[peer] for peer in named or policy.SHAPE_PEERS}
+    named = [] if given.limited else given.peers
+    peers = {peer: COMPETITORS[peer] for peer in policy.shape_peers(named, able(name))}
     shape = SHAPES[name]()
     keys = policy.shape_keys(given.shape_rows)
     result = {"name": name, "what": shape.what}
