@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+import deltaproduce as dp
 from benchmarks.competitor import Competitor
 from benchmarks.measures import EventLog, Processes, Step, measured
 from benchmarks.policy import Effort
@@ -40,6 +43,22 @@ class Bench:
     spark: SparkSession
     work: Path
     events: EventLog
+
+
+@contextmanager
+def opened(directory: str | None, memory: str) -> Iterator[Bench]:
+    """A session that logs its events, and a directory below this one, deleted at the end."""
+    with tempfile.TemporaryDirectory(dir=directory) as name:
+        work = Path(name)
+        events = work / "events"
+        events.mkdir()
+        config = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": events.as_uri(),
+            "spark.eventLog.compress": "false",
+        }
+        with dp.local_session(memory=memory, config=config) as spark:
+            yield Bench(spark, work, EventLog(events))
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks import declarative, memory, planner, policy, report, shapes, w1
+from benchmarks import declarative, joins, memory, planner, policy, report, shapes, w1
 from benchmarks.competitors import COMPETITORS, able, all_of_them
 from benchmarks.measures import EventLog
 from benchmarks.options import changed_keys
@@ -127,6 +127,14 @@ def test_an_error_ends_one_competitor_s_run_and_is_reported(
     assert "failure" not in competitors["duckdb"]
     assert report.failed(run)
     assert "failed: OSError (prepare)" in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_a_join_of_large_feeders_is_checked(spark: SparkSession, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    found = joins.joins(Bench(spark, tmp_path, EventLog(events)), ROWS, [1], ONE_STEP)
+    assert found["checked"]
+    assert "all are right" in joins.markdown(found)[-1]
 
 
 def test_large_tables_and_giant_keys_are_checked(spark: SparkSession, tmp_path: Path) -> None:
