@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks import declarative, joins, memory, planner, policy, report, shapes, w1
+from benchmarks import declarative, forms, joins, memory, planner, policy, report, shapes, w1
 from benchmarks.competitors import COMPETITORS, able, all_of_them
 from benchmarks.measures import EventLog
 from benchmarks.options import changed_keys
@@ -135,6 +135,11 @@ def test_a_join_of_large_feeders_is_checked(spark: SparkSession, tmp_path: Path)
     found = joins.joins(Bench(spark, tmp_path, EventLog(events)), ROWS, [1], ONE_STEP)
     assert found["checked"]
     assert "all are right" in joins.markdown(found)[-1]
+
+
+def test_the_forms_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    found = forms.forms(spark, tmp_path, ROWS, KEYS, ONE_STEP)
+    assert [(form.name, form.right) for form in found] == [(name, True) for name in forms.FORMS]
 
 
 def test_large_tables_and_giant_keys_are_checked(spark: SparkSession, tmp_path: Path) -> None:
