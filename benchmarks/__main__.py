@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import deltaproduce as dp
 from benchmarks import options, policy, report, w1
-from benchmarks.competitors import ANY_WORKLOAD, COMPETITORS, OURS, all_of_them
+from benchmarks.competitors import COMPETITORS, OURS, able, all_of_them
 from benchmarks.first_load import first_load
-from benchmarks.measures import EventLog
-from benchmarks.runs import Bench, Size, cases, guarded
+from benchmarks.runs import Bench, Size, cases, guarded, opened
 from benchmarks.series import series
 from benchmarks.shapes import SHAPES
 
@@ -35,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     def save() -> None:
         report.write(run, Path(given.out))
 
-    with _bench(given) as bench:
+    with opened(given.directory, given.memory) as bench:
         for rows in given.rows if given.peers else ():
             _w1(bench, given, rows, run["sizes"], save)
         for name in given.shapes:
@@ -58,21 +54,6 @@ def main(arguments: Sequence[str]) -> int:
     return int(report.failed(run))
 
 
-@contextmanager
-def _bench(given: Namespace) -> Iterator[Bench]:
-    with tempfile.TemporaryDirectory(dir=given.directory) as directory:
-        work = Path(directory)
-        events = work / "events"
-        events.mkdir()
-        config = {
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": events.as_uri(),
-            "spark.eventLog.compress": "false",
-        }
-        with dp.local_session(memory=given.memory, config=config) as spark:
-            yield Bench(spark, work, EventLog(events))
-
-
 def _w1(bench: Bench, given: Namespace, rows: int, results: list[Any], save: Save) -> None:
     """One size of W1, stored after its load, each of its cases, and its check."""
     keys = options.changed_keys(given.changed, rows)
@@ -86,8 +67,8 @@ def _w1(bench: Bench, given: Namespace, rows: int, results: list[Any], save: Sav
 
 def _shape(bench: Bench, given: Namespace, name: str, results: list[Any], save: Save) -> None:
     """One shape, stored when it is done."""
-    named = [] if given.limited else [peer for peer in given.peers if peer in ANY_WORKLOAD]
-    peers = {peer: COMPETITORS[peer] for peer in named or policy.SHAPE_PEERS}
+    named = [] if given.limited else given.peers
+    peers = {peer: COMPETITORS[peer] for peer in policy.shape_peers(named, able(name))}
     shape = SHAPES[name]()
     keys = policy.shape_keys(given.shape_rows)
     result = {"name": name, "what": shape.what}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,16 @@ class Competitor(ABC):
         directory.mkdir(parents=True)
 
     def prepare(self, given: DataFrame) -> None:
-        """What precedes a load or a step and is not part of it."""
+        """What precedes a load or a step and is not part of it.
+
+        Args:
+            given: the rows, or the changes, of the source that changes.
+        """
         del given  # for most, nothing does
 
     @abstractmethod
-    def load(self, rows: DataFrame) -> None:
-        """The first load."""
+    def load(self, rows: Mapping[str, DataFrame]) -> None:
+        """The first load: the rows of each source, in its table's columns."""
 
     @abstractmethod
     def step(self, changes: DataFrame) -> None:

@@ -38,6 +38,14 @@ OURS: Final[dict[str, type[Ours]]] = {
 ANY_WORKLOAD: Final = frozenset({*OURS, "refresh", "recompute"})
 """The competitors that can do any workload, not W1 alone."""
 
+BY_HAND: Final = frozenset({"join", "merge"})
+"""The shapes that the MERGE by hand does too, as W1 has no stage like theirs."""
+
+
+def able(shape: str) -> frozenset[str]:
+    """Who can do a shape."""
+    return ANY_WORKLOAD | {"merge"} if shape in BY_HAND else ANY_WORKLOAD
+
 
 def all_of_them() -> list[str]:
     """Who takes part in a run of all: who can here, without the default table type twice."""

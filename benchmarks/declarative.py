@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,7 +55,7 @@ class Declarative(Competitor):
             self._start()
         given.write.mode("overwrite").parquet(self.path("given"))
 
-    def load(self, rows: DataFrame) -> None:
+    def load(self, rows: Mapping[str, DataFrame]) -> None:
         del rows  # prepared
         self._ask({"stages": self.workload.stages, "load": True})
 

@@ -1,7 +1,8 @@
 """``python -m benchmarks.forms``: the same stages as functions over rows, over Arrow, and in SQL.
 
 A filter, a re-key and a sum, over W1's orders. Each form has a store of its own; all take the same
-load and the same steps, one after the other, and must make the same tables.
+load and the same steps, one after the other. Content is compared with the right answer, key
+mappings with those of the functions over rows. What is printed last is a Markdown table.
 """
 
 from __future__ import annotations
@@ -11,23 +12,26 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 import deltaproduce as dp
-from benchmarks import w1
+from benchmarks import policy, w1
 from benchmarks.measures import Processes, measured
+from benchmarks.policy import Effort
 from benchmarks.runs import say
-from benchmarks.workload import digest
+from benchmarks.tables import table
+from benchmarks.workload import Batch, digest, source_rows
 
-STAGES: Final = ("cheap", "by_customer", "totals")
+TABLES: Final = {"cheap": w1.ORDERS, "by_customer": w1.BY_CUSTOMER, "totals": w1.TOTALS}
 LIMIT: Final = 500
-WARM_UP: Final = 3
-MEASURED: Final = 5
 
 CHEAP: Final = {"key": w1.ORDERS_KEY, "value": w1.ORDERS_VALUE}
 BY_CUSTOMER: Final = {
@@ -103,55 +107,117 @@ FORMS: Final[dict[str, Callable[[], dp.Pipeline]]] = {"rows": rows, "arrow": arr
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load, take steps, and compare; returns 1 if the forms make different tables."""
+    """Load, take steps, and check; returns 1 if a form is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.forms", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the source")
     parser.add_argument("--changed", type=int, default=1_000, help="keys a step")
+    parser.add_argument("--steps", type=int, default=5, help="measured, after those that warm up")
+    parser.add_argument("--memory", default="8g", help="of the Java process")
     parser.add_argument("--directory", help="where to work; a temporary one if none")
     given = parser.parse_args(arguments)
     with (
         tempfile.TemporaryDirectory(dir=given.directory) as directory,
-        dp.local_session(memory="8g") as spark,
+        dp.local_session(memory=given.memory) as spark,
     ):
-        places = {name: Path(directory, name) for name in FORMS}
-        stores = {n: dp.Store(spark, str(places[n]), make()) for n, make in FORMS.items()}
-        w1.orders(spark, given.rows).selectExpr("count(*)").collect()  # warms the session up
-        loads = {}
-        for name, store in stores.items():
-            batch = w1.orders(spark, given.rows)
-            update = _updating(store, batch)
-            loads[name] = measured(update, places[name], Processes()).seconds
-        figures = {name: store.head.stages for name, store in stores.items()}
-        steps: dict[str, list[float]] = {name: [] for name in FORMS}
-        for number in range(1, WARM_UP + MEASURED + 1):
-            for name, store in stores.items():
-                update = _updating(store, w1.changes(spark, given.rows, given.changed, number))
-                steps[name].append(measured(update, places[name], Processes()).seconds)
-        found = {
-            name: [digest(_plain(store.content(stage))) for stage in STAGES]
-            for name, store in stores.items()
+        place = Path(directory)
+        forms(spark, place / "warm-up", max(1, given.rows // 10), given.changed, Effort(0, 1))
+        effort = Effort(policy.MAIN.warm_up, given.steps)
+        found = forms(spark, place / "measured", given.rows, given.changed, effort)
+    say(f"\n{given.rows:,} orders loaded, then {given.changed:,} changed a step\n")
+    say("\n".join(markdown(found, given.rows)))
+    return int(not all(form.right for form in found))
+
+
+@dataclass(slots=True)
+class Form:
+    """What one form took.
+
+    Attributes:
+        stages_seconds: of the load, the stages' computation alone, without commits.
+        steps: the seconds of each measured step.
+        right: whether all tables are.
+    """
+
+    name: str
+    store: dp.Store
+    place: Path
+    load_seconds: float = 0.0
+    stages_seconds: float = 0.0
+    steps: list[float] = field(default_factory=list)
+    right: bool = False
+
+    def update(self, batch: DataFrame) -> float:
+        """Seconds of an update; what it leaves to be done is waited for, and does not count."""
+        step = measured(lambda: self.store.update({"orders": batch}), self.place, Processes())
+        self.store.wait()
+        return step.seconds
+
+    def digests(self) -> dict[str, tuple[int, int]]:
+        """Of the stages' rows, in the columns that all forms have."""
+        return {
+            stage: digest(self.store.content(stage).select(*table.columns))
+            for stage, table in TABLES.items()
         }
-        right = all(tables == found["rows"] for tables in found.values())
-        say("| form | load s | rows/s of the stages | rows/s with all commits | step s |")
-        say("| --- | ---: | ---: | ---: | ---: |")
-        for name, seconds in loads.items():
-            stages = sum(figures[name][stage].seconds for stage in STAGES)
-            step = statistics.median(steps[name][WARM_UP:])
-            say(
-                f"| {name} | {seconds:.1f} | {given.rows / stages:,.0f} | "
-                f"{given.rows / seconds:,.0f} | {step:.2f} |"
-            )
-        say(f"\nThe tables are {'equal' if right else 'NOT equal'}.")
-    return int(not right)
+
+    def mappings(self) -> dict[str, tuple[int, int]]:
+        """Of the stages' key mappings."""
+        return {stage: digest(self.store.key_mappings(stage)) for stage in TABLES}
 
 
-def _updating(store: dp.Store, batch: Any) -> Callable[[], object]:  # noqa: ANN401 a DataFrame
-    return lambda: store.update({"orders": batch})
+def forms(spark: SparkSession, place: Path, count: int, changed: int, effort: Effort) -> list[Form]:
+    """Each form's store loaded with so many orders, changed, and compared with the right answer."""
+    found = [
+        Form(name, dp.Store(spark, str(place / name), make()), place / name)
+        for name, make in FORMS.items()
+    ]
+    for form in found:
+        form.load_seconds = form.update(w1.orders(spark, count))
+        figures = form.store.head.stages
+        form.stages_seconds = sum(figures[stage].seconds for stage in TABLES)
+        say(f"{count:,} rows, {form.name}: load: {form.load_seconds:.2f} s")
+    batches = [Batch(changed, number) for number in range(1, effort.warm_up + effort.steps + 1)]
+    for batch in batches:
+        for form in found:
+            seconds = form.update(w1.changes(spark, count, changed, batch.step))
+            say(f"{form.name}: {seconds:.2f} s")
+            if batch.step > effort.warm_up:
+                form.steps.append(seconds)
+    orders = source_rows(w1.workload(), spark, count, batches)["orders"]
+    right = {stage: digest(rows) for stage, rows in answers(orders).items()}
+    mapped = found[0].mappings()
+    for form in found:
+        form.right = form.digests() == right and form.mappings() == mapped
+    return found
 
 
-def _plain(content: Any) -> Any:  # noqa: ANN401 a DataFrame
-    """Rows without their numbers, which depend on the order that a form emits in."""
-    return content.drop("_ordinal")
+def answers(orders: DataFrame) -> dict[str, DataFrame]:
+    """The stages' rows, as queries over the orders."""
+    kept = orders.where(f.col("amount") < LIMIT)
+    return {
+        "cheap": kept,
+        "by_customer": w1.derived("orders_by_customer", kept),
+        "totals": w1.derived("customer_totals", kept),
+    }
+
+
+def markdown(found: Sequence[Form], count: int) -> list[str]:
+    """A row for each form, and by how much it is faster than functions over rows."""
+    base = found[0]
+    rows = [
+        [
+            form.name,
+            f"{form.load_seconds:.1f}",
+            f"{count / form.load_seconds:,.0f}",
+            f"{count / form.stages_seconds:,.0f}",
+            f"{base.stages_seconds / form.stages_seconds:.2f}",
+            f"{statistics.median(form.steps):.2f}",
+            "yes" if form.right else "NO",
+        ]
+        for form in found
+    ]
+    header = ["form", "load s", "rows/s of the load", "rows/s of the stages alone",
+              "stages, times as fast as rows", "step s, median", "right"]  # fmt: skip
+    return table(header, rows)
 
 
 if __name__ == "__main__":

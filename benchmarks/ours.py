@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -33,12 +34,11 @@ class Ours(Competitor):
         self.store = self._open(0)
         self._before = self._version = self.store.head
 
-    def load(self, rows: DataFrame) -> None:
-        self.step(rows)
+    def load(self, rows: Mapping[str, DataFrame]) -> None:
+        self._update(rows)
 
     def step(self, changes: DataFrame) -> None:
-        self._before = self._version
-        self._version = self.store.update({self.workload.source: changes})
+        self._update({self.workload.source: changes})
 
     def settle(self) -> None:
         self.store.wait()
@@ -64,6 +64,10 @@ class Ours(Competitor):
     @property
     def _published(self) -> bool:
         return self._version.number > self._before.number
+
+    def _update(self, batch: Mapping[str, DataFrame]) -> None:
+        self._before = self._version
+        self._version = self.store.update(batch)
 
     def _open(self, edition: int) -> dp.Store:
         pipeline = self.workload.pipeline(edition)

@@ -7,7 +7,7 @@ part in everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,8 +64,16 @@ LONG: Final = 10**12
 TOO_LONG: Final = 10**13
 """Rows times changed keys from which on a case takes minutes a step: one step is measured, or
 none."""
-SHAPE_PEERS: Final = ("ours", "recompute")
-"""Who does the shapes in a run of all; of peers named on the command line, those that can."""
+SHAPE_PEERS: Final = ("ours", "recompute", "merge")
+"""Who does the shapes in a run of all, if they can; else those named on the command line that
+can."""
+
+
+def shape_peers(named: Sequence[str], able: Collection[str]) -> list[str]:
+    """Who does a shape: of those named, or else of `SHAPE_PEERS`, the ones that can."""
+    return [name for name in named if name in able] or [
+        name for name in SHAPE_PEERS if name in able
+    ]
 
 
 def shape_keys(rows: int) -> int:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+import deltaproduce as dp
 from benchmarks.competitor import Competitor
 from benchmarks.measures import EventLog, Processes, Step, measured
 from benchmarks.policy import Effort
@@ -40,6 +43,22 @@ class Bench:
     spark: SparkSession
     work: Path
     events: EventLog
+
+
+@contextmanager
+def opened(directory: str | None, memory: str) -> Iterator[Bench]:
+    """A session that logs its events, and a directory below this one, deleted at the end."""
+    with tempfile.TemporaryDirectory(dir=directory) as name:
+        work = Path(name)
+        events = work / "events"
+        events.mkdir()
+        config = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": events.as_uri(),
+            "spark.eventLog.compress": "false",
+        }
+        with dp.local_session(memory=memory, config=config) as spark:
+            yield Bench(spark, work, EventLog(events))
 
 
 @dataclass(slots=True)
@@ -66,13 +85,14 @@ class Run:
             say(f"{self.competitor.name}: {self.failure}")
             return None
 
-    def take_load(self, rows: DataFrame, others: frozenset[int]) -> None:
+    def take_load(self, rows: Mapping[str, DataFrame], others: frozenset[int]) -> None:
         """Take the first load, while the others have processes that do not count."""
-        self.load = self._take("load", rows, others)
+        changing = rows[self.competitor.workload.source]
+        self.load = self._take("load", changing, partial(self.competitor.load, rows), others)
 
     def take_step(self, changes: DataFrame, batch: Batch, others: frozenset[int]) -> None:
         """Take one step."""
-        step = self._take("step", changes, others)
+        step = self._take("step", changes, partial(self.competitor.step, changes), others)
         if step is not None:
             self.steps.append(step)
             started = time.perf_counter()
@@ -81,13 +101,14 @@ class Run:
             self.batches.append(batch)
             self.figures.append(self.attempt("figures", self.competitor.figures) or {})
 
-    def _take(self, what: str, given: DataFrame, others: frozenset[int]) -> Step | None:
+    def _take(
+        self, what: str, given: DataFrame, call: Callable[[], object], others: frozenset[int]
+    ) -> Step | None:
         competitor = self.competitor
-        call = competitor.load if what == "load" else competitor.step
 
         def take() -> Step:
             processes = Processes(competitor.worker, others)
-            return measured(lambda: call(given), competitor.directory, processes)
+            return measured(call, competitor.directory, processes)
 
         self.attempt("prepare", lambda: competitor.prepare(given))
         step: Step | None = self.attempt(what, take)
@@ -118,7 +139,7 @@ class Size:
     def load(self) -> None:
         """The first load of each."""
         for run in self.runs.values():
-            rows = self.workload.rows(self.bench.spark, self.rows)
+            rows = self.workload.loaded(self.bench.spark, self.rows)
             run.take_load(rows, self._other_workers(run))
             _say_step(
                 f"{self.workload.name}, {self.rows:,} rows, {run.competitor.name}: load", run.load
@@ -168,8 +189,8 @@ class Size:
         for _, run in checked:
             taken = tuple(run.batches)
             if taken not in expected:
-                source = source_rows(self.workload, self.bench.spark, self.rows, taken)
-                right = answers(self.workload, source)
+                sources = source_rows(self.workload, self.bench.spark, self.rows, taken)
+                right = answers(self.workload, sources)
                 expected[taken] = {name: digest(rows) for name, rows in right.items()}
             run.attempt("check", partial(_check, run, expected[taken]))
         return {name: run.failure for name, run in checked if run.failure is not None}

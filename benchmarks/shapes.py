@@ -20,6 +20,12 @@ GROSS_BY_CUSTOMER: Final = Table(
     ("customer_id", "order_id", "gross"), ("customer_id",), ("customer_id", "order_id")
 )
 BY_BAND: Final = Table(("band", "customer_id", "total"), ("band",), ("band", "customer_id"))
+BASKET: Final = {"key": "customer_id bigint", "value": "order_id bigint, amount decimal(12,2)"}
+CUSTOMERS: Final = Table(("customer_id", "region"), ("customer_id",), ("customer_id",))
+CUSTOMER_SALES: Final = Table(
+    ("customer_id", "region", "total"), ("customer_id",), ("customer_id",)
+)
+REGIONS: Final = 50
 
 
 def key_local_map() -> Workload:
@@ -49,9 +55,7 @@ def reduce() -> Workload:
 
     def pipeline(number: int) -> dp.Pipeline:
         shop = dp.Pipeline("reduce")
-        baskets = shop.source(
-            "baskets", key="customer_id bigint", value="order_id bigint, amount decimal(12,2)"
-        )
+        baskets = shop.source("baskets", **BASKET)
 
         @shop.producer(baskets, key="customer_id bigint", value="total decimal(22,2)")
         @edition(number)
@@ -60,28 +64,92 @@ def reduce() -> Workload:
 
         return shop
 
-    size = w1.ORDERS_A_CUSTOMER
-
-    def in_baskets(orders: DataFrame) -> DataFrame:
-        return orders.withColumn("customer_id", f.floor(f.col("order_id") / size))
-
-    def rows(spark: SparkSession, count: int) -> DataFrame:
-        return in_baskets(w1.orders(spark, count))
-
-    def changes(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
-        customers = picked(spark, count // size, min(keys, count // size), step)
-        gone = f.when(f.col("n") % size == step % size, "delete").otherwise("upsert")
-        orders = customers.select(
-            f.explode(f.sequence(f.col("id") * size, f.col("id") * size + size - 1)).alias(
-                "order_id"
-            ),
-            gone.alias("_change_type"),
-        )
-        return in_baskets(w1.order_rows(orders, count, step))
-
     return Workload(
         "reduce", "reduce: the ten rows of a customer to one total", pipeline,
-        {"baskets": w1.BY_CUSTOMER, "customer_totals": w1.TOTALS}, w1.derived, rows, changes,
+        {"baskets": w1.BY_CUSTOMER, "customer_totals": w1.TOTALS}, w1.derived, _baskets,
+        _changed_baskets,
+    )  # fmt: skip
+
+
+def join(orders_a_customer: int = w1.ORDERS_A_CUSTOMER) -> Workload:
+    """Customers, which stay, beside their orders, which change: a left outer join by key.
+
+    One customer in twenty is not known. One whose orders are deleted stays, and has no total.
+    """
+
+    def pipeline(number: int) -> dp.Pipeline:
+        shop = dp.Pipeline("join")
+        customers = shop.source("customers", key="customer_id bigint", value="region int")
+        baskets = shop.source("baskets", **BASKET)
+
+        @shop.producer(
+            customers, baskets, key="customer_id bigint", value="region int, total decimal(22,2)"
+        )
+        @edition(number)
+        def customer_sales(
+            customer_id: int, regions: Iterator[int], orders: Iterator[Any]
+        ) -> Iterator[Any]:
+            amounts = [order.amount for order in orders]
+            total = sum(amounts, Decimal(0)) if amounts else None
+            for region in regions:
+                yield customer_id, (region, total)
+
+        return shop
+
+    def rows(spark: SparkSession, count: int) -> DataFrame:
+        return _baskets(spark, count, orders_a_customer)
+
+    def changes(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
+        return _changed_baskets(spark, count, keys, step, orders_a_customer)
+
+    def customers(spark: SparkSession, count: int) -> DataFrame:
+        known = spark.range(count // orders_a_customer * 19 // 20)
+        region = f.pmod(f.xxhash64("id"), f.lit(REGIONS)).cast("int").alias("region")
+        return known.select(f.col("id").alias("customer_id"), region)
+
+    def derived(stage: str, baskets: DataFrame, customers: DataFrame) -> DataFrame:
+        del stage  # there is one
+        totals = w1.derived("customer_totals", baskets)
+        joined = customers.join(totals, "customer_id", "left_outer")
+        return joined.select(*CUSTOMER_SALES.columns)
+
+    return Workload(
+        "join", "two feeders joined (left outer): customers, which stay, and the totals of their "
+        f"orders ({orders_a_customer} each), which change", pipeline,
+        {"baskets": w1.BY_CUSTOMER, "customers": CUSTOMERS, "customer_sales": CUSTOMER_SALES},
+        derived, rows, changes, {"customers": customers},
+    )  # fmt: skip
+
+
+def merge() -> Workload:
+    """Orders on the web, which change, and at the till, which stay: one total a customer.
+
+    Half of the customers have both, so one that is deleted on the web may live on.
+    """
+
+    def pipeline(number: int) -> dp.Pipeline:
+        shop = dp.Pipeline("merge")
+        web, till = (shop.source(name, **BASKET) for name in ("web", "till"))
+
+        @shop.producer(dp.merge(web, till), key="customer_id bigint", value="total decimal(22,2)")
+        @edition(number)
+        def customer_totals(customer_id: int, values: Iterator[Any]) -> Iterator[Any]:
+            yield customer_id, sum((value.amount for value in values), Decimal(0))
+
+        return shop
+
+    def till(spark: SparkSession, count: int) -> DataFrame:
+        orders = spark.range(count // 2, count // 2 + count).withColumnRenamed("id", "order_id")
+        return _in_baskets(w1.order_rows(orders, count, -1))
+
+    def derived(stage: str, web: DataFrame, till: DataFrame) -> DataFrame:
+        return w1.derived(stage, web.unionByName(till))
+
+    return Workload(
+        "merge", "two feeders merged: orders on the web, which change, and as many at the till, "
+        "which stay, to one total a customer; half of the customers have both", pipeline,
+        {"web": w1.BY_CUSTOMER, "till": w1.BY_CUSTOMER, "customer_totals": w1.TOTALS},
+        derived, _baskets, _changed_baskets, {"till": till},
     )  # fmt: skip
 
 
@@ -245,7 +313,38 @@ SHAPES: Final = {
     "deletes": deletes_only,
     "giant": giant_key,
     "no-op": no_op,
+    "join": join,
+    "merge": merge,
 }
+
+
+def _baskets(
+    spark: SparkSession, count: int, orders_a_customer: int = w1.ORDERS_A_CUSTOMER
+) -> DataFrame:
+    return _in_baskets(w1.orders(spark, count), orders_a_customer)
+
+
+def _changed_baskets(
+    spark: SparkSession,
+    count: int,
+    keys: int,
+    step: int,
+    orders_a_customer: int = w1.ORDERS_A_CUSTOMER,
+) -> DataFrame:
+    """Customers' orders get other amounts; of one customer in ten, all orders go."""
+    customers = max(1, count // orders_a_customer)
+    gone = f.when(f.col("n") % 10 == step % 10, "delete").otherwise("upsert")
+    first = f.col("id") * orders_a_customer
+    orders = picked(spark, customers, min(keys, customers), step).select(
+        f.explode(f.sequence(first, first + orders_a_customer - 1)).alias("order_id"),
+        gone.alias("_change_type"),
+    )
+    return _in_baskets(w1.order_rows(orders, count, step), orders_a_customer)
+
+
+def _in_baskets(orders: DataFrame, orders_a_customer: int = w1.ORDERS_A_CUSTOMER) -> DataFrame:
+    """Orders by customer, so many in a row of each."""
+    return orders.withColumn("customer_id", f.floor(f.col("order_id") / orders_a_customer))
 
 
 def _priced(shop: dp.Pipeline, number: int) -> Any:  # noqa: ANN401 a stage

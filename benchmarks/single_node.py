@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +28,8 @@ class DeltaRs(Competitor):
 
     name = "MERGE of delta-rs"
 
-    def load(self, rows: DataFrame) -> None:
-        found: Any = rows.select(*ORDERS.columns).toArrow()
+    def load(self, rows: Mapping[str, DataFrame]) -> None:
+        found: Any = rows["orders"].toArrow()
         for name, table in self.workload.tables.items():
             if name != self.workload.source:
                 found = _query(_DERIVED[name].format(feeder="rows"), rows=found)
@@ -101,8 +101,8 @@ class DuckDb(Competitor):
 
     name = "full recompute (DuckDB)"
 
-    def load(self, rows: DataFrame) -> None:
-        self._copy("rows", "orders", rows=rows.select(*ORDERS.columns).toArrow())
+    def load(self, rows: Mapping[str, DataFrame]) -> None:
+        self._copy("rows", "orders", rows=rows["orders"].toArrow())
         self._derive()
 
     def step(self, changes: DataFrame) -> None:

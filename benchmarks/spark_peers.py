@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,9 +21,9 @@ class Recompute(Competitor):
         super().__init__(spark, directory, workload)
         self._steps = 0
 
-    def load(self, rows: DataFrame) -> None:
-        source = self.workload.source
-        self._write(rows.select(*self.described(source).columns), source)
+    def load(self, rows: Mapping[str, DataFrame]) -> None:
+        for source, given in rows.items():
+            self._write(given, source)
         self._derive()
 
     def step(self, changes: DataFrame) -> None:
@@ -42,10 +43,9 @@ class Recompute(Competitor):
         return self.table("feed").where(f.col("_step") == self._steps)
 
     def _derive(self) -> None:
-        feeder = self.workload.source
         for stage in self.workload.stages:
-            self._write(self.workload.derived(stage, self.table(feeder)), stage)
-            feeder = stage
+            feeders = (self.table(feeder) for feeder in self.workload.feeders(stage))
+            self._write(self.workload.derived(stage, *feeders), stage)
 
     def _feed(self) -> None:
         # Without a version, a DataFrame reads what is newest when it is computed.
@@ -64,29 +64,29 @@ class Recompute(Competitor):
 
 
 class Merge(Competitor):
-    """MERGE INTO with change data feeds, stage by stage: the usual hand-written pipeline for W1."""
+    """MERGE INTO with change data feeds, stage by stage: the usual hand-written pipeline.
+
+    It can do workloads whose tables' ``row`` columns name one row each, as MERGE needs them to.
+    """
 
     name = "MERGE + change data feed"
 
-    def load(self, rows: DataFrame) -> None:
+    def load(self, rows: Mapping[str, DataFrame]) -> None:
         for name, table in self.workload.tables.items():
-            source = name == self.workload.source
-            rows = rows.select(*table.columns) if source else self.workload.derived(name, rows)
-            in_order = rows.repartitionByRange(*table.row).sortWithinPartitions(*table.row)
+            made = rows[name] if name in rows else self._derived(name)
+            in_order = made.repartitionByRange(*table.row).sortWithinPartitions(*table.row)
             (
                 in_order.write.format("delta")
                 .option("delta.enableChangeDataFeed", "true")
                 .option("delta.enableDeletionVectors", "true")
                 .save(self.path(name))
             )
-            rows = self.table(name)
 
     def step(self, changes: DataFrame) -> None:
-        feeder = self.workload.source
-        self._merge(feeder, changes.withColumn("_gone", f.col("_change_type") == "delete"))
+        gone = f.col("_change_type") == "delete"
+        self._merge(self.workload.source, changes.withColumn("_gone", gone))
         for stage in self.workload.stages:
-            self._merge(stage, self._source(stage, feeder))
-            feeder = stage
+            self._merge(stage, self._source(stage))
 
     def table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.path(name))
@@ -100,19 +100,28 @@ class Merge(Competitor):
         reader = self.spark.read.format("delta").option("readChangeFeed", "true")
         return reader.option("startingVersion", version).load(self.path(name))
 
-    def _source(self, stage: str, feeder: str) -> DataFrame:
-        """The rows to be merged into a stage, from what changed in its feeder."""
-        feed = self._changed(feeder).localCheckpoint()
+    def _derived(self, stage: str, touched: DataFrame | None = None) -> DataFrame:
+        """A stage's rows from all rows that its feeders have now, or from those of some keys."""
+        feeders = [self.table(feeder) for feeder in self.workload.feeders(stage)]
+        if touched is not None:
+            keys = f.broadcast(touched)
+            feeders = [rows.join(keys, touched.columns, "left_semi") for rows in feeders]
+        return self.workload.derived(stage, *feeders)
+
+    def _source(self, stage: str) -> DataFrame:
+        """The rows to be merged into a stage, from what changed in the first of its feeders."""
+        changed, row = self.workload.feeders(stage)[0], list(self.described(stage).row)
+        feed = self._changed(changed).localCheckpoint()
+        if self.described(changed).key == self.described(stage).row:
+            # One row a key, made from all that the feeders have of it.
+            touched = feed.select(*row).distinct()
+            now = self._derived(stage, touched).withColumn("_gone", f.lit(False))
+            found = touched.join(now, row, "left_outer")
+            return found.withColumn("_gone", f.coalesce("_gone", f.lit(True)))
         derived = self.workload.derived
-        if stage == "customer_totals":
-            customers = feed.select("customer_id").distinct()
-            now = self.table(feeder).join(f.broadcast(customers), "customer_id", "left_semi")
-            return customers.join(derived(stage, now), "customer_id", "left_outer").withColumn(
-                "_gone", f.col("total").isNull()
-            )
         old = derived(stage, feed.where("_change_type IN ('delete', 'update_preimage')"))
         new = derived(stage, feed.where("_change_type IN ('insert', 'update_postimage')"))
-        gone = old.join(new, list(self.described(stage).row), "left_anti")
+        gone = old.join(new, row, "left_anti")
         return gone.withColumn("_gone", f.lit(True)).union(new.withColumn("_gone", f.lit(False)))
 
     def _merge(self, name: str, source: DataFrame) -> None:
@@ -120,7 +129,7 @@ class Merge(Competitor):
         table = self.described(name)
         values = [c for c in table.columns if c not in table.row]
         matched = " AND ".join(f"t.{c} = s.{c}" for c in table.row)
-        differs = " OR ".join(f"t.{c} <> s.{c}" for c in values)
+        differs = " OR ".join(f"NOT t.{c} <=> s.{c}" for c in values)
         sets = ", ".join(f"{c} = s.{c}" for c in values)
         columns = ", ".join(table.columns)
         inserted = ", ".join(f"s.{c}" for c in table.columns)

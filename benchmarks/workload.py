@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +17,8 @@ from pyspark.sql import functions as f
 
 import deltaproduce as dp
 
-Function = Callable[[Any, Iterator[Any]], Iterator[Any]]
+Function = Callable[..., Iterator[Any]]
+Rows = Callable[[SparkSession, int], DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +44,46 @@ class Workload:
         what: what it is, in a sentence for the report.
         pipeline: makes the definition; another edition counts as an edited function, and does the
             same.
-        tables: the source and the stages, in order.
-        derived: a stage's rows as a query over its feeder's rows: what a full recompute does.
+        tables: the source that changes, the still ones, and the stages, in order.
+        derived: a stage's rows as a query over the rows of its `feeders`, in their order: what a
+            full recompute does.
         rows: the first load, of a number of source rows.
         changes: one step's changes: of how many rows in all, of how many keys, and the step's
             number. Each step takes other keys. The source's columns and ``_change_type``.
+        still: sources that are loaded once, beside the one that changes, and their rows.
     """
 
     name: str
     what: str
     pipeline: Callable[[int], dp.Pipeline]
     tables: Mapping[str, Table]
-    derived: Callable[[str, DataFrame], DataFrame]
-    rows: Callable[[SparkSession, int], DataFrame]
+    derived: Callable[..., DataFrame]
+    rows: Rows
     changes: Callable[[SparkSession, int, int, int], DataFrame]
+    still: Mapping[str, Rows] = field(default_factory=dict)
 
     @property
     def source(self) -> str:
-        """The source's name."""
+        """The name of the source that changes."""
         return next(iter(self.tables))
 
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages' names, in order."""
-        return tuple(self.tables)[1:]
+        return tuple(self.tables)[1 + len(self.still) :]
+
+    def feeders(self, stage: str) -> tuple[str, ...]:
+        """What a stage reads: the first one all sources, others the stage before."""
+        place = self.stages.index(stage)
+        return (self.stages[place - 1],) if place else (self.source, *self.still)
+
+    def loaded(self, spark: SparkSession, count: int) -> dict[str, DataFrame]:
+        """The first load: the rows of every source."""
+        every = {self.source: self.rows, **self.still}
+        return {
+            name: rows(spark, count).select(*self.tables[name].columns)
+            for name, rows in every.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +102,8 @@ def edition(number: int) -> Callable[[Function], Function]:
             return function
 
         @functools.wraps(function)
-        def call(key: Any, values: Iterator[Any], _edition: int = number) -> Iterator[Any]:  # noqa: ANN401
-            return function(key, values)
+        def call(key: Any, *values: Iterator[Any], _edition: int = number) -> Iterator[Any]:  # noqa: ANN401
+            return function(key, *values)
 
         return call
 
@@ -104,12 +121,12 @@ def picked(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
 
 def source_rows(
     workload: Workload, spark: SparkSession, count: int, batches: Sequence[Batch]
-) -> DataFrame:
-    """The source's rows after some steps, from the definition of rows and changes alone."""
+) -> dict[str, DataFrame]:
+    """All sources' rows after some steps, from the definition of rows and changes alone."""
     table = workload.tables[workload.source]
-    rows = workload.rows(spark, count).select(*table.columns)
+    sources = workload.loaded(spark, count)
     if not batches:
-        return rows
+        return sources
     steps = [
         workload.changes(spark, count, batch.keys, batch.step)
         .select(*table.columns, "_change_type")
@@ -119,22 +136,26 @@ def source_rows(
     changes = functools.reduce(DataFrame.union, steps)
     last = changes.groupBy(*table.key).agg(f.max("_step").alias("_step"))
     upserts = changes.join(last, [*table.key, "_step"]).where("_change_type = 'upsert'")
-    kept = rows.join(last, list(table.key), "left_anti")
-    return kept.select(*table.columns).union(upserts.select(*table.columns))
+    kept = sources[workload.source].join(last, list(table.key), "left_anti")
+    now = kept.select(*table.columns).union(upserts.select(*table.columns))
+    return {**sources, workload.source: now}
 
 
-def answers(workload: Workload, source: DataFrame) -> dict[str, DataFrame]:
-    """The rows of every table, from the source's."""
-    found = {workload.source: source}
+def answers(workload: Workload, sources: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """The rows of every table, from the sources'."""
+    found = dict(sources)
     for stage in workload.stages:
-        found[stage] = workload.derived(stage, list(found.values())[-1])
+        feeders = workload.feeders(stage)
+        found[stage] = workload.derived(stage, *(found[feeder] for feeder in feeders))
     return found
 
 
-def truly_changed(workload: Workload, before: DataFrame, after: DataFrame) -> dict[str, int]:
-    """How many keys and rows of the last stage differ, given the source before and after."""
+def truly_changed(
+    workload: Workload, before: Mapping[str, DataFrame], after: Mapping[str, DataFrame]
+) -> dict[str, int]:
+    """How many keys and rows of the last stage differ, given the sources before and after."""
     last = workload.stages[-1]
-    old, new = (answers(workload, source)[last] for source in (before, after))
+    old, new = (answers(workload, sources)[last] for sources in (before, after))
     rows = old.exceptAll(new).union(new.exceptAll(old))
     return counted(workload, rows)
 

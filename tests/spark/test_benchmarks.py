@@ -3,70 +3,105 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks import declarative, memory, planner, policy, report, shapes, w1
-from benchmarks.competitors import COMPETITORS, all_of_them
+from benchmarks import declarative, forms, joins, memory, planner, policy, report, shapes, w1
+from benchmarks.competitors import COMPETITORS, able, all_of_them
 from benchmarks.measures import EventLog
 from benchmarks.options import changed_keys
 from benchmarks.policy import Effort
 from benchmarks.runs import Bench, Size, cases
 from benchmarks.single_node import DuckDb
-from benchmarks.workload import Batch, answers, source_rows
+from benchmarks.workload import Batch, Table, answers, source_rows
 from deltaproduce.testing import Delete, Oracle, Upsert, plain_rows
 
 ROWS = 300
-KEYS = 20
+KEYS = 25
 ONE_STEP = Effort(warm_up=0, steps=1)
 
 
-def one_case(spark: SparkSession, work: Path, workload, name: str):
+def one_case(spark: SparkSession, work: Path, workload, *names: str):
     events = work / "events"
     events.mkdir()
-    size = Size.of(Bench(spark, work, EventLog(events)), workload, ROWS, {name: COMPETITORS[name]})
+    peers = {name: COMPETITORS[name] for name in names}
+    size = Size.of(Bench(spark, work, EventLog(events)), workload, ROWS, peers)
     result = {}
-    states = [str(result) for _ in cases(size, {KEYS: {name: ONE_STEP}}, result)]
+    efforts = {KEYS: dict.fromkeys(peers, ONE_STEP)}
+    states = [str(result) for _ in cases(size, efforts, result)]
     assert len(set(states)) == 3, "after the load, the case and the check it can be stored"
     assert result["checked"]
-    return result["cases"][0]["competitors"][name]
+    return result["cases"][0]["competitors"]
 
 
 @pytest.mark.parametrize("name", sorted({*all_of_them(), "sdp"}))
 def test_a_competitor_is_right(spark: SparkSession, tmp_path: Path, name: str) -> None:
     if name == "sdp" and not declarative.available():
         pytest.skip("needs pyspark[pipelines]")
-    found = one_case(spark, tmp_path, w1.workload(), name)
+    found = one_case(spark, tmp_path, w1.workload(), name)[name]
     assert "failure" not in found, found
     assert found["median"]["files_written"] > 0
     assert found["feed"]["listed"]["keys"] == found["feed"]["changed"]["keys"]
 
 
 def test_a_batch_that_changes_nothing_is_measured_too(spark: SparkSession, tmp_path: Path) -> None:
-    found = one_case(spark, tmp_path, shapes.no_op(), "ours")
+    found = one_case(spark, tmp_path, shapes.no_op(), "ours")["ours"]
     assert found["median"]["commits"] == 0
     assert found["feed"] == {"listed": {"rows": 0, "keys": 0}, "changed": {"rows": 0, "keys": 0}}
+
+
+@pytest.mark.parametrize("name", ["join", "merge"])
+def test_two_feeders_are_done_by_all_who_can(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    peers = policy.shape_peers([], able(name))
+    assert peers == ["ours", "recompute", "merge"]
+    for found in one_case(spark, tmp_path, shapes.SHAPES[name](), *peers).values():
+        assert "failure" not in found, found
+        assert 0 < found["feed"]["listed"]["keys"] == found["feed"]["changed"]["keys"]
+
+
+def test_the_two_feeders_shapes_have_every_case(spark: SparkSession) -> None:
+    def keys(workload, batches):
+        rows = answers(workload, source_rows(workload, spark, ROWS, batches))
+        return {name: {row["customer_id"] for row in rows[name].collect()} for name in rows}, rows
+
+    batches = [Batch(KEYS, 1)]
+    join, merge = shapes.join(), shapes.merge()
+    found, rows = keys(join, batches)
+    assert found["customers"] - found["baskets"], "a customer without orders stays"
+    assert found["baskets"] - found["customers"], "orders of no known customer do not show"
+    assert rows["customer_sales"].where("total IS NULL").count() == 3
+    before, after = keys(merge, [])[0], keys(merge, batches)[0]
+    gone = before["web"] - after["web"]
+    assert gone & after["customer_totals"], "deleted on the web, alive at the till"
+    assert gone - after["customer_totals"], "deleted, and not at the till"
 
 
 @pytest.mark.parametrize("name", shapes.SHAPES)
 def test_a_shape_s_functions_do_what_its_queries_do(spark: SparkSession, name: str) -> None:
     shape = shapes.SHAPES[name]()
-    source = shape.tables[shape.source]
-    value = [column for column in source.columns if column not in source.key]
     oracle = Oracle(shape.pipeline(1))
-    for rows in (shape.rows(spark, ROWS), shape.changes(spark, ROWS, KEYS, 1)):
-        changes = [
-            Delete(tuple(row[c] for c in source.key))
-            if "_change_type" in row and row["_change_type"] == "delete"
-            else Upsert(tuple(row[c] for c in source.key), tuple(row[c] for c in value))
-            for row in rows.collect()
-        ]
-        oracle.update({shape.source: changes})
+    changes = {shape.source: shape.changes(spark, ROWS, KEYS, 1)}
+    for batch in (shape.loaded(spark, ROWS), changes):
+        oracle.update(
+            {source: changes_of(shape.tables[source], rows) for source, rows in batch.items()}
+        )
     right = answers(shape, source_rows(shape, spark, ROWS, [Batch(KEYS, 1)]))
     for stage, table in shape.tables.items():
         columns = oracle.columns(stage, "content")
         places = [columns.index(column) for column in table.columns]
         found = [tuple(row[place] for place in places) for row in oracle.content(stage)]
         assert sorted(found) == sorted(plain_rows(right[stage].select(*table.columns).collect()))
+
+
+def changes_of(source: Table, rows: DataFrame) -> list[Delete | Upsert]:
+    value = [column for column in source.columns if column not in source.key]
+    return [
+        Delete(tuple(row[c] for c in source.key))
+        if "_change_type" in row and row["_change_type"] == "delete"
+        else Upsert(tuple(row[c] for c in source.key), tuple(row[c] for c in value))
+        for row in rows.collect()
+    ]
 
 
 class FailsToPrepare(DuckDb):
@@ -94,6 +129,19 @@ def test_an_error_ends_one_competitor_s_run_and_is_reported(
     assert "failed: OSError (prepare)" in (tmp_path / "RESULTS.md").read_text()
 
 
+def test_a_join_of_large_feeders_is_checked(spark: SparkSession, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    found = joins.joins(Bench(spark, tmp_path, EventLog(events)), ROWS, [1], ONE_STEP)
+    assert found["checked"]
+    assert "all are right" in joins.markdown(found)[-1]
+
+
+def test_the_forms_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    found = forms.forms(spark, tmp_path, ROWS, KEYS, ONE_STEP)
+    assert [(form.name, form.right) for form in found] == [(name, True) for name in forms.FORMS]
+
+
 def test_large_tables_and_giant_keys_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     found = [*memory.giant_key(spark, tmp_path / "giant", 3_000)]
     assert found == [True, True]
@@ -110,6 +158,15 @@ def test_a_run_of_all_spares_what_is_known_to_be_dear() -> None:
     assert list(found) == [1_000, 10], "the main case comes first"
     assert found[1_000]["ours"] == policy.MAIN
     assert list(found[10]) == ["ours"]
+
+
+def test_who_can_do_a_shape_does() -> None:
+    assert policy.shape_peers([], able("map")) == ["ours", "recompute"]
+    assert policy.shape_peers(["merge", "duckdb", "ours-cow"], able("join")) == [
+        "merge",
+        "ours-cow",
+    ]
+    assert policy.shape_peers(["merge"], able("map")) == ["ours", "recompute"]
 
 
 def test_the_planner_is_judged_by_the_same_stage_in_full() -> None:
