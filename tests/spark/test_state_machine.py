@@ -8,7 +8,7 @@ that steps are done among them, and Hypothesis shrinks what fails.
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from typing import Any
@@ -27,12 +27,12 @@ from hypothesis.stateful import (
 )
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, Producer, Store, merge
+from deltaproduce import Pipeline, Producer, Source, Store, merge
 from deltaproduce.schemas import row_schema
 from deltaproduce.testing import Oracle, Upsert, strategies
 
-EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "2"))
-STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "5"))
+EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "4"))
+STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "6"))
 
 
 ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
@@ -104,16 +104,12 @@ class StoreMachine(RuleBasedStateMachine):
             )
             for source in pipeline.graph().sources
         }
+        self._update(data, pipeline.graph().sources, None)
 
     @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
     def update(self, data: st.DataObject, update_id: str | None) -> None:
         source = data.draw(st.sampled_from(self.pipeline.graph().sources))
-        current = self._current(source.name)
-        changes = data.draw(strategies.changes(source.schema, self.pools[source.name], current))
-        batch = {source.name: changes}
-        number = self.oracle.update(batch, update_id)
-        version = self.store.update(as_frames(self.spark, self.pipeline, batch), update_id)
-        assert version.number == number
+        self._update(data, [source], update_id)
 
     @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
     def load(self, data: st.DataObject, update_id: str | None) -> None:
@@ -148,6 +144,7 @@ class StoreMachine(RuleBasedStateMachine):
         if number > before:
             self._define(self.edited_in[version])
 
+    @precondition(lambda self: self.oracle.head > 0)
     @rule(data=st.data())
     def edit(self, data: st.DataObject) -> None:
         """A function becomes another one, or what it was: its stage is made anew."""
@@ -189,6 +186,21 @@ class StoreMachine(RuleBasedStateMachine):
         if hasattr(self, "directory"):
             self.way.close()
             self.directory.cleanup()
+
+    def _update(
+        self, data: st.DataObject, sources: Sequence[Source], update_id: str | None
+    ) -> None:
+        batch = {
+            source.name: data.draw(
+                strategies.changes(
+                    source.schema, self.pools[source.name], self._current(source.name)
+                )
+            )
+            for source in sources
+        }
+        number = self.oracle.update(batch, update_id)
+        version = self.store.update(as_frames(self.spark, self.pipeline, batch), update_id)
+        assert version.number == number
 
     def _define(self, edited: frozenset[str]) -> None:
         self.edited = edited
