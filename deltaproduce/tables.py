@@ -40,6 +40,7 @@ _COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
+_UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./:=@+~-]+")  # others Spark takes for patterns, or encodes
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
@@ -208,7 +209,13 @@ class Tables:
             writer = writer.mode("append")
         if edit.file_rows is not None:
             writer = writer.option("maxRecordsPerFile", edit.file_rows)
-        return _committed(partial(_save, writer, table), table, session)
+        try:
+            return _committed(partial(_save, writer, table), table, session)
+        except AnalysisException as error:
+            # A table that is overwritten keeps its properties, which name columns that it loses.
+            if not edit.overwrite or error.getCondition() != _UNKNOWN_COLUMN:
+                raise
+        return _committed(partial(_replace, rows, table, edit, attempt), table, session)
 
     def _set_back(
         self,
@@ -314,6 +321,17 @@ def _save(writer: DataFrameWriter, table: Table) -> None:
         writer.saveAsTable(table.address)
     else:
         writer.save(table.address)
+
+
+def _replace(rows: DataFrame, table: Table, edit: Edit, attempt: Attempt) -> None:
+    """Give a table other rows, columns and properties, in one commit; its history stays."""
+    writer = rows.writeTo(table.sql).using("delta")
+    writer = writer.option("userMetadata", attempt.metadata(table.name))
+    if edit.file_rows is not None:
+        writer = writer.option("maxRecordsPerFile", edit.file_rows)
+    for name, value in _properties(edit.lookup).items():
+        writer = writer.tableProperty(name, value)
+    writer.createOrReplace()
 
 
 def _committed(write: Callable[[], object], table: Table, session: SparkSession) -> int | None:

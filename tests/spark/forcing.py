@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pyspark.sql import SparkSession
+
 from deltaproduce import limits
 from deltaproduce.plan import TableType
 
@@ -49,3 +51,14 @@ def forced(way: Way) -> Iterator[None]:
     finally:
         for name, limit in before.items():
             setattr(limits, name, limit)
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """One of Spark's settings, for a while."""
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)

@@ -1,74 +1,12 @@
-"""Arrow producers in Spark's workers: the same tables as functions over rows make, and errors."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
+"""Arrow producers in Spark's workers: errors, and stages that become some. See test_forms too."""
 
 import pytest
-from comparing import TABLES, as_frames
-from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
-from series import drawn, packed, packed_histories
 
 from deltaproduce import Pipeline, ProducerError, Store
 from deltaproduce.testing import plain_rows, strategies
 
 ROWS = {"key": "k bigint", "value": "n bigint, t string"}
-BY_TEXT = {"key": "t string", "value": "n bigint"}
-SERIES = 50
-VERSIONS = 3
-
-
-def both() -> Pipeline:
-    """Three stages over rows, and the same over tables: a filter, a re-key, a group."""
-    pipeline = Pipeline("both")
-    source = pipeline.source("source", **ROWS)
-    rows = pipeline.producer(source, **ROWS, name="even rows")(strategies.filtered)
-    rows = pipeline.producer(rows, **BY_TEXT, name="by text, rows")(strategies.by_text)
-    pipeline.producer(rows, **ROWS, name="totals, rows")(strategies.totals)
-    tables = pipeline.arrow_producer(source, **ROWS, name="even tables")(strategies.filtered_table)
-    tables = pipeline.arrow_producer(tables, **BY_TEXT, name="by text, tables")(
-        strategies.by_text_table
-    )
-    pipeline.arrow_producer(tables, **ROWS, name="totals, tables")(strategies.totals_table)
-    return pipeline
-
-
-PAIRS = [
-    ("even rows", "even tables"),
-    ("by text, rows", "by text, tables"),
-    ("totals, rows", "totals, tables"),
-]
-
-
-@contextmanager
-def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(name)
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.set(name, before)
-
-
-@pytest.mark.parametrize("way", [WAYS[5]], ids=lambda way: way.name)
-def test_tables_make_the_same_as_rows(spark: SparkSession, location: str, way: Way) -> None:
-    exact = strategies.histories(both(), min_versions=VERSIONS, max_versions=VERSIONS)
-    batches = packed_histories(drawn(exact, SERIES, 0))
-    pipeline = packed(both())
-    cut_keys = setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "7")
-    with forced(way), cut_keys:
-        store = Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in batches:
-            version = store.update(as_frames(spark, pipeline, batch))
-            for rows, tables in PAIRS:
-                for table in TABLES:
-                    expected, found = (
-                        getattr(store, table)(stage, ordered=True) for stage in (rows, tables)
-                    )
-                    assert found.columns == expected.columns
-                    assert plain_rows(found.collect()) == plain_rows(expected.collect())
-                figures = [version.stages[stage] for stage in (rows, tables)]
-                assert figures[0].changed_keys == figures[1].changed_keys > 0
 
 
 def failing() -> Pipeline:

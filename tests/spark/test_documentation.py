@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 import deltaproduce as dp
+from deltaproduce import limits
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,18 +67,19 @@ def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str)
     }
 
 
-def test_the_page_on_arrow_prints_what_it_shows(
-    spark: SparkSession, location: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", ["arrow", "surrogates", "consumers", "changed-definitions"])
+def test_a_page_prints_what_it_shows(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], page: str
 ) -> None:
-    page = (ROOT / "docs" / "arrow.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    shown = re.search(r"```\n(\+--.*?)```", page, re.DOTALL)
-    assert len(blocks) == 2
-    assert shown is not None
-    names = {"__name__": "__main__"}
-    for block in blocks:
-        exec(block.replace("lake/shop", location), names)
-    assert shown.group(1) in capsys.readouterr().out
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    names, printed = {"__name__": "__main__"}, ""
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        if language == "python":
+            exec(block.replace("lake/", f"{tmp_path}/"), names)
+            printed += capsys.readouterr().out
+        else:
+            _, found, printed = printed.partition(block)
+            assert found == block, f"{page} shows {block!r}; then was printed: {printed!r}"
 
 
 def test_the_word_count_is_the_readmes(
@@ -96,5 +98,7 @@ def test_the_word_count_is_the_readmes(
 def test_the_flights_example_equals_its_recompute(spark: SparkSession, tmp_path: Path) -> None:
     flights = example("01_flights.py")
     recorded = flights.recorded_flights()
-    last_weeks = recorded.filter(pc.field("day") >= datetime.date(2013, 11, 20))
-    assert flights.run(spark, tmp_path, Console(quiet=True), last_weeks)
+    day, first, last = pc.field("day"), datetime.date(2013, 11, 28), datetime.date(2013, 12, 20)
+    some_weeks = recorded.filter((day >= first) & (day <= last))
+    assert len(some_weeks) > limits.SMALL_TABLE_ROWS
+    assert flights.run(spark, tmp_path, Console(quiet=True), some_weeks)

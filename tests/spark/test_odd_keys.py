@@ -181,7 +181,7 @@ def test_odd_keys_and_names_at_every_stage(spark: SparkSession, tmp_path: Path, 
         assert version.number == oracle.update({SOURCE: batch}) == number
     assert {version.stages[stage.name].mode for stage in pipeline.stages} == {"seek"}
     for number in (1, 2):
-        assert_same(store, oracle, pipeline, number)
+        assert_same(store, oracle, pipeline, number, in_spark=True)
 
 
 # ---- predicates

@@ -127,8 +127,10 @@ def test_functions_that_never_repeat_themselves(spark: SparkSession, tmp_path: P
 
 # ---- keys and calls that are larger than memory
 
-LARGE = 2_000_000
-MANY = 1_000_000
+# Few and wide rows: what counts is their bytes, and a row costs as much as a kilobyte of it.
+LARGE = 300_000
+MANY = 200_000
+WIDTH = 1_200
 
 
 def bounded(megabytes):
@@ -171,7 +173,7 @@ def listing(megabytes):
 
 def streaming():
     pipeline = Pipeline("streaming")
-    limit = bounded(200)
+    limit, width = bounded(200), WIDTH
     numbers, few = sources_of(pipeline)
 
     @pipeline.producer(numbers, key="k int", value="n bigint, total bigint")
@@ -180,7 +182,7 @@ def streaming():
             total = 0
             for value in values:
                 total += value.n + len(value.t)
-                if value.n % 500_000 == 0:
+                if value.n % 75_000 == 0:
                     yield key, (value.n, total)
             yield key + 1, (-1, total)
 
@@ -196,12 +198,12 @@ def streaming():
                 ).slice(0, 1)
             yield pa.table({"k": [key + 1], "n": [n], "total": [total], "_source_k": [key]})
 
-    @pipeline.producer(few, key="k int", value="n bigint")
+    @pipeline.producer(few, key="k int", value="n bigint, t string")
     def exploded(key, values):
         with limit():
             for n in values:
                 for number in range(n):
-                    yield key + number % 1_000, number
+                    yield key + number % 1_000, (number, f"{number:0{width}}")
 
     return pipeline
 
@@ -212,27 +214,27 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.fixture(scope="module")
 def large_store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "store"
-    numbers = spark.range(LARGE).selectExpr("1 AS k", "id AS n", "lpad(id, 120, 'x') AS t")
+    numbers = spark.range(LARGE).selectExpr("1 AS k", "id AS n", f"lpad(id, {WIDTH}, 'x') AS t")
     few = spark.createDataFrame([(5, MANY), (6, 3)], "k int, n int")
     Store(spark, str(path), streaming()).update({"numbers": numbers, "few": few})
     return path
 
 
 @needs_proc
-def test_a_key_of_two_million_rows_streams(spark, large_store):
+def test_a_key_larger_than_memory_streams(spark, large_store):
     store = Store(spark, str(large_store), streaming())
-    sums = [n * (n + 1) // 2 + 120 * (n + 1) for n in (*range(0, LARGE, 500_000), LARGE - 1)]
+    sums = [n * (n + 1) // 2 + WIDTH * (n + 1) for n in (*range(0, LARGE, 75_000), LARGE - 1)]
     assert rows(store.content("streamed", ordered=True)) == [
-        *((1, 1, i, 500_000 * i, sums[i]) for i in range(4)),
+        *((1, 1, i, 75_000 * i, sums[i]) for i in range(4)),
         (2, 1, 0, -1, sums[-1]),
     ]
 
 
 @needs_proc
-def test_a_key_of_two_million_rows_streams_in_arrow(spark, large_store):
+def test_a_key_larger_than_memory_streams_in_arrow(spark, large_store):
     store = Store(spark, str(large_store), streaming())
     made = rows(store.content("streamed_in_arrow", ordered=True))
-    assert made[-1] == (2, 1, 0, LARGE, LARGE * (LARGE - 1) // 2 + 120 * LARGE)
+    assert made[-1] == (2, 1, 0, LARGE, LARGE * (LARGE - 1) // 2 + WIDTH * LARGE)
     firsts = [n for key, _, _, n, _ in made[:-1]]
     assert firsts[0] == 0
     assert firsts == sorted(firsts)
@@ -255,9 +257,9 @@ def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store,
 
 
 @needs_proc
-def test_a_call_emits_a_million_rows(spark, large_store):
+def test_a_call_emits_more_rows_than_fit_in_memory(spark, large_store):
     store = Store(spark, str(large_store), streaming())
     made = store.content("exploded").where("_source_k = 5")
-    total = made.selectExpr("count(*)", "sum(n)", "count(DISTINCT k)", "count(DISTINCT n)")
-    assert rows(total) == [(MANY, MANY * (MANY - 1) // 2, 1_000, MANY)]
+    total = made.selectExpr("count(*)", "sum(n)", "sum(length(t))", "count(DISTINCT n)")
+    assert rows(total) == [(MANY, MANY * (MANY - 1) // 2, MANY * WIDTH, MANY)]
     assert store.updates("exploded").where("_change_type = 'add'").count() == 1_000

@@ -1,84 +1,13 @@
-"""SQL producers: the same tables as functions make, types that Spark finds, and what it refuses."""
+"""SQL producers: types that Spark finds, and what it refuses. See test_forms too."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from comparing import TABLES, as_frames
-from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
-from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
-from deltaproduce.testing import plain_rows, strategies
-
-ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
-SERIES = 50
-PAIRS = [("even", "even_sql"), ("by_text", "by_text_sql"), ("totals", "totals_sql")]
-
-
-def functions() -> dp.Pipeline:
-    """Three stages as functions whose rows do not depend on the order of a key's rows."""
-    pipeline = dp.Pipeline("three")
-    source = pipeline.source("source", **ROWS)
-
-    def in_order(value: Any) -> Any:
-        return value.n, value.t is not None, (value.t or "").encode()
-
-    @pipeline.producer(source, **ROWS)
-    def even(k: int, values: Iterator[Any]) -> Iterator[Any]:
-        some = [value for value in values if value.n is not None and value.n % 2 == 0]
-        for value in sorted(some, key=in_order):
-            yield k, value
-
-    @pipeline.producer(even, key="t string", value="n bigint")
-    def by_text(k: int, values: Iterator[Any]) -> Iterator[Any]:
-        for value in values:
-            yield value.t, value.n
-
-    @pipeline.producer(by_text, key="count bigint", value="n bigint, t string")
-    def totals(t: str, numbers: Iterator[int]) -> Iterator[Any]:
-        found = [n % 1000 for n in numbers]
-        yield len(found), (sum(found), t)
-
-    return pipeline
-
-
-def with_queries() -> dp.Pipeline:
-    """The same stages in a series, and beside each its query."""
-    pipeline = packed(functions())
-    pipeline.sql(
-        "even_sql",
-        "SELECT series, k, n, t FROM source WHERE pmod(n, 2) = 0 ORDER BY n, t",
-        key="series, k",
-    )
-    pipeline.sql("by_text_sql", "SELECT series, t, n FROM even_sql", key="series, t")
-    pipeline.sql(
-        "totals_sql",
-        "SELECT series, count(*) AS count, sum(pmod(n, 1000)) AS n, t FROM by_text_sql "
-        "GROUP BY series, t",
-        key="series, count",
-    )
-    return pipeline
-
-
-@pytest.mark.parametrize("way", [WAYS[7]], ids=lambda way: way.name)
-def test_queries_make_the_same_as_functions(spark: SparkSession, location: str, way: Way) -> None:
-    exact = strategies.histories(functions(), min_versions=2, max_versions=2)
-    batches = packed_histories(drawn(exact, SERIES, 0))
-    pipeline = with_queries()
-    with forced(way):
-        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in batches:
-            version = store.update(as_frames(spark, pipeline, batch))
-            for function, query in PAIRS:
-                for table in TABLES:
-                    expected, found = (
-                        getattr(store, table)(stage, ordered=True) for stage in (function, query)
-                    )
-                    assert plain_rows(found.collect()) == plain_rows(expected.collect())
-                figures = [version.stages[stage] for stage in (function, query)]
-                assert figures[0].changed_keys == figures[1].changed_keys > 0
+from deltaproduce.testing import plain_rows
 
 
 def shop() -> dp.Pipeline:

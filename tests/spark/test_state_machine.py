@@ -1,14 +1,16 @@
 """A store under random operations is always what the model says: at the head and at any version.
 
 The test of random series packs many histories into one store; here one store and one oracle take
-operations in any order, repeated ids, rollbacks, reopening and changes of the way that steps are
-done among them, and Hypothesis shrinks what fails.
+operations in any order, repeated ids, rollbacks, reopening, edited functions and changes of the way
+that steps are done among them, and Hypothesis shrinks what fails.
 """
 
 import os
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from typing import Any
 
 from comparing import as_frames, as_snapshots, assert_changes, assert_same
@@ -25,39 +27,89 @@ from hypothesis.stateful import (
 )
 from pyspark.sql import SparkSession
 
-from deltaproduce import Store
+from deltaproduce import Pipeline, Producer, Source, Store, merge
+from deltaproduce.schemas import row_schema
 from deltaproduce.testing import Oracle, Upsert, strategies
 
-EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "2"))
-STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "5"))
+EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "4"))
+STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "6"))
+
+
+ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
+COUNTS = "SELECT k, count(*) AS n, max(t) AS t FROM {feeder} GROUP BY k"
+
+
+def without_first(function: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    """An edit: the first emission of each key is left out."""
+
+    def produce(key: Any, *inputs: Iterator[Any]) -> Iterator[Any]:
+        return islice(function(key, *inputs), 1, None)
+
+    return produce
+
+
+def defined(drawn: Pipeline, edited: frozenset[str], *, with_query: bool) -> Pipeline:
+    """What was drawn, with some functions edited, and a stage that is a query if it can be.
+
+    The oracle knows no queries, so without ``with_query`` that stage is a function.
+    """
+    made = Pipeline(drawn.name)
+    for stage in drawn.stages:
+        columns = {"key": stage.schema.key.ddl, "value": stage.schema.value.ddl}
+        if not isinstance(stage, Producer):
+            made.source(stage.name, **columns)
+            continue
+        names = [[feeder.name for feeder in merged] for merged in stage.inputs]
+        inputs = [merge(*merged) if merged[1:] else merged[0] for merged in names]
+        declared: dict[str, Any] = {"name": stage.name, **columns}
+        if stage.form == "rows":
+            kept = {"surrogate": stage.surrogate, "preserve": stage.preserve}
+            function = without_first(stage.function) if stage.name in edited else stage.function
+            made.producer(*inputs, **declared, **kept)(function)
+        else:
+            streaming = stage.form == "arrow_stream"
+            made.arrow_producer(*inputs, **declared, streaming=streaming)(stage.function)
+    schema = row_schema(**ROWS, stage="counts")
+    feeder = next((stage.name for stage in reversed(drawn.stages) if stage.schema == schema), None)
+    if feeder is not None and with_query:
+        made.sql("counts", COUNTS.format(feeder=feeder), key="k")
+    elif feeder is not None:
+
+        @made.producer(feeder, **ROWS)
+        def counts(k: int, values: Iterator[Any]) -> Iterator[Any]:
+            texts = [value.t for value in values]
+            found = (text for text in texts if text is not None)
+            yield k, (len(texts), max(found, key=str.encode, default=None))
+
+    return made
 
 
 class StoreMachine(RuleBasedStateMachine):
     spark: SparkSession
 
     @initialize(data=st.data(), pipeline=strategies.pipelines(max_producers=3))
-    def define(self, data: st.DataObject, pipeline: Any) -> None:
+    def define(self, data: st.DataObject, pipeline: Pipeline) -> None:
         self.directory = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self.pipeline = pipeline
+        self.drawn = pipeline
+        self.edited = frozenset[str]()  # the stages whose functions are
+        self.edited_in = [self.edited]  # by version
+        self.pipeline = defined(pipeline, self.edited, with_query=False)
+        self.oracle = Oracle(self.pipeline)
+        self.compared: Any = None
         self.way = ExitStack()
         self.reopen(data.draw(st.sampled_from(WAYS)))
-        self.oracle = Oracle(pipeline)
         self.pools = {
             source.name: data.draw(
                 st.lists(strategies.keys(source.schema.key), min_size=3, max_size=6)
             )
             for source in pipeline.graph().sources
         }
+        self._update(data, pipeline.graph().sources, None)
 
     @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
     def update(self, data: st.DataObject, update_id: str | None) -> None:
         source = data.draw(st.sampled_from(self.pipeline.graph().sources))
-        current = self._current(source.name)
-        changes = data.draw(strategies.changes(source.schema, self.pools[source.name], current))
-        batch = {source.name: changes}
-        number = self.oracle.update(batch, update_id)
-        version = self.store.update(as_frames(self.spark, self.pipeline, batch), update_id)
-        assert version.number == number
+        self._update(data, [source], update_id)
 
     @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
     def load(self, data: st.DataObject, update_id: str | None) -> None:
@@ -87,7 +139,21 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
         version = data.draw(st.integers(0, self.oracle.head))
-        assert self.store.rollback(version).number == self.oracle.rollback(version)
+        before, number = self.oracle.head, self.oracle.rollback(version)
+        assert self.store.rollback(version).number == number
+        if number > before:
+            self._define(self.edited_in[version])
+
+    @precondition(lambda self: self.oracle.head > 0)
+    @rule(data=st.data())
+    def edit(self, data: st.DataObject) -> None:
+        """A function becomes another one, or what it was: its stage is made anew."""
+        names = [s.name for s in self.drawn.stages if s.feeders and s.form == "rows"]
+        if names:
+            self._define(self.edited ^ {data.draw(st.sampled_from(names))})
+            update_id = f"edit {self.oracle.head}"
+            number = self.oracle.update({}, update_id)
+            assert self.store.update({}, update_id).number == number
 
     @rule(data=st.data(), mode=st.sampled_from(["net", "complete"]))
     def follow(self, data: st.DataObject, mode: str) -> None:
@@ -100,9 +166,8 @@ class StoreMachine(RuleBasedStateMachine):
     def reopen(self, way: Way) -> None:
         self.way.close()
         self.way.enter_context(forced(way))
-        self.store = Store(
-            self.spark, self.directory.name, self.pipeline, table_type=way.table_type
-        )
+        self.table_type = way.table_type
+        self._open()
 
     @rule(data=st.data())
     def travel(self, data: st.DataObject) -> None:
@@ -112,12 +177,40 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def head_is_the_oracles(self) -> None:
         assert self.store.head.number == self.oracle.head
-        assert_same(self.store, self.oracle, self.pipeline, self.oracle.head)
+        self.edited_in += [self.edited] * (self.oracle.head + 1 - len(self.edited_in))
+        if self.compared != (self.store, self.oracle.head):
+            assert_same(self.store, self.oracle, self.pipeline, self.oracle.head)
+            self.compared = self.store, self.oracle.head
 
     def teardown(self) -> None:
         if hasattr(self, "directory"):
             self.way.close()
             self.directory.cleanup()
+
+    def _update(
+        self, data: st.DataObject, sources: Sequence[Source], update_id: str | None
+    ) -> None:
+        batch = {
+            source.name: data.draw(
+                strategies.changes(
+                    source.schema, self.pools[source.name], self._current(source.name)
+                )
+            )
+            for source in sources
+        }
+        number = self.oracle.update(batch, update_id)
+        version = self.store.update(as_frames(self.spark, self.pipeline, batch), update_id)
+        assert version.number == number
+
+    def _define(self, edited: frozenset[str]) -> None:
+        self.edited = edited
+        self.pipeline = defined(self.drawn, edited, with_query=False)
+        self.oracle._graph = self.pipeline.graph()
+        self._open()
+
+    def _open(self) -> None:
+        pipeline = defined(self.drawn, self.edited, with_query=True)
+        self.store = Store(self.spark, self.directory.name, pipeline, table_type=self.table_type)
 
     def _current(self, source: str) -> dict[Any, list[Any]]:
         values = defaultdict(list)

@@ -7,6 +7,7 @@ take four updates. What is expected is written by hand: the oracle has no part i
 from pathlib import Path
 
 import pytest
+from comparing import read_by_delta_rs
 from pyspark.sql import SparkSession
 
 from deltaproduce import Pipeline, Store
@@ -142,7 +143,7 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stor
     for number, batch in enumerate(BATCHES, start=1):
         frames = {name: spark.createDataFrame(*given) for name, given in batch.items()}
         assert made.update(frames).number == number
-    return made
+    return read_by_delta_rs(made)
 
 
 def assert_tables(store, stage, version, *, content, updates, key_mappings=None):
