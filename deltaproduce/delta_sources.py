@@ -34,6 +34,7 @@ from deltaproduce.versions import InPlace, StageFigures, Version, has_columns, s
 _LONG_AGO: Final = timedelta(days=1)
 _GONE: Final = (
     "FILE_NOT_EXIST",
+    "PATH_NOT_FOUND",
     "FileNotFoundException",
     "DELTA_VERSION_NOT_FOUND",
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
