@@ -14,10 +14,11 @@ from deltaproduce.errors import (
 )
 from deltaproduce.executor import Progress
 from deltaproduce.lineages import Lineage
-from deltaproduce.pipeline import Merged, Pipeline, Producer, Source, merge
+from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.plan import Step
 from deltaproduce.remains import Forgotten, Remaining
 from deltaproduce.session import local_session
+from deltaproduce.stages import Producer, Source
 from deltaproduce.store import Store
 from deltaproduce.versions import StageFigures, Version
 

@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
+from deltaproduce.declarations import check_inputs
 from deltaproduce.delta_sources import resolved
-from deltaproduce.pipeline import Graph, Source, Stage, check_inputs
 from deltaproduce.sql_producers import query_schema
+from deltaproduce.stages import Graph, Source, Stage
 from deltaproduce.tables import Tables
 
 

@@ -29,9 +29,9 @@ from deltaproduce.atoms import Misfit
 from deltaproduce.changes import sources_of
 from deltaproduce.errors import ProducerError
 from deltaproduce.failures import described, shown
-from deltaproduce.pipeline import Producer
 from deltaproduce.rows import RowReader, UnreadableError, row_reader
 from deltaproduce.runs import StickyErrors, key_changes, same_key
+from deltaproduce.stages import Producer
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 

@@ -26,10 +26,10 @@ from deltaproduce.atoms import arrow_type
 from deltaproduce.changes import col, cols, content_columns
 from deltaproduce.checkpoints import checkpoint
 from deltaproduce.errors import InvalidChangesError
-from deltaproduce.pipeline import Source
 from deltaproduce.rows import row_type
 from deltaproduce.schemas import CHANGE_TYPE, ORDINAL, Column
 from deltaproduce.selections import Rows, Selection, as_frame
+from deltaproduce.stages import Source
 
 UPSERTS: Final = ("upsert", "add", "insert", "update", "update_postimage")
 DELETES: Final = ("delete",)

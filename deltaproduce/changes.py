@@ -22,7 +22,6 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from deltaproduce.ddl import identifier
-from deltaproduce.pipeline import Stage
 from deltaproduce.schemas import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
@@ -35,6 +34,7 @@ from deltaproduce.schemas import (
     Column,
     RowSchema,
 )
+from deltaproduce.stages import Stage
 
 ADD: Final = "add"
 UPDATE: Final = "update"

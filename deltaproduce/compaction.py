@@ -21,10 +21,10 @@ from typing import Final
 
 from deltaproduce.edits import fold_edit
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, UPDATES
-from deltaproduce.pipeline import Graph, Stage
 from deltaproduce.plan import Compaction, compactions
 from deltaproduce.readers import Reader
 from deltaproduce.recovery import compacted, current
+from deltaproduce.stages import Graph, Stage
 from deltaproduce.tables import Tables
 from deltaproduce.versions import Attempt, Commit, StageFigures, Version, stage_at
 

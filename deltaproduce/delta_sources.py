@@ -24,9 +24,9 @@ from deltaproduce.ddl import DESCENDING
 from deltaproduce.errors import DefinitionError, InvalidChangesError
 from deltaproduce.existing_tables import TableState, changed_keys, state
 from deltaproduce.locations import CONTENT, Table
-from deltaproduce.pipeline import Graph, Source
 from deltaproduce.schemas import Column, row_schema
 from deltaproduce.selections import Selection
+from deltaproduce.stages import Graph, Source
 from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
 from deltaproduce.versions import InPlace, StageFigures, Version, has_columns, stage_at

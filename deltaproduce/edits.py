@@ -40,7 +40,6 @@ from deltaproduce.comparisons import (
     WideComparison,
 )
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS
-from deltaproduce.pipeline import Stage
 from deltaproduce.plan import Writing
 from deltaproduce.schemas import (
     ORDINAL,
@@ -51,6 +50,7 @@ from deltaproduce.schemas import (
     RowSchema,
 )
 from deltaproduce.selections import Rows, as_table
+from deltaproduce.stages import Stage
 from deltaproduce.stored import IS_ALIVE, Stored, run_columns
 
 Read: TypeAlias = Callable[[], DataFrame]

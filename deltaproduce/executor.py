@@ -29,13 +29,13 @@ from deltaproduce.fingerprints import Fingerprint, fingerprint
 from deltaproduce.incremental import Found, full_step, producer_step, source_step
 from deltaproduce.inputs import Feed
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, Table
-from deltaproduce.pipeline import Graph, Source, Stage
 from deltaproduce.plan import Policy, Step, TableType, check_layouts, plan, rolled_back
 from deltaproduce.productions import Production
 from deltaproduce.readers import Reader
 from deltaproduce.recovery import action
 from deltaproduce.redefinitions import Redefinition
 from deltaproduce.rollbacks import Rollback, differences
+from deltaproduce.stages import Graph, Source, Stage
 from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog

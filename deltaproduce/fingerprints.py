@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Final
 
-from deltaproduce.pipeline import Producer, Stage
+from deltaproduce.stages import Producer, Stage
 
 
 @dataclass(frozen=True, slots=True)

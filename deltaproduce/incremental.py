@@ -42,11 +42,11 @@ from deltaproduce.comparisons import Comparison, LocalComparison, WideComparison
 from deltaproduce.ddl import identifier
 from deltaproduce.edits import file_count, in_ranges
 from deltaproduce.inputs import Feed, changed_keys
-from deltaproduce.pipeline import Source
 from deltaproduce.productions import Production
 from deltaproduce.redefinitions import Redefinition
 from deltaproduce.schemas import ORDINAL, Column, RowSchema
 from deltaproduce.selections import Rows, Selection, as_frame, united
+from deltaproduce.stages import Source
 from deltaproduce.stored import Stored
 
 _GONE: Final = "_gone"

@@ -27,9 +27,9 @@ from deltaproduce.arrays import in_order, ranks
 from deltaproduce.atoms import arrow_type
 from deltaproduce.changes import KEY_DIFFERS, col, cols, content_columns, order, sources_of
 from deltaproduce.comparisons import ALIVE, Comparison
-from deltaproduce.pipeline import Producer, Stage
 from deltaproduce.schemas import ORDINAL_COLUMN, Column
 from deltaproduce.selections import Rows, Selection, as_frame, united
+from deltaproduce.stages import Producer, Stage
 from deltaproduce.stored import Stored
 
 _INPUT: Final = Column("_input", IntegerType())

@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.arrays import empty, frame
 from deltaproduce.changes import cols, sources_of
-from deltaproduce.pipeline import Graph, Stage
 from deltaproduce.readers import Reader
 from deltaproduce.schemas import Column
 from deltaproduce.selections import Selection
+from deltaproduce.stages import Graph, Stage
 from deltaproduce.stored import Stored
 from deltaproduce.versions import Version
 

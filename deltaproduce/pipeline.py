@@ -1,156 +1,38 @@
-"""The definition of a pipeline: a graph of sources and stages, with a function for each stage.
+"""The definition of a pipeline: sources and stages, with a function or a query for each stage.
 
-`Pipeline` collects the definitions in the order in which they are written; `Graph` is what the rest
-of the library works on.
-
-Invariant: a stage's feeders are defined before it, in the same pipeline, so a graph has no cycles
-and its order of definition is a topological one. Every stage has a name that a path and a catalog
-can hold, and a schema that Delta can store.
+`Pipeline` collects the definitions in the order in which they are written, and makes the `Graph`
+that the rest of the library works on. The invariant: a stage's feeders are defined before it, in
+the same pipeline; every stage has a name that a path and a catalog can hold, and a schema that
+Delta can store.
 
 It stands apart, and imports no Spark, so that a pipeline is defined, imported and tested without a
-session, and plans can be made from it alone.
+session.
 """
 
-import inspect
-import sys
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
-from operator import attrgetter
-from typing import Any, Final, Literal, SupportsIndex, TypeAlias
 
-from deltaproduce.errors import DefinitionError, NotFoundError
-from deltaproduce.queries import Query, key_columns, key_local
-from deltaproduce.schemas import (
-    Columns,
-    RowSchema,
-    SchemaLike,
-    existing_schema,
-    row_schema,
-    unknown_schema,
+from deltaproduce.declarations import (
+    check_function,
+    check_inputs,
+    check_preserved,
+    function_name,
+    is_whole,
+    name_fault,
 )
-
-ProduceFunction: TypeAlias = Callable[..., Iterable[Any]]
-PreserveFunction: TypeAlias = Callable[[Any, Any], Any]
-
-ArrowFunction: TypeAlias = Callable[[Any], Any]
-"""From a pyarrow Table to one, or from an iterator of RecordBatches to one of Tables or batches."""
-
-Form: TypeAlias = Literal["rows", "arrow", "arrow_stream", "sql"]
-"""How a stage's function is called.
-
-``rows``: for each key, with the key and its values. ``arrow``: with a table of many whole keys.
-``arrow_stream``: for each key, with an iterator over batches of its rows. ``sql``: not at all, it
-is a query.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A root of the graph: rows that the user gives, or those of a Delta table that exists.
-
-    Attributes:
-        table: the path or name of the Delta table that it is; None if the user gives its rows.
-        whole: all other columns of that table are its value, whatever they are.
-    """
-
-    name: str
-    schema: RowSchema
-    table: str | None = None
-    whole: bool = False
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether its rows are in a Delta table of someone else."""
-        return self.table is not None
-
-    @property
-    def feeders(self) -> tuple["Stage", ...]:
-        """Nothing feeds a source: always empty."""
-        return ()
-
-
-@dataclass(frozen=True)
-class Producer:
-    """A stage: a produce function, and the feeders whose keys it is called for.
-
-    It can be called like the function it decorates, whose name, docstring and signature it shows.
-    For these it has a ``__dict__`` in place of slots. Like a function, it is pickled by reference
-    if its module holds it under the function's name.
-
-    Attributes:
-        form: how the function is called.
-        inputs: for each iterator over values that the function gets, the feeders that they come
-            from: one, or several that are merged, in order.
-        surrogate: the value column that the library fills with the target key's number.
-        preserve: makes the stored value from an emitted one and one that the key had.
-        revision: stands for the function where a change of it is to be noticed.
-    """
-
-    name: str
-    inputs: tuple[tuple["Stage", ...], ...]
-    schema: RowSchema
-    function: ProduceFunction | ArrowFunction | Query
-    form: Form = "rows"
-    surrogate: str | None = None
-    preserve: PreserveFunction | None = None
-    revision: str | None = None
-
-    @property
-    def callable(self) -> Callable[..., Any]:
-        """Its function.
-
-        Raises:
-            TypeError: it is a query.
-        """
-        if isinstance(self.function, Query):
-            raise TypeError(f"stage {self.name!r} is a query: there is no function to call")
-        return self.function
-
-    @property
-    def query(self) -> Query | None:
-        """What it is in place of a function, if it is one in SQL."""
-        return self.function if isinstance(self.function, Query) else None
-
-    @property
-    def feeders(self) -> tuple["Stage", ...]:
-        """What it reads, in order."""
-        return tuple(chain.from_iterable(self.inputs))
-
-    def __post_init__(self) -> None:
-        if self.query is not None:
-            return
-        for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
-            if hasattr(self.function, attribute):
-                self.__dict__[attribute] = getattr(self.function, attribute)
-        self.__dict__["__wrapped__"] = self.function
-
-    def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 as the function says
-        """Calls the function itself: no pipeline and no Spark take part."""
-        return self.callable(*args, **kwargs)
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        if self._is_global():
-            return str(self.__dict__["__qualname__"])
-        return super().__reduce_ex__(protocol)
-
-    def _is_global(self) -> bool:
-        """Says whether importing the function's module gives this very producer.
-
-        Not so in ``__main__``: another process has another one, so the function must travel.
-        """
-        module = self.__dict__.get("__module__")
-        qualified_name = self.__dict__.get("__qualname__")
-        if module == "__main__" or module not in sys.modules or qualified_name is None:
-            return False
-        try:
-            return attrgetter(qualified_name)(sys.modules[module]) is self
-        except AttributeError:
-            return False
-
-
-Stage: TypeAlias = Source | Producer
+from deltaproduce.errors import DefinitionError
+from deltaproduce.queries import key_columns, key_local
+from deltaproduce.schemas import SchemaLike, existing_schema, row_schema, unknown_schema
+from deltaproduce.stages import (
+    ArrowFunction,
+    Form,
+    Graph,
+    PreserveFunction,
+    ProduceFunction,
+    Producer,
+    Source,
+    Stage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,74 +61,6 @@ def merge(*feeders: Stage | str) -> Merged:
         ...     yield customer_id, sum(amounts)
     """
     return Merged(feeders)
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """The sources and producers of a pipeline, feeders first.
-
-    Raises:
-        DefinitionError: a feeder does not come before the stage that reads it; with `stage`.
-    """
-
-    stages: tuple[Stage, ...]
-
-    def __post_init__(self) -> None:
-        for position, stage in enumerate(self.stages):
-            for feeder in stage.feeders:
-                if feeder not in self.stages[:position]:
-                    message = (
-                        f"stage {stage.name!r} reads {feeder.name!r}, which does not come before "
-                        "it: put feeders first, without a cycle"
-                    )
-                    raise DefinitionError(message, stage=stage.name)
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The sources, in order."""
-        return tuple(stage for stage in self.stages if isinstance(stage, Source))
-
-    @property
-    def producers(self) -> tuple[Producer, ...]:
-        """The producers, in topological order."""
-        return tuple(stage for stage in self.stages if isinstance(stage, Producer))
-
-    def stage(self, name: str) -> Stage:
-        """Returns the source or producer of that name.
-
-        Raises:
-            NotFoundError: there is none.
-        """
-        for stage in self.stages:
-            if stage.name == name:
-                return stage
-        known = ", ".join(repr(stage.name) for stage in self.stages) or "none"
-        raise NotFoundError(f"there is no stage {name!r}; the stages are: {known}")
-
-    def readers_of(self, name: str) -> tuple[Producer, ...]:
-        """Returns the producers that `name` feeds, in topological order.
-
-        Raises:
-            NotFoundError: there is no such stage.
-        """
-        feeder = self.stage(name)
-        return tuple(producer for producer in self.producers if feeder in producer.feeders)
-
-    def downstream_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of all producers that read any of `names`, directly or through others.
-
-        In topological order. Those of `names` are only among them if they read another one.
-
-        Raises:
-            NotFoundError: there is no such stage.
-        """
-        reached = [self.stage(name) for name in names]
-        downstream = []
-        for producer in self.producers:
-            if any(feeder in reached for feeder in producer.feeders):
-                reached.append(producer)
-                downstream.append(producer.name)
-        return tuple(downstream)
 
 
 class Pipeline:
@@ -378,14 +192,14 @@ class Pipeline:
         """
 
         def decorate(function: ProduceFunction) -> Producer:
-            stage = _function_name(function) if name is None else name
+            stage = function_name(function) if name is None else name
             self._check_name(stage)
             inputs = tuple(self._input(feeder, stage=stage) for feeder in feeders)
             check_inputs(inputs, stage=stage)
             parameters = ("key", *["values"] * len(inputs))
-            _check_function(function, "its function", parameters, stage=stage)
+            check_function(function, "its function", parameters, stage=stage)
             schema = row_schema(key, value, stage=stage)
-            _check_preserved(schema, surrogate, preserve, stage=stage)
+            check_preserved(schema, surrogate, preserve, stage=stage)
             producer = Producer(
                 stage, inputs, schema, function, "rows", surrogate, preserve, revision
             )
@@ -433,12 +247,12 @@ class Pipeline:
         """
 
         def decorate(function: ArrowFunction) -> Producer:
-            stage = _function_name(function) if name is None else name
+            stage = function_name(function) if name is None else name
             self._check_name(stage)
             inputs = (self._input(feeder, stage=stage),)
             check_inputs(inputs, stage=stage)
             parameters = ("batches",) if streaming else ("table",)
-            _check_function(function, "its function", parameters, stage=stage)
+            check_function(function, "its function", parameters, stage=stage)
             schema = row_schema(key, value, stage=stage)
             form: Form = "arrow_stream" if streaming else "arrow"
             producer = Producer(stage, inputs, schema, function, form, revision=revision)
@@ -469,7 +283,7 @@ class Pipeline:
             DefinitionError: the name, the key, or the query is refused; with `stage`.
         """
         self._check_name(name)
-        schemas = {stage.name: stage.schema for stage in self._stages if not _is_whole(stage)}
+        schemas = {stage.name: stage.schema for stage in self._stages if not is_whole(stage)}
         found = key_local(query, schemas, stage=name)
         inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in found.feeders)
         check_inputs(inputs, stage=name)
@@ -481,7 +295,7 @@ class Pipeline:
         return producer
 
     def _check_name(self, name: str) -> None:
-        fault = _name_fault(name)
+        fault = name_fault(name)
         if fault:
             raise DefinitionError(f"a stage is named {name!r}: {fault}", stage=name)
         for stage in self._stages:
@@ -520,124 +334,3 @@ class Pipeline:
                 "stage that reads it"
             )
         raise DefinitionError(message, stage=stage)
-
-
-_MAX_NAME_LENGTH: Final = 100
-# Unicode's control characters, lone surrogates, and line and paragraph separators.
-_UNSTORABLE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-
-
-def _name_fault(name: object) -> str | None:
-    """Says what is wrong with a stage's name, which will be a directory or part of a table name."""
-    if not isinstance(name, str):
-        return "a name is a str"
-    if not name.strip():
-        return "it is empty; give it a name"
-    if name.startswith("_"):
-        return "names that begin with '_' are reserved; rename it"
-    if name in {".", ".."}:
-        return "that is a directory of its own meaning; rename it"
-    if len(name) > _MAX_NAME_LENGTH:
-        return f"it has {len(name)} characters; use at most {_MAX_NAME_LENGTH}"
-    for character in name:
-        if character == "/" or unicodedata.category(character) in _UNSTORABLE_CATEGORIES:
-            return f"no path can hold {character!r}; rename it"
-    return None
-
-
-def _function_name(function: object) -> str:
-    name = getattr(function, "__name__", None)
-    if not isinstance(name, str) or name == "<lambda>":
-        raise DefinitionError(f"{function!r} has no name to give to its stage; pass name=")
-    return name
-
-
-def _check_function(function: object, what: str, parameters: Sequence[str], *, stage: str) -> None:
-    if not callable(function):
-        message = f"stage {stage!r}: {what} is {function!r}; give a function"
-        raise DefinitionError(message, stage=stage)
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # some built-in functions do not tell theirs
-    try:
-        signature.bind(*parameters)
-    except TypeError as error:
-        message = (
-            f"stage {stage!r}: the parameters of {what} are {str(signature)!r}, but it is called "
-            f"with ({', '.join(parameters)}): {error}"
-        )
-        raise DefinitionError(message, stage=stage) from None
-
-
-def _check_preserved(
-    schema: RowSchema, surrogate: str | None, preserve: object, *, stage: str
-) -> None:
-    if surrogate is not None:
-        found = next((c for c in schema.value if c.name == surrogate), None)
-        if found is None:
-            message = (
-                f"stage {stage!r}: its surrogate {surrogate!r} is no value column; the value is "
-                f"{schema.value.ddl!r}"
-            )
-            raise DefinitionError(message, stage=stage, column=surrogate)
-        if found.data_type.simpleString() not in {"bigint", "int"}:
-            message = f"stage {stage!r}: its surrogate is declared {found.ddl!r}; use bigint or int"
-            raise DefinitionError(message, stage=stage, column=surrogate)
-        if preserve is not None:
-            message = f"stage {stage!r} has both surrogate= and preserve=; use one of them"
-            raise DefinitionError(message, stage=stage)
-    if preserve is not None:
-        _check_function(preserve, "preserve", ("value", "example"), stage=stage)
-
-
-def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
-    """Checks that feeders have the same keys, and merged ones the same values.
-
-    The types of queries' columns count when they are known.
-
-    Raises:
-        DefinitionError: they have not, or there are none, or one is there twice; with `stage`.
-    """
-    if not inputs or not all(inputs):
-        message = f"stage {stage!r} has no feeder; give the source or stage that it reads"
-        raise DefinitionError(message, stage=stage)
-    feeders = tuple(chain.from_iterable(inputs))
-    first = feeders[0]
-    for position, feeder in enumerate(feeders):
-        if any(feeder is earlier for earlier in feeders[:position]):
-            message = f"stage {stage!r} reads {feeder.name!r} twice; name each feeder once"
-            raise DefinitionError(message, stage=stage)
-        if _differ(feeder.schema.key, first.schema.key):
-            message = (
-                f"stage {stage!r}: its feeders differ in their keys, {first.name!r} has "
-                f"{first.schema.key.ddl!r} and {feeder.name!r} {feeder.schema.key.ddl!r}; use the "
-                "same types and directions in the same order"
-            )
-            raise DefinitionError(message, stage=stage)
-    for merged in inputs:
-        for feeder in merged:
-            unknown = any(_is_whole(one) and not one.schema.value.columns for one in merged)
-            if not unknown and _differ(feeder.schema.value, merged[0].schema.value):
-                message = (
-                    f"stage {stage!r}: feeders that it merges differ in their values, "
-                    f"{merged[0].name!r} has {merged[0].schema.value.ddl!r} and {feeder.name!r} "
-                    f"{feeder.schema.value.ddl!r}; use the same types in the same order, or read "
-                    "them apart, as a join"
-                )
-                raise DefinitionError(message, stage=stage)
-
-
-def _is_whole(stage: Stage) -> bool:
-    return isinstance(stage, Source) and stage.whole
-
-
-def _differ(some: Columns, others: Columns) -> bool:
-    """Whether columns have other types or directions, by position."""
-    if len(some) != len(others):
-        return True
-    return any(
-        (one.is_known and other.is_known and one.data_type != other.data_type)
-        or one.descending != other.descending
-        for one, other in zip(some, others, strict=True)
-    )

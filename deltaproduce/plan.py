@@ -17,7 +17,7 @@ from typing import Final, Literal
 from deltaproduce import limits
 from deltaproduce.errors import DefinitionError
 from deltaproduce.fingerprints import NOT_MADE, Fingerprint
-from deltaproduce.pipeline import Graph, Producer, Source, Stage
+from deltaproduce.stages import Graph, Producer, Source, Stage
 from deltaproduce.versions import StageFigures, Version
 
 TableType = Literal["copy_on_write", "merge_on_read"]

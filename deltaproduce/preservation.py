@@ -26,10 +26,10 @@ from deltaproduce.ddl import identifier
 from deltaproduce.emissions import RowsWriter, rows_writer, settled
 from deltaproduce.errors import ProducerError
 from deltaproduce.failures import BatchFunction, described, in_worker, shown
-from deltaproduce.pipeline import PreserveFunction, Producer
 from deltaproduce.rows import RowReader, row_reader, zone_of
 from deltaproduce.runs import key_changes, same_key
 from deltaproduce.schemas import ORDINAL_COLUMN
+from deltaproduce.stages import PreserveFunction, Producer
 
 _EXAMPLE: Final = "_example"
 _HAS_EXAMPLE: Final = "_has_example"

@@ -28,10 +28,10 @@ from deltaproduce.atoms import Misfit
 from deltaproduce.emissions import EmissionWriter, emission_writer, settled
 from deltaproduce.errors import ProducerError
 from deltaproduce.failures import BatchFunction, described, in_worker, raised_by_producer, shown
-from deltaproduce.pipeline import ProduceFunction, Producer
 from deltaproduce.rows import zone_of
 from deltaproduce.runs import Block, Blocks, Continuation, skip_all
 from deltaproduce.schemas import ORDINAL, SOURCE_PREFIX, RowSchema
+from deltaproduce.stages import ProduceFunction, Producer
 
 __all__ = ["Values", "calls", "output_struct", "produce", "raised_by_producer"]
 

@@ -34,13 +34,13 @@ from deltaproduce.inputs import (
     changed_rows,
     input_columns,
 )
-from deltaproduce.pipeline import Producer
 from deltaproduce.preservation import preserved
 from deltaproduce.producers import produce
 from deltaproduce.queries import Query
 from deltaproduce.schemas import ORDINAL, ORDINAL_COLUMN, Column
 from deltaproduce.selections import Rows, Selection, as_frame
 from deltaproduce.sql_producers import queried
+from deltaproduce.stages import Producer
 from deltaproduce.surrogates import numbered, numbered_here
 
 _ROWS_OF_ONE_TASK: Final = 5_000

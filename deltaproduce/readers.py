@@ -31,7 +31,6 @@ from deltaproduce.changes import (
 )
 from deltaproduce.feeds import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
-from deltaproduce.pipeline import Stage
 from deltaproduce.schemas import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
@@ -42,6 +41,7 @@ from deltaproduce.schemas import (
     Column,
 )
 from deltaproduce.selections import Rows, Selection, as_frame
+from deltaproduce.stages import Stage
 from deltaproduce.stored import Overlay, Stored, run_columns
 from deltaproduce.tables import Tables
 from deltaproduce.versions import StageFigures, Version, stage_at

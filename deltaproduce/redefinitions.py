@@ -25,8 +25,8 @@ from deltaproduce.changes import (
     number,
     sources_of,
 )
-from deltaproduce.pipeline import Stage
 from deltaproduce.schemas import ORDINAL, POSITION, Column
+from deltaproduce.stages import Stage
 
 
 @dataclass(frozen=True, slots=True)

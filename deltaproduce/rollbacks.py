@@ -37,9 +37,9 @@ from deltaproduce.changes import (
 from deltaproduce.comparisons import Comparison, LocalComparison, WideComparison
 from deltaproduce.edits import Edit, Read, Restore, emptied, updates_edit
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
-from deltaproduce.pipeline import Graph, Stage
 from deltaproduce.readers import Reader
 from deltaproduce.selections import Rows, Selection, as_frame
+from deltaproduce.stages import Graph, Stage
 from deltaproduce.stored import Overlay, Stored
 from deltaproduce.versions import StageFigures, Version, unbroken
 from deltaproduce.writes import Result

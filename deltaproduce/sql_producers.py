@@ -22,9 +22,9 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.changes import col, cols, comparable, content_columns, sources_of
 from deltaproduce.ddl import DESCENDING, identifier
 from deltaproduce.errors import DefinitionError
-from deltaproduce.pipeline import Producer
 from deltaproduce.queries import Query
 from deltaproduce.schemas import ORDINAL, RowSchema, row_schema
+from deltaproduce.stages import Producer
 
 
 def query_schema(stage: Producer, query: Query, spark: SparkSession) -> RowSchema:

@@ -29,13 +29,14 @@ from deltaproduce.executor import Executor, Progress
 from deltaproduce.feeds import FeedMode, feed_columns
 from deltaproduce.lineages import Lineage, lineage
 from deltaproduce.locations import Location
-from deltaproduce.pipeline import Pipeline, Producer, Source, Stage
+from deltaproduce.pipeline import Pipeline
 from deltaproduce.plan import Policy, Step, TableType
 from deltaproduce.readers import Reader, pair_of
 from deltaproduce.remains import Forgotten, alive_in, remains
 from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.selections import Selection
 from deltaproduce.session import check_session
+from deltaproduce.stages import Producer, Source, Stage
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Version, find, span, stage_at, unbroken

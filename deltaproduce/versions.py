@@ -16,8 +16,8 @@ from typing import Literal
 
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint
-from deltaproduce.pipeline import Source, Stage
 from deltaproduce.schemas import Columns, RowSchema, key_columns, row_schema
+from deltaproduce.stages import Source, Stage
 
 Mode = Literal["skipped", "seek", "merge", "rewrite", "full", "restore"]
 

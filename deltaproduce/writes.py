@@ -28,8 +28,8 @@ from deltaproduce.edits import (
     updates_edit,
 )
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
-from deltaproduce.pipeline import Producer, Stage
 from deltaproduce.plan import TableType, Writing, writing
+from deltaproduce.stages import Producer, Stage
 from deltaproduce.stored import Overlay
 from deltaproduce.versions import InPlace, Mode, StageFigures, columns_of
 

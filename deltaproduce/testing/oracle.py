@@ -36,8 +36,9 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError, ProducerError
-from deltaproduce.pipeline import Pipeline, Producer, Source
+from deltaproduce.pipeline import Pipeline
 from deltaproduce.schemas import Column, Columns
+from deltaproduce.stages import Producer, Source
 
 Value: TypeAlias = Any
 """Whatever a column can hold, or a function emit; a type checker cannot know more."""

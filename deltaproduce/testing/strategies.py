@@ -38,8 +38,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from deltaproduce.pipeline import Form, Merged, Pipeline, Producer, Source, merge
+from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.schemas import Columns, RowSchema
+from deltaproduce.stages import Form, Producer, Source
 from deltaproduce.testing.oracle import Change, Delete, Upsert, Value, plain
 
 Row: TypeAlias = tuple[Any, ...]

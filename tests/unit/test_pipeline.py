@@ -11,8 +11,9 @@ import pytest
 
 from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint, fingerprint
-from deltaproduce.pipeline import Graph, Pipeline, Producer, Source, merge
+from deltaproduce.pipeline import Pipeline, merge
 from deltaproduce.schemas import row_schema
+from deltaproduce.stages import Graph, Producer, Source
 
 ID = {"key": "id bigint", "value": "v int"}
 SCHEMA = row_schema(ID["key"], ID["value"], stage="any")
