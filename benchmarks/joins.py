@@ -58,6 +58,7 @@ def markdown(found: dict[str, Any]) -> list[str]:
         lines += [f"### {case['changed']:,} of {found['rows']:,} keys changed", ""]
         lines += tables.steps(case["competitors"], case["changed"])
         lines += tables.settled(case["competitors"])
+        lines += tables.by_stage(case["competitors"])
     wrong = report.failed(found)
     return [*lines, f"The tables were checked: {'see what failed' if wrong else 'all are right'}."]
 
