@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from types import MappingProxyType
+from typing import Final, Literal, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -40,6 +41,8 @@ from deltaproduce.stages import Producer, Source, Stage
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Version, find, span, stage_at, unbroken
+
+_NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class Store:
@@ -117,7 +120,7 @@ class Store:
         return list(self._log.versions())
 
     def update(
-        self, changes: Mapping[str, object] | None = None, update_id: str | None = None
+        self, changes: Mapping[str, object] = _NOTHING_GIVEN, update_id: str | None = None
     ) -> Version:
         """Make a batch of changes the next version: all of it at once, or none.
 
@@ -144,7 +147,7 @@ class Store:
             CommitUnknownError: it could not be found out whether the version was published.
             CorruptStoreError: tables or the version log were changed by someone else.
         """
-        return self._publish("update", {} if changes is None else changes, update_id)
+        return self._publish("update", changes, update_id)
 
     def load(self, rows: Mapping[str, object], update_id: str | None = None) -> Version:
         """Make full snapshots of sources the next version: what differs becomes its updates.

@@ -217,7 +217,11 @@ def test_predicates_select_their_keys_from_a_table(spark: SparkSession, location
         parts = [plain(tuple(row[p] for p in positions)) for row in rows]
         asked = {part for n, part in enumerate(parts) if n % 2 == 0}
         expected |= {(i, n) for n, part in enumerate(parts) if part in asked}
-    assert {tuple(row) for row in query.collect()} == expected
+    found = {tuple(row) for row in query.collect()}
+    assert expected <= found
+    for i, n in found - expected:  # Spark's hash leaves nulls out, so it may be that of another key
+        column = f"h{i}"
+        assert keys.filter(pc.equal(keys.column("n"), n)).column(column)[0] in even.column(column)
     nothing = table.where(membership(COLUMNS[:1], even.slice(0, 0)))
     assert nothing.isEmpty()
 
