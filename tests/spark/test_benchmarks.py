@@ -20,11 +20,15 @@ KEYS = 25
 ONE_STEP = Effort(warm_up=0, steps=1)
 
 
-def one_case(spark: SparkSession, work: Path, workload, *names: str):
+def bench(spark: SparkSession, work: Path) -> Bench:
     events = work / "events"
     events.mkdir()
+    return Bench(spark, work, EventLog(events))
+
+
+def one_case(spark: SparkSession, work: Path, workload, *names: str):
     peers = {name: COMPETITORS[name] for name in names}
-    size = Size.of(Bench(spark, work, EventLog(events)), workload, ROWS, peers)
+    size = Size.of(bench(spark, work), workload, ROWS, peers)
     result = {}
     efforts = {KEYS: dict.fromkeys(peers, ONE_STEP)}
     states = [str(result) for _ in cases(size, efforts, result)]
@@ -49,15 +53,23 @@ def test_a_batch_that_changes_nothing_is_measured_too(spark: SparkSession, tmp_p
     assert found["feed"] == {"listed": {"rows": 0, "keys": 0}, "changed": {"rows": 0, "keys": 0}}
 
 
-@pytest.mark.parametrize("name", ["join", "merge"])
-def test_two_feeders_are_done_by_all_who_can(
-    spark: SparkSession, tmp_path: Path, name: str
-) -> None:
-    peers = policy.shape_peers([], able(name))
-    assert peers == ["ours", "recompute", "merge"]
-    for found in one_case(spark, tmp_path, shapes.SHAPES[name](), *peers).values():
+def check_of_two_feeders(competitors) -> None:
+    assert list(competitors) == ["ours", "recompute", "merge"]
+    for found in competitors.values():
         assert "failure" not in found, found
         assert 0 < found["feed"]["listed"]["keys"] == found["feed"]["changed"]["keys"]
+
+
+def test_a_merge_is_done_by_all_who_can(spark: SparkSession, tmp_path: Path) -> None:
+    peers = policy.shape_peers([], able("merge"))
+    check_of_two_feeders(one_case(spark, tmp_path, shapes.merge(), *peers))
+
+
+def test_a_join_is_done_by_all_who_can(spark: SparkSession, tmp_path: Path) -> None:
+    found = joins.joins(bench(spark, tmp_path), ROWS, [KEYS], ONE_STEP)
+    check_of_two_feeders(found["cases"][0]["competitors"])
+    assert found["checked"]
+    assert "all are right" in joins.markdown(found)[-1]
 
 
 def test_the_two_feeders_shapes_have_every_case(spark: SparkSession) -> None:
@@ -127,14 +139,6 @@ def test_an_error_ends_one_competitor_s_run_and_is_reported(
     assert "failure" not in competitors["duckdb"]
     assert report.failed(run)
     assert "failed: OSError (prepare)" in (tmp_path / "RESULTS.md").read_text()
-
-
-def test_a_join_of_large_feeders_is_checked(spark: SparkSession, tmp_path: Path) -> None:
-    events = tmp_path / "events"
-    events.mkdir()
-    found = joins.joins(Bench(spark, tmp_path, EventLog(events)), ROWS, [1], ONE_STEP)
-    assert found["checked"]
-    assert "all are right" in joins.markdown(found)[-1]
 
 
 def test_the_forms_are_checked(spark: SparkSession, tmp_path: Path) -> None:
