@@ -1,7 +1,7 @@
 """Holding a store against the oracle, table by table."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import UTC
 from types import SimpleNamespace
@@ -93,6 +93,53 @@ def assert_stages(
                 expected = plain_rows(getattr(oracle, table)(twin.name, version))
                 found = plain_rows(frame.collect())
                 assert found == expected, f"{table} of {name} at version {version}"
+
+
+def assert_lineage(
+    store: Store, oracle: Oracle, pipeline: Pipeline, stage: str, key: Any, version: int
+) -> None:
+    """The keys that one was made from, and those made from it, are what the key mappings say."""
+    names = pipeline.graph().stage(stage).schema.key.names
+    parts = [key[name] for name in names] if isinstance(key, dict) else key
+    (as_tuple,) = plain_rows([parts if isinstance(parts, list | tuple) else (parts,)])
+    found = store.lineage(stage, key, version)
+    assert (found.stage, found.key, found.version) == (stage, key, version)
+    expected = _ways_of(oracle, pipeline, stage, as_tuple, version)
+    for frames, ways in zip((found.upstream, found.downstream), expected, strict=True):
+        assert frames.keys() == ways.keys() - {stage}
+        for name, frame in frames.items():
+            assert tuple(frame.columns) == pipeline.graph().stage(name).schema.key.names
+            keys = plain_rows(frame.collect())
+            assert len(keys) == len(ways[name])
+            assert set(keys) == ways[name], f"{name} on the way of {key!r} in {stage}"
+
+
+def _ways_of(
+    oracle: Oracle, pipeline: Pipeline, stage: str, key: Any, version: int
+) -> tuple[dict[str, set[Any]], dict[str, set[Any]]]:
+    """The keys of each stage upstream and downstream of one."""
+    producers = pipeline.graph().producers
+
+    def pairs(producer: Producer) -> Iterator[tuple[Any, Any]]:
+        width = len(producer.feeders[0].schema.key)
+        for row in plain_rows(oracle.key_mappings(producer.name, version)):
+            yield row[:width], row[width:]
+
+    up, down = {stage: {key}}, {stage: {key}}
+    for producer in reversed(producers):
+        if producer.name in up:
+            made_from = {s for s, target in pairs(producer) if target in up[producer.name]}
+            for feeder in producer.feeders:
+                width = len(feeder.schema.key)
+                rows = plain_rows(oracle.content(feeder.name, version))
+                has = {row[:width] for row in rows} if producer.feeders[1:] else made_from
+                up.setdefault(feeder.name, set()).update(made_from & has)
+    for producer in producers:
+        reached = [down[feeder.name] for feeder in producer.feeders if feeder.name in down]
+        if reached:
+            feeding = set().union(*reached)
+            down[producer.name] = {target for s, target in pairs(producer) if s in feeding}
+    return up, down
 
 
 def read_by_delta_rs(store: Store) -> Store:

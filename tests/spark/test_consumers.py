@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from comparing import as_frames, assert_changes, assert_same
+from comparing import as_frames, assert_changes, assert_lineage, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from series import drawn, packed, packed_histories
@@ -21,7 +21,6 @@ from deltaproduce import (
     InvalidArgumentError,
     NotFoundError,
     Pipeline,
-    Producer,
     Store,
 )
 from deltaproduce.edits import Edit, Restore
@@ -316,29 +315,6 @@ TEXT = [
 ]
 
 
-def walk(
-    oracle: Oracle, stage: str, key: tuple[Any, ...], version: int
-) -> tuple[dict[str, set[Any]], dict[str, set[Any]]]:
-    """The keys of each stage upstream and downstream of one, from the key mappings."""
-    producers = text.graph().producers
-
-    def pairs(producer: Producer) -> Iterator[tuple[Any, Any]]:
-        width = len(producer.feeders[0].schema.key)
-        for row in oracle.key_mappings(producer.name, version):
-            yield row[:width], row[width:]
-
-    up, down = {stage: {key}}, {stage: {key}}
-    for producer in reversed(producers):
-        if producer.name in up:
-            made_from = {s for s, target in pairs(producer) if target in up[producer.name]}
-            up[producer.feeders[0].name] = made_from
-    for producer in producers:
-        feeding = down.get(producer.feeders[0].name)
-        if feeding is not None:
-            down[producer.name] = {target for s, target in pairs(producer) if s in feeding}
-    return up, down
-
-
 @pytest.fixture(scope="module")
 def texts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     both = Both(spark, str(tmp_path_factory.mktemp("texts") / "store"), text)
@@ -361,18 +337,7 @@ def test_a_lineage_is_what_the_key_mappings_say(
     texts: Both, stage: str, key: Any, version: int | None
 ) -> None:
     at = texts.oracle.head if version is None else version
-    found = texts.store.lineage(stage, key, version)
-    assert (found.stage, found.key, found.version) == (stage, key, at)
-    as_tuple = ("a", 1) if isinstance(key, dict) else key if isinstance(key, tuple) else (key,)
-    for frames, expected in zip(
-        (found.upstream, found.downstream), walk(texts.oracle, stage, as_tuple, at), strict=True
-    ):
-        del expected[stage]
-        assert frames.keys() == expected.keys()
-        for name, frame in frames.items():
-            assert tuple(frame.columns) == text.graph().stage(name).schema.key.names
-            keys = [tuple(row) for row in frame.collect()]
-            assert sorted(keys) == sorted(expected[name]), name
+    assert_lineage(texts.store, texts.oracle, text, stage, key, at)
 
 
 def test_what_remains_of_a_forgotten_key_is_named(texts: Both, spark: SparkSession) -> None:
