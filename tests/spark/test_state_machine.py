@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from deltaproduce import Pipeline, Producer, Source, Store, merge
 from deltaproduce.schemas import row_schema
-from deltaproduce.testing import Oracle, Upsert, strategies
+from deltaproduce.testing import Delete, Oracle, Upsert, strategies
 
 EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "4"))
 STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "6"))
@@ -161,6 +161,14 @@ class StoreMachine(RuleBasedStateMachine):
         since = data.draw(st.integers(0, until))
         stage = data.draw(st.sampled_from(self.pipeline.graph().stages))
         assert_changes(self.store, self.oracle, stage.name, since, until, mode)
+
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        source = data.draw(st.sampled_from(self.pipeline.graph().sources))
+        key = data.draw(st.sampled_from(self.pools[source.name]))
+        number = self.oracle.update({source.name: [Delete(key)]})
+        forgotten = self.store.forget(source.name, key if key[1:] else key[0])
+        assert forgotten.version.number == number
 
     @rule(way=st.sampled_from(WAYS))
     def reopen(self, way: Way) -> None:
