@@ -29,7 +29,7 @@ from deltaproduce.selections import Selection
 from deltaproduce.stages import Graph, Source
 from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
-from deltaproduce.versions import InPlace, StageFigures, Version, has_columns, stage_at
+from deltaproduce.versions import InPlace, StageFigures, Version, has_columns
 
 _LONG_AGO: Final = timedelta(days=1)
 _GONE: Final = (
@@ -188,7 +188,7 @@ def _arrival(
     last = head.stages.get(source.name)
     if last is None or CONTENT not in last.delta_versions:
         return Arrival(source, table, now, None, begins=True, redefined=False, tables=tables)
-    redefined = stage_at(head, source) is not source and not has_columns(last, source)
+    redefined = not has_columns(last, source)
     arrival = Arrival(source, table, now, last, begins, redefined, tables)
     if begins:
         return arrival

@@ -40,14 +40,7 @@ from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Attempt, InPlace, StageFigures, Version, columns_of, stage_at
-from deltaproduce.writes import (
-    NO_TABLES,
-    Result,
-    StageWrite,
-    Write,
-    WriteInPlace,
-    mode_in_place,
-)
+from deltaproduce.writes import NO_TABLES, Result, StageWrite, Write, WriteInPlace
 
 _WRITERS: Final = 4
 """Tables that are committed to at the same time: most of a commit is waiting for the driver."""
@@ -210,8 +203,7 @@ class Executor:
     def _write(self, head: Version, result: Result, arrival: Arrival | None = None) -> StageWrite:
         last = head.stages.get(result.stage.name, NO_TABLES)
         if arrival is not None:
-            mode = mode_in_place(result)
-            return WriteInPlace(result, last, arrival.place, arrival.begins, mode)
+            return WriteInPlace(result, last, arrival.place, arrival.begins, result.mode)
         overlay = self._reader.overlay(head, result.stage)
         return Write.of(result, self._table_type, last, overlay)
 

@@ -28,7 +28,7 @@ from pyspark.sql import types as t
 from deltaproduce.changes import col, cols, unmatched
 from deltaproduce.locations import Table
 from deltaproduce.schemas import Column
-from deltaproduce.tables import Tables
+from deltaproduce.tables import PLAIN_PATH, Tables
 
 _COMMITS: Final = 500
 """Commits whose log files are read, at most; beyond, comparing all rows is not much dearer."""
@@ -38,7 +38,6 @@ _FILES: Final = 1_000
 
 _ACTIONS: Final = 10 * _FILES
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")  # others Spark takes for patterns, or encodes
 _ACTION: Final = (
     "struct<path: string, deletionVector: struct<storageType: string>, "
     "partitionValues: map<string, string>>"
@@ -125,15 +124,9 @@ def changed_keys(
 
 def _fed(tables: Tables, table: Table, now: TableState, since: int) -> DataFrame | None:
     """What the table's change data feed says; None if it was not on all the time, or is gone."""
-    reader = tables.spark.read.option("readChangeFeed", "true")
-    reader = reader.option("startingVersion", since + 1)
-    reader = reader.option("endingVersion", now.delta_version)
     try:
-        if table.in_catalog:
-            fed = reader.table(table.address)
-        else:
-            fed = reader.format("delta").load(table.address)
-        fed.isEmpty()  # what is missing Delta finds out when the feed is planned
+        fed = tables.feed(table, since + 1, now.delta_version)
+        fed.isEmpty()
     except Exception:  # noqa: BLE001 whatever it is: the files tell the same
         return None
     return fed
@@ -159,7 +152,7 @@ class _Files:
 def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files | None:
     """The files that the log names; None if it does not go back so far, or names too many."""
     numbers = range(since + 1, now.delta_version + 1)
-    if len(numbers) > _COMMITS or not _PLAIN.fullmatch(now.location):
+    if len(numbers) > _COMMITS or not PLAIN_PATH.fullmatch(now.location):
         return None
     logs = [f"{now.location}/_delta_log/{number:020d}.json" for number in numbers]
     try:
@@ -178,7 +171,7 @@ def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files |
     paths = {row.path: _absolute(row.path, now.location) for row in found}
     if len(found) > _ACTIONS or len(paths) > _FILES:
         return None
-    if not all(_PLAIN.fullmatch(path) for path in paths.values()):
+    if not all(PLAIN_PATH.fullmatch(path) for path in paths.values()):
         return None
     last = {row.path: row for row in sorted(found, key=lambda row: (row.commit, row.adds))}
     return _Files(

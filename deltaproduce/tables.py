@@ -23,7 +23,7 @@ import pyarrow as pa
 from delta import exceptions as conflicts
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql import types as t
 
 from deltaproduce.ddl import identifier
@@ -41,7 +41,8 @@ _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may ad
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
 _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./:=@+~-]+")  # others Spark takes for patterns, or encodes
+PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
+"""Paths that Spark neither takes for patterns nor encodes."""
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
 _WITHOUT_STATISTICS = (t.BooleanType, t.BinaryType)
@@ -94,9 +95,15 @@ class Tables:
         reader = self.spark.read
         if delta_version is not None:
             reader = reader.option("versionAsOf", delta_version)
-        if table.in_catalog:
-            return reader.table(table.address)
-        return reader.format("delta").load(table.address)
+        return _loaded(reader, table)
+
+    def feed(self, table: Table, first: int, last: int) -> DataFrame:
+        """What the table's change data feed says of some delta versions, both among them.
+
+        Delta finds out whether it has all of it when the rows are used.
+        """
+        reader = self.spark.read.option("readChangeFeed", "true")
+        return _loaded(reader.option("startingVersion", first).option("endingVersion", last), table)
 
     def _read_files(self, table: Table, delta_version: int) -> DataFrame:
         """The same rows from the table's files: one Spark job instead of Delta's three, or seven.
@@ -110,7 +117,7 @@ class Tables:
             return known[1]
         rows = self.read(table, delta_version)
         files = rows.inputFiles()
-        plain = files and all(_PLAIN_PATH.fullmatch(file) for file in files)
+        plain = files and all(PLAIN_PATH.fullmatch(file) for file in files)
         found = self.spark.read.schema(rows.schema).parquet(*files) if plain else rows
         self._files[table] = delta_version, found
         return found
@@ -314,6 +321,12 @@ class Tables:
 
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
         return rows.write.format("delta").option("userMetadata", attempt.metadata(table.name))
+
+
+def _loaded(reader: DataFrameReader, table: Table) -> DataFrame:
+    if table.in_catalog:
+        return reader.table(table.address)
+    return reader.format("delta").load(table.address)
 
 
 def _save(writer: DataFrameWriter, table: Table) -> None:

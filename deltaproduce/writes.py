@@ -57,6 +57,24 @@ class Result:
     anew: bool = False
     updates_anew: bool = False
 
+    @property
+    def mode(self) -> Mode:
+        """How the rows that it is about were found."""
+        if self.full:
+            return "full"
+        return "seek" if self.comparison.sought else "merge"
+
+    def size(self, last: StageFigures) -> tuple[int, int]:
+        """How many rows the content has after the step, and about how many bytes one has.
+
+        Args:
+            last: the stage's figures in the version before.
+        """
+        counts = self.comparison.counts
+        others = 0 if self.comparison.complete else last.rows - counts.rows_before
+        seen = counts.rows_before + counts.rows_after
+        return counts.rows_after + others, counts.bytes // seen if seen else last.row_bytes
+
     def figures(self, mode: Mode) -> StageFigures:
         """What a version says of the step, without the tables that it leaves."""
         counts = self.comparison.counts
@@ -139,11 +157,7 @@ class Write:
     ) -> Write:
         """Decide how a step is written."""
         comparison, counts = result.comparison, result.comparison.counts
-        seen = counts.rows_before + counts.rows_after
-        rows = counts.rows_after
-        if not comparison.complete:
-            rows += last.rows - counts.rows_before
-        row_bytes = counts.bytes // seen if seen else last.row_bytes
+        rows, row_bytes = result.size(last)
         how = (
             "rewrite"
             if result.anew
@@ -237,11 +251,7 @@ class Write:
         return {k: n for k, n in self.last.added.items() if k != RUNS or not self.result.anew}
 
     def _mode(self) -> Mode:
-        if self.result.full:
-            return "full"
-        if self.how == "rewrite":
-            return "rewrite"
-        return "seek" if self.result.comparison.sought else "merge"
+        return "rewrite" if self.how == "rewrite" and not self.result.full else self.result.mode
 
 
 @dataclass(slots=True)
@@ -294,9 +304,8 @@ class WriteInPlace:
 
     def figures(self, number: int) -> StageFigures:
         """See `StageWrite.figures`."""
-        comparison, counts, last = self.result.comparison, self.result.comparison.counts, self.last
-        others = 0 if comparison.complete else last.rows - counts.rows_before
-        seen = counts.rows_before + counts.rows_after
+        last = self.last
+        rows, row_bytes = self.result.size(last)
         kept = {
             kind: delta_version
             for kind, delta_version in last.delta_versions.items()
@@ -307,18 +316,11 @@ class WriteInPlace:
             begun = (0, 0) if self.result.updates_anew else (last.begun, last.begun_at)
         figures = replace(
             self.result.figures(self.mode),
-            rows=counts.rows_after + others,
-            row_bytes=counts.bytes // seen if seen else last.row_bytes,
+            rows=rows,
+            row_bytes=row_bytes,
             delta_versions={**kept, **self.delta_versions},
             added={**{k: n for k, n in last.added.items() if k == UPDATES}, **self.added},
             begun=begun[0],
             begun_at=begun[1],
         )
         return figures if self.place is None else self.place.pinned(figures)
-
-
-def mode_in_place(result: Result) -> Mode:
-    """What a version says of the step of a source that is someone else's table."""
-    if result.full:
-        return "full"
-    return "seek" if result.comparison.sought else "merge"
