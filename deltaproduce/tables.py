@@ -29,6 +29,7 @@ from pyspark.sql import types as t
 from deltaproduce.ddl import identifier
 from deltaproduce.edits import Edit, Restore
 from deltaproduce.errors import ConflictError
+from deltaproduce.failpoints import effect
 from deltaproduce.locations import Location, Table
 from deltaproduce.recovery import current
 from deltaproduce.schemas import Column
@@ -177,7 +178,7 @@ class Tables:
         Raises:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
         """
-        with self._session(edit) as session:
+        with self._session(edit) as session, effect("commit", table.name):
             if isinstance(edit, Edit):
                 committed = self._write(session, table, edit, attempt)
             else:
@@ -273,7 +274,7 @@ class Tables:
 
     def put_together(self, table: Table) -> None:
         """Write small files as large ones: no row changes, and rows of a file stay in order."""
-        with _settings(self.spark, _COMPACTION_SETTINGS):
+        with _settings(self.spark, _COMPACTION_SETTINGS), effect("optimize", table.name):
             self._delta_table(table).optimize().executeCompaction()
 
     def create(self, table: Table, columns: str) -> None:
@@ -285,7 +286,9 @@ class Tables:
             else builder.location(table.address)
         )
         named = named.property("delta.checkpointInterval", str(_COMMITS_A_CHECKPOINT))
-        named.addColumns(self.spark.createDataFrame([], columns).schema).execute()
+        named = named.addColumns(self.spark.createDataFrame([], columns).schema)
+        with effect("create", table.name):
+            named.execute()
 
     def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> int | None:
         """Append to a table such that of all appends with one version number, one takes effect.
@@ -299,19 +302,21 @@ class Tables:
             ConflictError: refused.
         """
         writer = self._writer(rows, table, attempt).option("txnAppId", _APP_ID)
-        with self._committing:
+        with self._committing, effect("publish", table.name):
             writer = writer.option("txnVersion", attempt.version).mode("append")
             return _committed(partial(_save, writer, table), table, self.spark)
 
     def restore(self, table: Table, delta_version: int) -> int:
         """Set a table that ran ahead back to what the head pins; returns its new delta version."""
-        self.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
+        with effect("restore", table.name):
+            self.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
         return self.recent_commits(table)[0].delta_version
 
     def ensure_schema(self) -> None:
         """Make the catalog's schema if it is missing; a path needs nothing."""
         if self.location.in_catalog:
-            self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.location.address}")
+            with effect("create schema", self.location.address):
+                self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.location.address}")
 
     @contextmanager
     def write_settings(self) -> Iterator[None]:
