@@ -11,6 +11,7 @@ from deltaproduce.errors import (
     NotFoundError,
     ProducerError,
     SessionError,
+    StorageError,
 )
 from deltaproduce.executor import Progress
 from deltaproduce.lineages import Lineage
@@ -43,6 +44,7 @@ __all__ = [
     "Source",
     "StageFigures",
     "Step",
+    "StorageError",
     "Store",
     "Version",
     "local_session",

@@ -140,6 +140,21 @@ class Batch:
         keys = rows.select([c.name for c in key]) if isinstance(rows, pa.Table) else rows
         return Selection.of(keys, key, self.spark, self.count)
 
+    def digest(self) -> str:
+        """Equal batches have equal ones, and others hardly ever; one Spark job.
+
+        In which order keys come does not count, in which a key's rows come does.
+        """
+        columns = (*content_columns(self.source.schema, ()), _IS_DELETE)
+        in_key = Window.partitionBy(*cols(self.source.schema.key)).orderBy(ORDINAL)
+        rows = as_frame(self.rows, self.spark, columns)
+        rows = rows.withColumn(ORDINAL, f.row_number().over(in_key))
+        text = f.to_json(f.struct(*cols(columns)), {"ignoreNullFields": "false"})
+        hashes = (f.xxhash64(text), f.xxhash64(text, f.lit(1)))
+        sums = (f.sum(found.cast("decimal(38, 0)")) for found in hashes)
+        found = rows.select(f.count(f.lit(1)), *sums).collect()[0]
+        return f"{'snapshot' if self.is_snapshot else 'changes'}: {found[0]} {found[1]} {found[2]}"
+
 
 def given_frame(changes: object, source: Source, spark: SparkSession) -> DataFrame:
     """A DataFrame as it is; an Arrow table as one.

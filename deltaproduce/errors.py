@@ -9,6 +9,7 @@
     ├── NotFoundError         a stage, version or store that does not exist
     ├── CorruptStoreError     tables that do not agree with the version log
     ├── CommitUnknownError    whether a version was published could not be found out
+    ├── StorageError          a table that cannot be written: a full disk, a missing right
     └── SessionError          no Spark session that can work with Delta tables
 
 Invariant: an error can be pickled with its fields, because it may cross from an executor to the
@@ -17,6 +18,8 @@ is a keyword with a default.
 
 It stands apart as the lowest layer: every module raises these, and this one imports none.
 """
+
+from datetime import datetime
 
 
 class DeltaProduceError(Exception):
@@ -78,7 +81,19 @@ class ProducerError(DeltaProduceError):
 
 
 class ConflictError(DeltaProduceError):
-    """Another writer published a version first; nothing of this update is visible."""
+    """Another writer published a version first; nothing of this update is visible.
+
+    Attributes:
+        attempt: the id of the other's attempt; None if it is not known.
+        started_at: when that began, with time zone, by the other's clock; None if it is not known.
+    """
+
+    def __init__(
+        self, message: str, *, attempt: str | None = None, started_at: datetime | None = None
+    ) -> None:
+        super().__init__(message)
+        self.attempt = attempt
+        self.started_at = started_at
 
 
 class InvalidArgumentError(DeltaProduceError):
@@ -111,6 +126,18 @@ class CorruptStoreError(DeltaProduceError):
 
 class CommitUnknownError(DeltaProduceError):
     """The commit of a version failed such that its outcome could not be read back either."""
+
+
+class StorageError(DeltaProduceError):
+    """A table could not be written; nothing of the update is visible.
+
+    Attributes:
+        table: its name.
+    """
+
+    def __init__(self, message: str, *, table: str | None = None) -> None:
+        super().__init__(message)
+        self.table = table
 
 
 class SessionError(DeltaProduceError):

@@ -1,49 +1,44 @@
-"""The executor: carries out a plan, and is the one place where effects are ordered.
+"""The executor: carries out a plan.
 
 First every stage is computed, in topological order, each feeding the next through its `Comparison`;
-nothing is written, so a failing produce function leaves no trace. Then each touched table gets one
-commit. Then the version is published. The invariant: an exception at any point leaves the head as
-it was, and the next update starts from the rows that the head pins.
+nothing is written, so a failing produce function leaves no trace. Then the `Publisher` commits and
+publishes. The invariant: an exception at any point leaves the head as it was, and the next update
+starts from the rows that the head pins; and no function is run for a version that has its output
+stored already.
 
-It stands apart so that the order of effects can be read in one place, top to bottom.
+It stands apart so that an operation can be read in one place, top to bottom.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
 
-from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from deltaproduce.batches import Batch
 from deltaproduce.compaction import Compactor
 from deltaproduce.delta_sources import Arrival
-from deltaproduce.edits import Edit, Read, Restore
-from deltaproduce.fingerprints import Fingerprint, fingerprint
-from deltaproduce.incremental import Found, full_step, producer_step, source_step
+from deltaproduce.fingerprints import fingerprint
+from deltaproduce.incremental import Found, full_step, producer_step, source_step, stored_step
 from deltaproduce.inputs import Feed
-from deltaproduce.locations import CONTENT, KEY_MAPPINGS, Table
 from deltaproduce.plan import Policy, Step, TableType, check_layouts, plan, rolled_back
 from deltaproduce.productions import Production
+from deltaproduce.publisher import Publisher
 from deltaproduce.readers import Reader
-from deltaproduce.recovery import action
 from deltaproduce.redefinitions import Redefinition
+from deltaproduce.resumption import Kept, Resumption
 from deltaproduce.rollbacks import Rollback, differences
-from deltaproduce.stages import Graph, Source, Stage
-from deltaproduce.stored import Stored
+from deltaproduce.stages import Graph, Producer, Source
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import Attempt, InPlace, StageFigures, Version, columns_of, stage_at
-from deltaproduce.writes import NO_TABLES, Result, StageWrite, Write, WriteInPlace
-
-_WRITERS: Final = 4
-"""Tables that are committed to at the same time: most of a commit is waiting for the driver."""
+from deltaproduce.versions import Attempt, InPlace, Version, columns_of, stage_at
+from deltaproduce.writes import NO_TABLES, Result, StageWrite, Write, WriteInPlace, WriteKept
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +76,11 @@ class Executor:
         self._reader = reader
         self._table_type = table_type
         self._policy = policy
-        self._log = log
         self._progress = progress
         self._clock = clock
         self._definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
-        self._checked: dict[Table, int] = {}
         self._compactor = Compactor(graph, tables, reader)
+        self._publisher = Publisher(spark, graph, tables, reader, log, self._compactor, clock)
 
     def run(
         self,
@@ -117,20 +111,27 @@ class Executor:
         steps = self.plan(
             head, given=batches, snapshots=snapshots, arrivals=arrivals, refreshed=refreshed
         )
+        given = self._given(operation, head, batches, arrivals, update_id)
+        attempt = Attempt.after(head, self._clock(), given)
         with self._tables.write_settings():
-            results = self._compute(operation, head, steps, batches, arrivals)
+            left = self._publisher.left(head, [step.stage for step in steps], given)
+            results = self._compute(operation, head, steps, batches, arrivals, left)
             overdue = any(arrival.is_overdue(self._clock()) for arrival in arrivals.values())
             if not results and update_id is None and not overdue:
                 return published
             self._progress(Progress(operation, "commit", len(steps), len(steps)))
             head = self._without_compactions(head, results)
             writes = {
-                name: self._write(head, result, arrivals.get(name))
+                name: WriteKept(result, left.kept[name])
+                if name in left.kept
+                else self._write(head, result, arrivals.get(name))
                 for name, result in results.items()
             }
             head = _moved(head, [a for name, a in arrivals.items() if name not in writes])
             definitions = {**head.definitions, **self._definitions}
-            return self._publish(operation, head, writes, definitions, update_id)
+            return self._publisher.publish(
+                operation, head, writes, definitions, attempt, update_id=update_id
+            )
 
     def plan(
         self,
@@ -174,6 +175,7 @@ class Executor:
             self._progress(Progress("rollback", stage, done, total))
 
         head = self._compactor.applied(published)
+        attempt = Attempt.after(head, self._clock())
         with self._tables.write_settings():
             results = differences(span, head, self._graph, self._reader, self._spark, progress)
             if not results:
@@ -183,7 +185,8 @@ class Executor:
             writes = {
                 name: self._write_back(head, wanted, result) for name, result in results.items()
             }
-            return self._publish("rollback", head, writes, rolled_back(head, wanted))
+            definitions = rolled_back(head, wanted)
+            return self._publisher.publish("rollback", head, writes, definitions, attempt)
 
     def compact(self, head: Version) -> None:
         """Compact all tables now, and wait for the end."""
@@ -217,33 +220,6 @@ class Executor:
             return self._write(head, result)
         return Rollback(result, last, then, self._reader.overlay(wanted, stage))
 
-    def _publish(
-        self,
-        operation: str,
-        head: Version,
-        writes: Mapping[str, StageWrite],
-        definitions: Mapping[str, Fingerprint],
-        update_id: str | None = None,
-    ) -> Version:
-        """Make the writes, and then the version of them: the commit point."""
-        attempt = Attempt.after(head)
-        self._commit(head, writes, attempt)
-        version = Version(
-            number=attempt.version,
-            committed_at=self._clock(),
-            operation=operation,
-            update_id=update_id,
-            stages=self._figures(head, writes, attempt.version),
-            definitions=definitions,
-            attempt=attempt,
-        )
-        self._log.publish(version, attempt)
-        for name, write in writes.items():
-            figures = version.stages[name]
-            self._reader.keep(name, figures, write.overlay_after(), write.content)
-        self._compactor.start(version)
-        return version
-
     def _compute(
         self,
         operation: str,
@@ -251,14 +227,25 @@ class Executor:
         steps: tuple[Step, ...],
         batches: Mapping[str, Batch],
         arrivals: Mapping[str, Arrival],
+        left: Resumption,
     ) -> dict[str, Result]:
         """The results of the stages that the version touches, in topological order."""
         results: dict[str, Result] = {}
+        producers = {s.stage.name: s.stage.feeders for s in steps if isinstance(s.stage, Producer)}
+        settled = left.settled(
+            {
+                name: [feeder.name for feeder in feeders if feeder.name in producers]
+                for name, feeders in producers.items()
+            }
+        )
         for done, step in enumerate(steps):
             name = step.stage.name
             self._progress(Progress(operation, name, done, len(steps)))
             started = time.perf_counter()
-            found = self._step(step, head, results, batches, arrivals)
+            if name not in settled:
+                found = self._step(step, head, results, batches, arrivals)
+            else:
+                found = self._stored(step, head, left.kept[name]) if name in left.kept else None
             if found is not None:
                 seconds = time.perf_counter() - started
                 full = step.how == "full" or not head.stages.get(name, NO_TABLES).rows
@@ -312,6 +299,45 @@ class Executor:
         mappings = partial(self._reader.key_mappings, head, stage)
         return producer_step(production, feeds, content, mappings)
 
+    def _stored(self, step: Step, head: Version, kept: Kept) -> Found:
+        """What one stage's step found out in an earlier attempt, which has stored its outcome."""
+        stage, old = step.stage, stage_at(head, step.stage)
+        figures = {**head.stages, stage.name: kept.figures}
+        after = replace(head, number=head.number + 1, stages=figures)
+        comparison = stored_step(
+            stage,
+            self._reader.content(head, stage),
+            self._reader.content(after, stage),
+            partial(self._reader.changed_keys, (head, after), stage),
+            self._spark,
+            None if old is stage else Redefinition(old, stage),
+        )
+        return Found(comparison, kept.figures.surrogates)
+
+    def _given(
+        self,
+        operation: str,
+        head: Version,
+        batches: Mapping[str, Batch],
+        arrivals: Mapping[str, Arrival],
+        update_id: str | None,
+    ) -> str | None:
+        """A digest of all that the outcome depends on; None if nobody can ask for the same again.
+
+        One Spark job for each batch.
+        """
+        if update_id is None:
+            return None
+        told = [
+            operation,
+            update_id,
+            None if head.attempt is None else head.attempt.id,
+            {name: batch.digest() for name, batch in batches.items()},
+            {name: asdict(arrival.place) for name, arrival in arrivals.items()},
+            {name: asdict(definition) for name, definition in self._definitions.items()},
+        ]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
     def _arrived(
         self, source: Source, arrival: Arrival, head: Version, redefined: Redefinition | None
     ) -> Found | None:
@@ -322,68 +348,6 @@ class Executor:
             content = self._reader.content(head, source)
             return source_step(source, arrival.batch(), content, redefined)
 
-    def _commit(self, head: Version, writes: Mapping[str, StageWrite], attempt: Attempt) -> None:
-        """One commit for each table whose rows change."""
-        self._tables.ensure_schema()
-        for name, write in writes.items():
-            if write.in_place:
-                self._compactor.wait(name, "fold")
-        edits = [
-            (name, kind, edit)
-            for name, write in writes.items()
-            for kind, edit in write.edits(
-                attempt.version, self._reads(head, write.result.stage)
-            ).items()
-        ]
-        checked, self._checked = self._checked, {}
-
-        @inheritable_thread_target(self._spark)
-        def commit(name: str, kind: str, edit: Edit | Restore) -> int:
-            table = self._tables.location.table(name, kind)
-            # Where the table really is decides how it is set back.
-            known = {} if isinstance(edit, Restore) else checked
-            base = self._base(table, head.delta_version(name, kind), known)
-            return self._tables.commit(table, edit, attempt, base)
-
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            delta_versions = list(pool.map(lambda edit: commit(*edit), edits))
-        for (name, kind, edit), delta_version in zip(edits, delta_versions, strict=True):
-            writes[name].committed(kind, edit, delta_version)
-            checked[self._tables.location.table(name, kind)] = delta_version
-        self._checked = checked
-
-    def _figures(
-        self, head: Version, writes: Mapping[str, StageWrite], number: int
-    ) -> dict[str, StageFigures]:
-        return {
-            stage.name: writes[stage.name].figures(number)
-            if stage.name in writes
-            else head.stages.get(stage.name, NO_TABLES).carried()
-            for stage in self._graph.stages
-        }
-
-    def _base(self, table: Table, pinned: int | None, checked: Mapping[Table, int]) -> int | None:
-        """Make a table's newest rows those that the head pins; returns its delta version."""
-        if pinned is not None and checked.get(table) == pinned:
-            return pinned
-        commits = self._tables.recent_commits(table, pinned)
-        match action(table.name, pinned, commits):
-            case "build":
-                return None
-            case "restore" if pinned is not None:
-                return self._tables.restore(table, pinned)
-            case _:
-                return commits[0].delta_version
-
-    def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
-        """How to read a stage's rows as the head has them; nothing if it has none."""
-        if not head.stages.get(stage.name, NO_TABLES).rows:
-            return {}
-        return {
-            CONTENT: partial(_all, self._reader.content, head, stage),
-            KEY_MAPPINGS: partial(_all, self._reader.key_mappings, head, stage),
-        }
-
 
 def _moved(head: Version, arrivals: Iterable[Arrival]) -> Version:
     """The head with sources whose tables have moved on, and have the same rows."""
@@ -393,11 +357,3 @@ def _moved(head: Version, arrivals: Iterable[Arrival]) -> Version:
         if arrival.last is not None
     }
     return replace(head, stages={**head.stages, **moved})
-
-
-def _all(
-    read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage
-) -> DataFrame:
-    found = read(version, stage)
-    assert found is not None  # the figures say that there are rows
-    return found.all()

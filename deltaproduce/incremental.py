@@ -46,7 +46,7 @@ from deltaproduce.productions import Production
 from deltaproduce.redefinitions import Redefinition
 from deltaproduce.schemas import ORDINAL, Column, RowSchema
 from deltaproduce.selections import Rows, Selection, as_frame, united
-from deltaproduce.stages import Source
+from deltaproduce.stages import Source, Stage
 from deltaproduce.stored import Stored
 
 _GONE: Final = "_gone"
@@ -182,6 +182,50 @@ def full_step(
     return Found(_all_replaced(before, new, schema, sources, spark), surrogates)
 
 
+def difference(
+    stage: Stage,
+    before: Stored | None,
+    after: Stored | None,
+    keys: Selection | None,
+    spark: SparkSession,
+) -> Comparison:
+    """Compare the rows that some keys of a stage have in one version with those of another.
+
+    Args:
+        before: all rows that it had; None if there are none.
+        after: all rows that it has; None if there are none.
+        keys: all keys whose values may differ; None for all that there are.
+    """
+    schema, sources = stage.schema, sources_of(stage)
+    nothing = empty(content_columns(schema, sources))
+    were, are = (nothing if side is None else _rows(side, keys) for side in (before, after))
+    return _all_replaced(were, are, schema, sources, spark, complete=keys is None)
+
+
+def stored_step(
+    stage: Stage,
+    before: Stored | None,
+    after: Stored | None,
+    keys: Callable[[], Selection],
+    spark: SparkSession,
+    redefined: Redefinition | None = None,
+) -> Comparison:
+    """What a step found out whose outcome is stored: nothing is produced.
+
+    Args:
+        before: the stage's rows; None if there are none yet.
+        after: its rows after the step; None if there are none left.
+        keys: finds all keys whose values differ.
+        redefined: if the stage has other columns than its tables.
+    """
+    if redefined is not None:
+        new = empty(content_columns(stage.schema, sources_of(stage))) if after is None else after
+        rows, count = (new, 0) if isinstance(new, pa.Table) else (new.all(), new.count)
+        return _made_anew(redefined, _conformed(redefined, before), rows, count, spark)
+    is_small = all(stored is None or stored.small for stored in (before, after))
+    return difference(stage, before, after, None if is_small or before is None else keys(), spark)
+
+
 def _first_of(production: Production, emitted: Rows, count: int) -> Found:
     """What comes into a stage without rows."""
     stage = production.stage
@@ -227,23 +271,25 @@ def _all_replaced(
     sources: Sequence[Column],
     spark: SparkSession,
     *,
+    complete: bool = True,
     all_differ: bool = False,
 ) -> Comparison:
-    """Compare with what is there after ``new`` took the place of all rows.
+    """Compare with what is there after ``new`` took the place of all of ``before``.
 
     Args:
+        complete: these are all rows of the table.
         all_differ: no row before can be equal to one after.
     """
     if isinstance(before, pa.Table) and isinstance(new, pa.Table):
         none = np.zeros(len(before), bool)
-        return _local(before, none, new, schema, sources, spark, complete=True)
+        return _local(before, none, new, schema, sources, spark, complete=complete)
     columns = content_columns(schema, sources)
     old = as_frame(before, spark, columns).withColumn(SIDE, f.lit(BEFORE))
     rows = _union(old, as_frame(new, spark, columns), schema, sources)
     compared = compare(rows, schema, sources)
     if all_differ:
         compared = all_different(compared)
-    return WideComparison.of(compared, schema, sources, complete=True)
+    return WideComparison.of(compared, schema, sources, complete=complete)
 
 
 def _replaced(
@@ -303,3 +349,9 @@ def _union(
 ) -> DataFrame:
     columns = [*cols(schema.key), *cols(sources), f.col(ORDINAL), *cols(schema.value), f.col(SIDE)]
     return before.select(*columns).union(new.withColumn(SIDE, f.lit(AFTER)).select(*columns))
+
+
+def _rows(stored: Stored, keys: Selection | None) -> Rows:
+    if keys is not None:
+        return keys.exactly(stored.of(keys))
+    return stored.fetched() if stored.small else stored.all()

@@ -4,7 +4,8 @@ Pure: it decides, `tables` acts. A table runs ahead when an attempt committed to
 published: it died, failed, or lost to another writer; or when it was compacted. The invariant: a
 table is only ever written from the rows that the head pins.
 
-It stands apart so that each case has its test without a crash.
+It stands apart so that each case has its test without a crash. `resumption` has what becomes of the
+rest of such an attempt.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from deltaproduce.errors import CorruptStoreError
-from deltaproduce.versions import Commit
+from deltaproduce.errors import ConflictError, CorruptStoreError
+from deltaproduce.versions import Attempt, Commit
 
 Action = Literal["build", "restore", "write"]
 
@@ -53,6 +54,39 @@ def current(pinned: int, commits: Sequence[Commit]) -> int | None:
     if not commits or (commits[0].delta_version != pinned and not compacted(pinned, commits)):
         return None
     return commits[0].delta_version
+
+
+def landed(attempt: Attempt, pinned: int | None, commits: Sequence[Commit]) -> Commit | None:
+    """An attempt's commit to a table; None if it made none on top of the pinned delta version.
+
+    Args:
+        pinned: None if no version has the table.
+        commits: the table's last commits, newest first.
+    """
+    for number, commit in enumerate(commits):
+        if commit.attempt == attempt:
+            on_top = pinned is None or current(pinned, commits[number + 1 :]) is not None
+            return commit if on_top else None
+    return None
+
+
+def conflict(table: str, attempt: Attempt | None, commits: Sequence[Commit]) -> ConflictError:
+    """The error of an attempt that another writer overtook, with what is known of the other.
+
+    Args:
+        commits: the last commits of the table where they met, newest first.
+    """
+    others = (c.attempt for c in commits if c.attempt != attempt and c.attempt is not None)
+    other = next(others, None)
+    who = "another writer" if other is None else f"attempt {other.id} of another writer"
+    since = other.started_at if other is not None else None
+    return ConflictError(
+        f"{who}{f', started {since.isoformat()},' if since else ''} committed to table {table!r} "
+        "first: nothing of this attempt is visible; run it again, or open the store with "
+        "on_conflict='retry'",
+        attempt=None if other is None else other.id,
+        started_at=since,
+    )
 
 
 def compacted(pinned: int, commits: Sequence[Commit]) -> tuple[Commit, ...]:

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.analysis import analysed
 from deltaproduce.batches import Batch
 from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
 from deltaproduce.delta_sources import arrivals
 from deltaproduce.errors import (
+    ConflictError,
     DefinitionError,
     InvalidArgumentError,
     InvalidChangesError,
@@ -38,10 +41,20 @@ from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.selections import Selection
 from deltaproduce.session import check_session
 from deltaproduce.stages import Producer, Source, Stage
+from deltaproduce.streams import StreamWriter
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Version, find, span, stage_at, unbroken
 
+OnConflict = Literal["raise", "retry"]
+"""What happens if another writer publishes first."""
+
+_RETRYING: Final = Retrying(
+    retry=retry_if_exception_type(ConflictError),
+    wait=wait_random_exponential(multiplier=0.1, max=10),
+    stop=stop_after_attempt(20),
+    reraise=True,
+)
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -64,6 +77,9 @@ class Store:
         policy: when a stage that has rows may be produced in full. ``auto``: when its definition
             changed, or where that is known to be quicker. ``incremental``: only when its definition
             changed. ``strict``: never; an update says so, and writes nothing.
+        on_conflict: what happens if another writer publishes first. ``raise``: a ConflictError.
+            ``retry``: it is tried again on what the other has published, up to 20 times, after
+            longer and longer waits.
         progress: called when a stage, or the commit, of an update starts.
         clock: gives the time of a version, with time zone.
 
@@ -81,6 +97,7 @@ class Store:
         *,
         table_type: TableType = "merge_on_read",
         policy: Policy = "auto",
+        on_conflict: OnConflict = "raise",
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -88,10 +105,12 @@ class Store:
         for name, value, known in (
             ("table_type", table_type, get_args(TableType)),
             ("policy", policy, get_args(Policy)),
+            ("on_conflict", on_conflict, get_args(OnConflict)),
         ):
             if value not in known:
                 raise DefinitionError(f"{name} is {value!r}; use one of {', '.join(known)}")
         self._spark = spark
+        self._on_conflict: OnConflict = on_conflict
         place = Location.parse(str(location))
         place.check([stage.name for stage in pipeline.stages])
         self._tables = Tables(spark, place)
@@ -109,6 +128,16 @@ class Store:
             table_type,
             policy,
         )
+        self._in_session: Callable[[SparkSession], Store] = lambda other: Store(
+            other,
+            location,
+            pipeline,
+            table_type=table_type,
+            policy=policy,
+            on_conflict=on_conflict,
+            progress=progress,
+            clock=clock,
+        )
 
     @property
     def head(self) -> Version:
@@ -120,7 +149,11 @@ class Store:
         return list(self._log.versions())
 
     def update(
-        self, changes: Mapping[str, object] = _NOTHING_GIVEN, update_id: str | None = None
+        self,
+        changes: Mapping[str, object] = _NOTHING_GIVEN,
+        update_id: str | None = None,
+        *,
+        on_conflict: OnConflict | None = None,
     ) -> Version:
         """Make a batch of changes the next version: all of it at once, or none.
 
@@ -134,7 +167,10 @@ class Store:
                 key, before their order in the DataFrame). The rows of a key replace all that it
                 had; keys not mentioned stay. Each DataFrame is computed once.
             update_id: a name for this batch. If a version was made under it, that version is
-                returned and the changes are not looked at: so a batch can be sent again.
+                returned and the changes are not looked at: so a batch can be sent again. If an
+                update under it was cut off, the same changes carry it on: functions are not run
+                again for stages that it has stored. Costs a Spark job a source.
+            on_conflict: as for the store, this time; as the store was opened if None.
 
         Returns:
             The published version; the head if the changes change nothing and there is no update_id.
@@ -147,9 +183,15 @@ class Store:
             CommitUnknownError: it could not be found out whether the version was published.
             CorruptStoreError: tables or the version log were changed by someone else.
         """
-        return self._publish("update", changes, update_id)
+        return self._publish("update", changes, update_id, on_conflict)
 
-    def load(self, rows: Mapping[str, object], update_id: str | None = None) -> Version:
+    def load(
+        self,
+        rows: Mapping[str, object],
+        update_id: str | None = None,
+        *,
+        on_conflict: OnConflict | None = None,
+    ) -> Version:
         """Make full snapshots of sources the next version: what differs becomes its updates.
 
         Keys that a snapshot lacks are deleted, others have the rows that it has. So an empty one
@@ -162,6 +204,7 @@ class Store:
                 and, optionally, ``_ordinal``; as for `update`, but without ``_change_type``. The
                 order of a key's rows counts here too.
             update_id: as for `update`; the two share their names.
+            on_conflict: as for `update`.
 
         Returns:
             The published version; the head if nothing differs and there is no update_id.
@@ -170,7 +213,7 @@ class Store:
             InvalidChangesError: before anything is written.
             DeltaProduceError: as for `update`.
         """
-        return self._publish("load", rows, update_id)
+        return self._publish("load", rows, update_id, on_conflict)
 
     def plan(self, given: Collection[str | Source] = ()) -> tuple[Step, ...]:
         """What an update would do, and why: nothing is computed, and nothing written.
@@ -211,17 +254,7 @@ class Store:
         Raises:
             NotFoundError: there is no such stage, or it is a source whose rows are given.
         """
-        head = self._log.head()
-        if stage is None:
-            names = [producer.name for producer in self._graph.producers]
-            return self._executor.run("refresh", head, refreshed=names)
-        found = self._graph.stage(_name(stage))
-        if not isinstance(found, Source) or not found.is_in_place:
-            return self._executor.run("refresh", head, refreshed=[self._producer(stage).name])
-        readers = [producer.name for producer in self._graph.readers_of(found.name)]
-        news = arrivals(self._graph, head, self._tables, anew=found.name)
-        mine = {found.name: news[found.name]}
-        return self._executor.run("refresh", head, arrivals=mine, refreshed=readers)
+        return self._published(partial(self._refreshed, stage))
 
     def rollback(self, version: int) -> Version:
         """Publish a new version that is equal to an earlier one in every table of every stage.
@@ -242,7 +275,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        return self._executor.rollback(span(self._log.versions(), version))
+        return self._published(lambda: self._executor.rollback(span(self._log.versions(), version)))
 
     def forget(self, source: str | Source, key: object) -> Forgotten:
         """Delete a key of a source, and what was made from it; say where it can still be read.
@@ -272,7 +305,9 @@ class Store:
             )
         keys = Selection.one(key, found.schema.key, self._spark)
         batches = {found.name: Batch.deleting(keys, found)}
-        version = self._executor.run("forget", self._log.head(), batches=batches)
+        version = self._published(
+            lambda: self._executor.run("forget", self._log.head(), batches=batches)
+        )
         versions = self._log.versions()
         if unbroken(versions, found.name):
             alive = alive_in(versions, self._reader.history(version, found, keys))
@@ -432,27 +467,81 @@ class Store:
         at = self._version(version)
         return lineage(self._graph, self._reader, found, key, at, self._spark)
 
+    def stream_writer(self, source: str | Source, *, stream: str | None = None) -> StreamWriter:
+        """What makes each micro-batch of a stream a version, exactly once: for ``foreachBatch``.
+
+        ``changes.writeStream.foreachBatch(store.stream_writer("orders")).start()``, with the
+        columns that `update` takes. A micro-batch that Spark runs again, after a crash or a
+        restart, is published only if it was not.
+
+        Args:
+            stream: a name for the stream, the same at each restart; the source's name if None. A
+                stream that begins anew, without its old checkpoint, needs another.
+
+        Raises:
+            NotFoundError: there is no such source.
+        """
+        found = self._graph.stage(_name(source))
+        if not isinstance(found, Source):
+            raise NotFoundError(f"{found.name!r} is no source: changes are given for sources")
+        return StreamWriter(self._in_session, found.name, stream or found.name)
+
     def _publish(
         self,
         operation: Literal["update", "load"],
         given: Mapping[str, object],
         update_id: str | None,
+        on_conflict: OnConflict | None,
     ) -> Version:
         sources = self._sources(given)
-        versions = self._log.versions()
-        if update_id is not None:
-            for version in versions:
-                if version.update_id == update_id:
-                    return version
-        batches = {
-            source.name: Batch.of(rows, source, self._spark, is_snapshot=operation == "load")
-            for source, rows in sources
-        }
-        head = self._log.last_read
-        news = arrivals(self._graph, head, self._tables)
-        return self._executor.run(
-            operation, head, batches=batches, arrivals=news, update_id=update_id
-        )
+        batches: dict[str, Batch] = {}
+
+        def attempt() -> Version:
+            versions = self._log.versions()
+            if update_id is not None:
+                for version in versions:
+                    if version.update_id == update_id:
+                        return version
+            if not batches:  # they are computed once, however often this is tried
+                batches.update(
+                    {
+                        source.name: Batch.of(
+                            rows, source, self._spark, is_snapshot=operation == "load"
+                        )
+                        for source, rows in sources
+                    }
+                )
+            head = self._log.last_read
+            news = arrivals(self._graph, head, self._tables)
+            return self._executor.run(
+                operation, head, batches=batches, arrivals=news, update_id=update_id
+            )
+
+        return self._published(attempt, on_conflict)
+
+    def _published(
+        self, attempt: Callable[[], Version], on_conflict: OnConflict | None = None
+    ) -> Version:
+        """What an attempt publishes, or, if wanted, one that comes after a conflict."""
+        wanted = self._on_conflict if on_conflict is None else on_conflict
+        if wanted not in get_args(OnConflict):
+            known = ", ".join(get_args(OnConflict))
+            message = f"on_conflict is {wanted!r}; use one of {known}"
+            raise InvalidArgumentError(message, argument="on_conflict")
+        return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
+
+    def _refreshed(self, stage: str | Stage | None) -> Version:
+        head = self._log.head()
+        if stage is None:
+            names = [producer.name for producer in self._graph.producers]
+            return self._executor.run("refresh", head, refreshed=names)
+        found = self._graph.stage(_name(stage))
+        if not isinstance(found, Source) or not found.is_in_place:
+            return self._executor.run("refresh", head, refreshed=[self._producer(stage).name])
+        readers = [producer.name for producer in self._graph.readers_of(found.name)]
+        news = arrivals(self._graph, head, self._tables, anew=found.name)
+        mine = {found.name: news[found.name]}
+        return self._executor.run("refresh", head, arrivals=mine, refreshed=readers)
 
     def _frame(
         self, rows: DataFrame | None, columns: Sequence[Column], in_order: Sequence[Column]

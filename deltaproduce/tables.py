@@ -28,10 +28,10 @@ from pyspark.sql import types as t
 
 from deltaproduce.ddl import identifier
 from deltaproduce.edits import Edit, Restore
-from deltaproduce.errors import ConflictError
+from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
 from deltaproduce.locations import Location, Table
-from deltaproduce.recovery import current
+from deltaproduce.recovery import conflict, current, landed
 from deltaproduce.schemas import Column
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
@@ -42,6 +42,10 @@ _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may ad
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
 _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
+_UNWRITABLE: Final = re.compile(
+    "No space left on device|Disk quota exceeded|Read-only file system|Permission denied|"
+    "Access ?Denied|403 Forbidden"
+)
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
 """Paths that Spark neither takes for patterns nor encodes."""
 
@@ -178,25 +182,20 @@ class Tables:
         Raises:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
         """
-        with self._session(edit) as session, effect("commit", table.name):
+        with self._session(edit) as session, self._effect("commit", table, attempt):
             if isinstance(edit, Edit):
                 committed = self._write(session, table, edit, attempt)
             else:
                 committed = self._set_back(session, table, edit.delta_version, attempt, base)
         if committed is not None and base in (None, committed - 1):
             return committed
+        commits = self.recent_commits(table, base)
         # What was set back stands on nothing that came between, not even on a compaction.
-        commits = self.recent_commits(table, base) if isinstance(edit, Edit) else ()
-        for number, commit in enumerate(commits):
-            before = commits[number + 1 :]
-            if commit.attempt == attempt and (base is None or current(base, before) is not None):
-                # Tables may be compacted at any time, by Delta itself right behind a commit too.
-                newest = current(commit.delta_version, commits)
-                return commit.delta_version if newest is None else newest
-        raise ConflictError(
-            f"another writer changed table {table.name!r} while this update wrote to it: nothing "
-            "of this update is visible; run it again"
-        )
+        made = landed(attempt, base, commits) if isinstance(edit, Edit) else None
+        if made is None:
+            raise conflict(table.name, attempt, commits)
+        # Tables may be compacted at any time, by Delta itself right behind a commit too.
+        return current(made.delta_version, commits) or made.delta_version
 
     def _write(
         self, session: SparkSession, table: Table, edit: Edit, attempt: Attempt
@@ -218,12 +217,12 @@ class Tables:
         if edit.file_rows is not None:
             writer = writer.option("maxRecordsPerFile", edit.file_rows)
         try:
-            return _committed(partial(_save, writer, table), table, session)
+            return _committed(partial(_save, writer, table), session)
         except AnalysisException as error:
             # A table that is overwritten keeps its properties, which name columns that it loses.
             if not edit.overwrite or error.getCondition() != _UNKNOWN_COLUMN:
                 raise
-        return _committed(partial(_replace, rows, table, edit, attempt), table, session)
+        return _committed(partial(_replace, rows, table, edit, attempt), session)
 
     def _set_back(
         self,
@@ -244,7 +243,31 @@ class Tables:
         else:
             statement = f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}"
         with _settings(session, {_USER_METADATA: attempt.metadata(table.name)}):
-            return _committed(partial(session.sql, statement), table, session)
+            return _committed(partial(session.sql, statement), session)
+
+    @contextmanager
+    def _effect(self, name: str, table: Table, attempt: Attempt | None = None) -> Iterator[None]:
+        """An effect on a table, between its fail points; what prevents it is said.
+
+        Raises:
+            ConflictError: Delta refuses it because of another writer.
+            StorageError: there is no space, or no right to write.
+        """
+        try:
+            with effect(name, table.name):
+                yield
+        except _CONFLICTS as error:
+            raise conflict(table.name, attempt, self.recent_commits(table)) from error
+        except Exception as error:
+            found = _UNWRITABLE.search(str(error))
+            if found is None:
+                raise
+            raise StorageError(
+                f"table {table.name!r} cannot be written ({found.group()}): nothing of this is "
+                f"visible. Make room or give the right to write at {table.address}, and run it "
+                "again",
+                table=table.name,
+            ) from error
 
     @contextmanager
     def _session(self, edit: Edit | Restore) -> Iterator[SparkSession]:
@@ -274,7 +297,7 @@ class Tables:
 
     def put_together(self, table: Table) -> None:
         """Write small files as large ones: no row changes, and rows of a file stay in order."""
-        with _settings(self.spark, _COMPACTION_SETTINGS), effect("optimize", table.name):
+        with _settings(self.spark, _COMPACTION_SETTINGS), self._effect("optimize", table):
             self._delta_table(table).optimize().executeCompaction()
 
     def create(self, table: Table, columns: str) -> None:
@@ -287,7 +310,7 @@ class Tables:
         )
         named = named.property("delta.checkpointInterval", str(_COMMITS_A_CHECKPOINT))
         named = named.addColumns(self.spark.createDataFrame([], columns).schema)
-        with effect("create", table.name):
+        with self._effect("create", table):
             named.execute()
 
     def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> int | None:
@@ -302,13 +325,13 @@ class Tables:
             ConflictError: refused.
         """
         writer = self._writer(rows, table, attempt).option("txnAppId", _APP_ID)
-        with self._committing, effect("publish", table.name):
+        with self._committing, self._effect("publish", table, attempt):
             writer = writer.option("txnVersion", attempt.version).mode("append")
-            return _committed(partial(_save, writer, table), table, self.spark)
+            return _committed(partial(_save, writer, table), self.spark)
 
     def restore(self, table: Table, delta_version: int) -> int:
         """Set a table that ran ahead back to what the head pins; returns its new delta version."""
-        with effect("restore", table.name):
+        with self._effect("restore", table):
             self.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
         return self.recent_commits(table)[0].delta_version
 
@@ -352,20 +375,14 @@ def _replace(rows: DataFrame, table: Table, edit: Edit, attempt: Attempt) -> Non
     writer.createOrReplace()
 
 
-def _committed(write: Callable[[], object], table: Table, session: SparkSession) -> int | None:
+def _committed(write: Callable[[], object], session: SparkSession) -> int | None:
     """Write, and say which delta version it became; None if Delta left it out.
 
     Delta tells a session the version of its last commit, so this costs no job; the session must
     commit to nothing else meanwhile.
     """
     session.conf.unset(_LAST_COMMIT)
-    try:
-        write()
-    except _CONFLICTS as error:
-        raise ConflictError(
-            f"another writer committed to table {table.name!r} at the same time: nothing of this "
-            "update is visible; run it again"
-        ) from error
+    write()
     committed = session.conf.get(_LAST_COMMIT, None)
     return None if committed is None else int(committed)
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.locations import CONTENT
+from deltaproduce.recovery import conflict
 from deltaproduce.tables import Tables
 from deltaproduce.versions import (
     EMPTY,
@@ -84,15 +84,15 @@ class VersionLog:
             self._tables.create(self._table, _COLUMNS)
         try:
             published = self._tables.append_numbered(self._table, rows.coalesce(1), attempt)
-        except (ConflictError, PySparkException) as error:
+        except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
             published, failure = None, error
         if published is None:
             published = self._published_by(attempt)
         if published is None:
-            raise failure or ConflictError(
-                f"another writer has published version {version.number}: nothing of this update is "
-                "visible; run it again"
-            )
+            if failure is not None and not isinstance(failure, ConflictError):
+                raise failure
+            commits = self._tables.recent_commits(self._table, self._read)
+            raise conflict(self._table.name, attempt, commits) from failure
         if self._read in (None, published - 1):
             self._known, self._read = (*self._known, version), published
 
@@ -106,7 +106,7 @@ class VersionLog:
                 if commit.attempt == attempt:
                     return commit.delta_version
             return None
-        except PySparkException as error:
+        except Exception as error:
             raise CommitUnknownError(
                 f"whether version {attempt.version} was published is unknown: the version log "
                 f"{self._table.address} cannot be read; read the head again before repeating it"

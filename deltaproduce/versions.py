@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint
@@ -166,6 +166,31 @@ EMPTY = Version(0, None, "empty", None, {})
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What an attempt does to one stage, as each of its commits to the stage's tables says.
+
+    So that a later attempt finds out what is stored of this one, and can carry on.
+
+    Attributes:
+        stages: the names of all stages that the attempt commits to, feeders first.
+        before: those that were complete by then -> the delta versions that it made of their tables.
+        kinds: the tables of this stage that it commits to.
+        figures: what its version says of this stage, but for what the commits become.
+    """
+
+    stages: tuple[str, ...]
+    before: Mapping[str, Mapping[str, int]]
+    kinds: tuple[str, ...]
+    figures: StageFigures
+
+    @staticmethod
+    def parse(found: Mapping[str, Any]) -> Part:
+        """The inverse of `asdict`."""
+        figures = figures_of(found["figures"])
+        return Part(tuple(found["stages"]), found["before"], tuple(found["kinds"]), figures)
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One try of one writer at publishing one version, or at folding the runs of one.
 
@@ -173,16 +198,22 @@ class Attempt:
         id: unique.
         version: the number it tries to publish, or the version whose runs it folds.
         folds: of a fold, the delta version of the table that it goes on from.
+        started_at: when, with time zone; None if that is not known.
+        given: a digest of what it was given to do, if a later attempt may carry it on.
+        part: what it does to the stage whose table a commit is to, if it may be carried on.
     """
 
     id: str
     version: int
     folds: int | None = None
+    started_at: datetime | None = field(default=None, compare=False)
+    given: str | None = field(default=None, compare=False)
+    part: Part | None = field(default=None, compare=False)
 
     @staticmethod
-    def after(head: Version) -> Attempt:
+    def after(head: Version, started_at: datetime, given: str | None = None) -> Attempt:
         """A new attempt at the version after ``head``."""
-        return Attempt(uuid.uuid4().hex, head.number + 1)
+        return Attempt(uuid.uuid4().hex, head.number + 1, started_at=started_at, given=given)
 
     @staticmethod
     def folding(version: Version, base: int) -> Attempt:
@@ -198,14 +229,28 @@ class Attempt:
             return None
         if not isinstance(found, dict) or "attempt" not in found or "version" not in found:
             return None
-        return Attempt(found["attempt"], found["version"], found.get("folds"))
+        started, part = found.get("started_at"), found.get("part")
+        return Attempt(
+            found["attempt"],
+            found["version"],
+            found.get("folds"),
+            None if started is None else datetime.fromisoformat(started),
+            found.get("given"),
+            None if part is None else Part.parse(part),
+        )
 
     def metadata(self, table: str) -> str:
         """What a data commit says of itself in its ``userMetadata``."""
-        found: dict[str, object] = {"table": table, "version": self.version, "attempt": self.id}
-        if self.folds is not None:
-            found["folds"] = self.folds
-        return json.dumps(found)
+        found = {
+            "table": table,
+            "version": self.version,
+            "attempt": self.id,
+            "folds": self.folds,
+            "started_at": None if self.started_at is None else self.started_at.isoformat(),
+            "given": self.given,
+            "part": None if self.part is None else asdict(self.part),
+        }
+        return json.dumps({name: value for name, value in found.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,9 +348,11 @@ def figures_to_json(stages: Mapping[str, StageFigures]) -> str:
 
 
 def figures_from_json(text: str) -> dict[str, StageFigures]:
-    """The inverse of `figures_to_json`; figures that a later release added are passed over."""
+    """The inverse of `figures_to_json`."""
+    return {stage: figures_of(found) for stage, found in json.loads(text).items()}
+
+
+def figures_of(found: Mapping[str, Any]) -> StageFigures:
+    """A stage's figures by name; those that a later release added are passed over."""
     known = set(StageFigures.__dataclass_fields__)
-    return {
-        stage: StageFigures(**{name: value for name, value in found.items() if name in known})
-        for stage, found in json.loads(text).items()
-    }
+    return StageFigures(**{name: value for name, value in found.items() if name in known})

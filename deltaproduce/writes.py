@@ -1,8 +1,9 @@
 """Writes: how a stage's step is written, and what the version then says of the stage.
 
 A `Result` is what a step found out; a `Write` is what is done about it: one edit for each of the
-stage's tables whose rows change, and afterwards the figures. The invariant: the figures say of the
-tables what the edits made of them, so that a reader of the version finds the rows.
+stage's tables whose rows change, and the figures of what these make of them. The invariant: the
+figures say of the tables what the edits made of them, so that a reader of the version finds the
+rows.
 
 It stands apart from `executor`, which orders effects: here nothing is written.
 """
@@ -10,8 +11,8 @@ It stands apart from `executor`, which orders effects: here nothing is written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -29,9 +30,13 @@ from deltaproduce.edits import (
 )
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.plan import TableType, Writing, writing
+from deltaproduce.resumption import Kept
 from deltaproduce.stages import Producer, Stage
 from deltaproduce.stored import Overlay
 from deltaproduce.versions import InPlace, Mode, StageFigures, columns_of
+
+Edits: TypeAlias = Mapping[str, Edit | Restore]
+"""What is committed to the tables of one stage, by kind."""
 
 NO_TABLES: Final = StageFigures("skipped")
 """The figures of a stage that is in no version yet."""
@@ -100,32 +105,32 @@ class StageWrite(Protocol):
 
     Attributes:
         result: what the stage's step found out.
-        content: the content, if it was written whole from the driver; None if not.
     """
 
-    result: Result
-    content: pa.Table | None
+    @property
+    def result(self) -> Result: ...  # noqa: D102 see the class
 
     @property
     def in_place(self) -> bool:
         """Whether content or key mappings are committed to, which no fold may overlap with."""
 
-    def edits(self, number: int, before: Mapping[str, Read]) -> Mapping[str, Edit | Restore]:
-        """The edit of each table that the version of that number changes, by kind."""
-
-    def committed(self, kind: str, edit: Edit | Restore, delta_version: int) -> None:
-        """Note that one of the edits is a commit now."""
+    def edits(self, number: int, before: Mapping[str, Read]) -> Edits:
+        """The edit of each table that the version of that number changes."""
 
     def overlay_after(self) -> Overlay | None:
         """The stage's runs after it."""
 
-    def figures(self, number: int) -> StageFigures:
-        """What the version of that number says of the stage."""
+    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
+        """What the version of that number says of the stage.
+
+        Args:
+            delta_versions: what the edits became, by kind.
+        """
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Write:
-    """How a step is written, and, filled in commit by commit, what has been.
+    """How a step is written.
 
     Attributes:
         last: the stage's figures in the version before.
@@ -134,9 +139,6 @@ class Write:
         overlay: the runs before it; None if there are none.
         run: the step's own run, if it is written as one.
         runs_anew: the table of runs is written anew, and ``run`` has the rows of those before it.
-        delta_versions: of the tables committed to, by kind.
-        added: how often they have been added to since their rows were put in order.
-        content: the content, if it was written whole from the driver; None if not.
     """
 
     result: Result
@@ -147,9 +149,6 @@ class Write:
     overlay: Overlay | None
     run: pa.Table | None = None
     runs_anew: bool = False
-    delta_versions: dict[str, int] = field(default_factory=dict)
-    added: dict[str, int] = field(default_factory=dict)
-    content: pa.Table | None = None
 
     @staticmethod
     def of(
@@ -216,14 +215,6 @@ class Write:
             edits[RUNS] = run_edit(self.run, comparison, number, exists=not self.runs_anew)
         return {kind: edit for kind, edit in edits.items() if edit is not None}
 
-    def committed(self, kind: str, edit: Edit | Restore, delta_version: int) -> None:
-        """Note that one of the edits is a commit now."""
-        assert isinstance(edit, Edit)
-        self.delta_versions[kind] = delta_version
-        self.added[kind] = 0 if edit.overwrite else self.last.added.get(kind, 0) + 1
-        if kind == CONTENT and edit.overwrite and isinstance(edit.rows, pa.Table):
-            self.content = edit.rows
-
     def overlay_after(self) -> Overlay | None:
         """The stage's runs after the step."""
         if self.run is None:
@@ -232,15 +223,15 @@ class Write:
         before = self.overlay or Overlay.none(comparison.pair, comparison.content)
         return before.with_run(self.run)
 
-    def figures(self, number: int) -> StageFigures:
+    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
         """What the version says of the stage."""
         overlay = self.overlay_after()
         return replace(
             self.result.figures(self._mode()),
             rows=self.rows,
             row_bytes=self.row_bytes,
-            delta_versions={**self.last.delta_versions, **self.delta_versions},
-            added={**self._added_before(), **self.added},
+            delta_versions={**self.last.delta_versions, **delta_versions},
+            added={**self._added_before(), **added(self.last, edits)},
             folded=self.last.folded if self.how in ("nothing", "run") else number,
             runs=0 if overlay is None else overlay.runs,
             run_rows=0 if overlay is None else overlay.added,
@@ -254,7 +245,7 @@ class Write:
         return "rewrite" if self.how == "rewrite" and not self.result.full else self.result.mode
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class WriteInPlace:
     """What is done for a source that is someone else's table (a `StageWrite`): updates are added.
 
@@ -265,8 +256,6 @@ class WriteInPlace:
         place: where its rows are from now on; None if it has none any more.
         begins: its rows before were none, or do not count.
         mode: what the version says of the step.
-        delta_versions: of the updates, when they are committed.
-        content: always None: it is not written.
     """
 
     result: Result
@@ -274,9 +263,6 @@ class WriteInPlace:
     place: InPlace | None
     begins: bool
     mode: Mode
-    delta_versions: dict[str, int] = field(default_factory=dict)
-    added: dict[str, int] = field(default_factory=dict)
-    content: pa.Table | None = None
 
     @property
     def in_place(self) -> bool:
@@ -292,17 +278,11 @@ class WriteInPlace:
         edit = updates_edit(self.result.comparison, number, exists=exists)
         return {} if edit is None else {UPDATES: edit}
 
-    def committed(self, kind: str, edit: Edit | Restore, delta_version: int) -> None:
-        """See `StageWrite.committed`."""
-        assert isinstance(edit, Edit)
-        self.delta_versions[kind] = delta_version
-        self.added[kind] = 0 if edit.overwrite else self.last.added.get(kind, 0) + 1
-
     def overlay_after(self) -> Overlay | None:
         """See `StageWrite.overlay_after`: there are no runs."""
         return None
 
-    def figures(self, number: int) -> StageFigures:
+    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
         """See `StageWrite.figures`."""
         last = self.last
         rows, row_bytes = self.result.size(last)
@@ -318,9 +298,56 @@ class WriteInPlace:
             self.result.figures(self.mode),
             rows=rows,
             row_bytes=row_bytes,
-            delta_versions={**kept, **self.delta_versions},
-            added={**{k: n for k, n in last.added.items() if k == UPDATES}, **self.added},
+            delta_versions={**kept, **delta_versions},
+            added={**{k: n for k, n in last.added.items() if k == UPDATES}, **added(last, edits)},
             begun=begun[0],
             begun_at=begun[1],
         )
         return figures if self.place is None else self.place.pinned(figures)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteKept:
+    """What is left to do for a stage that an earlier attempt has completed: nothing.
+
+    A `StageWrite`.
+    """
+
+    result: Result
+    kept: Kept
+
+    @property
+    def in_place(self) -> bool:
+        """See `StageWrite.in_place`."""
+        return False
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> Edits:
+        """See `StageWrite.edits`."""
+        del number, before
+        return {}
+
+    def overlay_after(self) -> Overlay | None:
+        """See `StageWrite.overlay_after`: it is read when it is needed."""
+        return None
+
+    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
+        """See `StageWrite.figures`."""
+        del number, edits, delta_versions
+        return self.kept.figures
+
+
+def added(last: StageFigures, edits: Edits) -> dict[str, int]:
+    """How often the edited tables have been added to since their rows were last put in order."""
+    return {
+        kind: 0 if edit.overwrite else last.added.get(kind, 0) + 1
+        for kind, edit in edits.items()
+        if isinstance(edit, Edit)
+    }
+
+
+def content_at_hand(edits: Edits) -> pa.Table | None:
+    """The content, if it is written whole from the driver; None if not."""
+    edit = edits.get(CONTENT)
+    if not isinstance(edit, Edit) or not edit.overwrite or not isinstance(edit.rows, pa.Table):
+        return None
+    return edit.rows

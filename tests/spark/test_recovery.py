@@ -51,7 +51,7 @@ def test_the_next_update_starts_from_the_head(
     update(rows((3, 30)))
     with monkeypatch.context() as patched:  # one table ran ahead; another writer takes over
         commit = Tables.commit
-        patched.setattr("deltaproduce.executor._WRITERS", 1)
+        patched.setattr("deltaproduce.publisher._WRITERS", 1)
         patched.setattr(
             Tables,
             "commit",

@@ -1,0 +1,239 @@
+"""The publisher: makes the writes of a version into commits, and then into the version.
+
+Each touched table gets one commit, from the rows that the head pins: one that ran ahead is restored
+first. Then the row of the version is appended to the version log. An attempt that may be carried on
+(`resumption`) commits one stage after the other, feeders first, and each commit says so; another
+one commits to all tables side by side. The invariant: until the row is in the log nothing of it can
+be seen, and what an attempt leaves behind is put back, or carried on, by the next one.
+
+It stands apart from `executor`, which computes what is to be written, and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaproduce.compaction import Compactor
+from deltaproduce.edits import Edit, Read, Restore
+from deltaproduce.fingerprints import Fingerprint
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
+from deltaproduce.readers import Reader
+from deltaproduce.recovery import action
+from deltaproduce.resumption import NOTHING_KEPT, Resumption, resumption
+from deltaproduce.stages import Graph, Source, Stage
+from deltaproduce.stored import Stored
+from deltaproduce.tables import Tables
+from deltaproduce.version_log import VersionLog
+from deltaproduce.versions import Attempt, Commit, Part, Version
+from deltaproduce.writes import (
+    NO_TABLES,
+    Edits,
+    StageWrite,
+    WriteKept,
+    content_at_hand,
+)
+
+_WRITERS: Final = 4
+"""Tables that are committed to at the same time: most of a commit is waiting for the driver."""
+
+
+class Publisher:
+    """Publishes the versions of one store, one at a time.
+
+    Args:
+        reader: the store's, which is told what each version leaves.
+        compactor: what it has under way is waited for, or goes on beside.
+        clock: gives the time of a version.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        tables: Tables,
+        reader: Reader,
+        log: VersionLog,
+        compactor: Compactor,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._spark = spark
+        self._graph = graph
+        self._tables = tables
+        self._reader = reader
+        self._log = log
+        self._compactor = compactor
+        self._clock = clock
+        self._checked: dict[Table, int] = {}
+
+    def left(self, head: Version, stages: Sequence[Stage], given: str | None) -> Resumption:
+        """What earlier attempts at the next version, which were given the same, have completed.
+
+        One Spark job for each table whose state is not known; none if nothing was given.
+
+        Args:
+            stages: those that may change, feeders first.
+        """
+        if given is None:
+            return NOTHING_KEPT
+        tables = [(stage.name, kind) for stage in stages for kind in _kinds(stage)]
+
+        @inheritable_thread_target(self._spark)
+        def history(name: str, kind: str) -> Sequence[Commit]:
+            table, pinned = self._tables.location.table(name, kind), head.delta_version(name, kind)
+            if pinned is not None and self._checked.get(table) == pinned:
+                return ()
+            commits = self._tables.recent_commits(table, pinned)
+            if commits and commits[0].delta_version == pinned:
+                self._checked[table] = pinned
+            return commits
+
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            found = list(pool.map(lambda table: history(*table), tables))
+        histories: dict[str, dict[str, Sequence[Commit]]] = {stage.name: {} for stage in stages}
+        for (name, kind), commits in zip(tables, found, strict=True):
+            histories[name][kind] = commits
+        return resumption(head, given, histories)
+
+    def publish(
+        self,
+        operation: str,
+        head: Version,
+        writes: Mapping[str, StageWrite],
+        definitions: Mapping[str, Fingerprint],
+        attempt: Attempt,
+        *,
+        update_id: str | None = None,
+    ) -> Version:
+        """Make the writes, and then the version of them: the commit point.
+
+        Args:
+            writes: what is done to each stage that changes, feeders first.
+
+        Raises:
+            ConflictError: another writer was faster; nothing of this is visible.
+            CommitUnknownError: it could not be found out whether the version was published.
+        """
+        number = attempt.version
+        edits = {
+            name: write.edits(number, self._reads(head, write.result.stage))
+            for name, write in writes.items()
+        }
+        made = self._commit(head, writes, edits, attempt)
+        figures = {
+            stage.name: writes[stage.name].figures(number, edits[stage.name], made[stage.name])
+            if stage.name in writes
+            else head.stages.get(stage.name, NO_TABLES).carried()
+            for stage in self._graph.stages
+        }
+        version = Version(
+            number=number,
+            committed_at=self._clock(),
+            operation=operation,
+            update_id=update_id,
+            stages=figures,
+            definitions=definitions,
+            attempt=attempt,
+        )
+        self._log.publish(version, attempt)
+        for name, write in writes.items():
+            content = content_at_hand(edits[name])
+            self._reader.keep(name, figures[name], write.overlay_after(), content)
+        self._compactor.start(version)
+        return version
+
+    def _commit(
+        self,
+        head: Version,
+        writes: Mapping[str, StageWrite],
+        edits: Mapping[str, Edits],
+        attempt: Attempt,
+    ) -> dict[str, Mapping[str, int]]:
+        """One commit for each table whose rows change; returns what they became, by stage."""
+        self._tables.ensure_schema()
+        for name, write in writes.items():
+            if write.in_place:
+                self._compactor.wait(name, "fold")
+        kept = {n: w.kept.delta_versions for n, w in writes.items() if isinstance(w, WriteKept)}
+        made: dict[str, Mapping[str, int]] = dict(kept)
+        stages = tuple(name for name in writes if edits[name] or name in kept)
+        checked, self._checked = self._checked, {}
+
+        @inheritable_thread_target(self._spark)
+        def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
+            table = self._tables.location.table(name, kind)
+            # Where the table really is decides how it is set back.
+            known = {} if isinstance(edit, Restore) else checked
+            base = self._base(table, head.delta_version(name, kind), known)
+            return self._tables.commit(table, edit, told, base)
+
+        def telling(name: str) -> Attempt:
+            figures = writes[name].figures(attempt.version, edits[name], {})
+            before = {stage: made[stage] for stage in stages if stage in made}
+            return replace(attempt, part=Part(stages, before, tuple(edits[name]), figures))
+
+        rest = [name for name in writes if name not in kept]
+        waves = [[name] for name in rest] if attempt.given is not None else [rest]
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for wave in waves:
+                jobs = [
+                    (name, kind, edit, attempt if attempt.given is None else telling(name))
+                    for name in wave
+                    for kind, edit in edits[name].items()
+                ]
+                delta_versions = list(pool.map(lambda job: commit(*job), jobs))
+                for name in wave:
+                    made[name] = {
+                        job[1]: delta_version
+                        for job, delta_version in zip(jobs, delta_versions, strict=True)
+                        if job[0] == name
+                    }
+        for name, delta_versions_of in made.items():
+            for kind, delta_version in delta_versions_of.items():
+                checked[self._tables.location.table(name, kind)] = delta_version
+        self._checked = checked
+        return made
+
+    def _base(self, table: Table, pinned: int | None, checked: Mapping[Table, int]) -> int | None:
+        """Make a table's newest rows those that the head pins; returns its delta version."""
+        if pinned is not None and checked.get(table) == pinned:
+            return pinned
+        commits = self._tables.recent_commits(table, pinned)
+        match action(table.name, pinned, commits):
+            case "build":
+                return None
+            case "restore" if pinned is not None:
+                return self._tables.restore(table, pinned)
+            case _:
+                return commits[0].delta_version
+
+    def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
+        """How to read a stage's rows as the head has them; nothing if it has none."""
+        if not head.stages.get(stage.name, NO_TABLES).rows:
+            return {}
+        return {
+            CONTENT: partial(_all, self._reader.content, head, stage),
+            KEY_MAPPINGS: partial(_all, self._reader.key_mappings, head, stage),
+        }
+
+
+def _kinds(stage: Stage) -> tuple[str, ...]:
+    """The tables that a store has of a stage."""
+    if isinstance(stage, Source):
+        return (UPDATES,) if stage.is_in_place else (CONTENT, UPDATES, RUNS)
+    return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
+
+
+def _all(
+    read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage
+) -> DataFrame:
+    found = read(version, stage)
+    assert found is not None  # the figures say that there are rows
+    return found.all()

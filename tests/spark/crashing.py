@@ -1,0 +1,276 @@
+"""Stores that crash: operations on a small store, their fail points, and what must hold afterwards.
+
+`main` runs one operation in a process of its own, says each fail point on its standard output, and
+waits to be killed at the one that it was told.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from deltaproduce import Pipeline, Store, failpoints, limits, local_session, publisher
+from deltaproduce.testing import Change, Delete, Oracle, Upsert
+
+Point = tuple[failpoints.When, str, str]
+"""When, the effect, its table."""
+
+
+class CrashError(BaseException):
+    """What a fail point raises in place of the end of the process: nobody catches it."""
+
+
+FACTOR = [1]
+"""What amounts are multiplied by: no part of a fingerprint, so a change of it takes a refresh."""
+
+
+def orders() -> Pipeline:
+    """Orders by customer, and their totals: keys move, are merged, and go."""
+    pipeline = Pipeline("orders")
+    source = pipeline.source("orders", key="id bigint", value="customer bigint, amount bigint")
+
+    @pipeline.producer(source, key="customer bigint", value="amount bigint")
+    def by_customer(_: int, rows: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        for customer, amount in rows:
+            yield customer, amount * FACTOR[0]
+
+    @pipeline.producer(by_customer, key="customer bigint", value="total bigint")
+    def totals(customer: int, amounts: Iterator[int]) -> Iterator[tuple[int, int]]:
+        yield customer, sum(amounts)
+
+    return pipeline
+
+
+def batch(*changes: tuple[int, ...]) -> dict[str, list[Change]]:
+    """Orders (id, customer, amount), or the deletion of (id,)."""
+    return {"orders": [Upsert(c[:1], c[1:]) if c[1:] else Delete(c) for c in changes]}
+
+
+FIRST = batch((1, 1, 10), (2, 1, 20), (3, 2, 30))
+BEFORE: Sequence[Mapping[str, Sequence[Change]]] = (
+    FIRST,
+    batch((2, 2, 20), (4, 3, 40)),
+    batch((1,), (5, 1, 50)),
+)
+"""The versions of a store before an operation."""
+
+NEXT = batch((4,), (6, 2, 60))
+AFTERWARDS = batch((3, 3, 31), (7, 1, 70))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that writes.
+
+    Attributes:
+        before: the batches of the versions that there are.
+        run: does it to the store.
+        expected: does the same to the oracle.
+    """
+
+    before: Sequence[Mapping[str, Sequence[Change]]]
+    run: Callable[[Store, SparkSession], object]
+    expected: Callable[[Oracle], object]
+
+
+def frames(spark: SparkSession, changes: Mapping[str, Sequence[Change]]) -> dict[str, object]:
+    """A batch as a store takes it."""
+    rows = [
+        (*c.key, *c.value, "upsert") if isinstance(c, Upsert) else (*c.key, None, None, "delete")
+        for c in changes["orders"]
+    ]
+    columns = "id bigint, customer bigint, amount bigint, _change_type string"
+    return {"orders": spark.createDataFrame(rows, columns)}
+
+
+def doubled(call: Callable[..., object], *arguments: object) -> object:
+    """Call, with amounts that count twice from now on."""
+    FACTOR[0] = 2
+    return call(*arguments)
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "first load": Operation(
+        (),
+        lambda store, spark: store.update(frames(spark, FIRST)),
+        lambda oracle: oracle.update(FIRST),
+    ),
+    "update": Operation(
+        BEFORE,
+        lambda store, spark: store.update(frames(spark, NEXT), "next"),
+        lambda oracle: oracle.update(NEXT, "next"),
+    ),
+    "refresh": Operation(
+        BEFORE,
+        lambda store, _: doubled(store.refresh),
+        lambda oracle: doubled(oracle.update, {}, ""),
+    ),
+    "rollback": Operation(
+        BEFORE, lambda store, _: store.rollback(1), lambda oracle: oracle.rollback(1)
+    ),
+    "compaction": Operation(BEFORE, lambda store, _: store.compact(), lambda _: None),
+}
+
+
+def built(spark: SparkSession, location: str, operation: Operation) -> None:
+    """Make the store that there is before an operation."""
+    store = Store(spark, location, orders())
+    for changes in operation.before:
+        store.update(frames(spark, changes))
+
+
+def oracle_of(operation: Operation) -> Oracle:
+    """The oracle as it is before an operation."""
+    oracle = Oracle(orders())
+    for changes in operation.before:
+        oracle.update(changes)
+    return oracle
+
+
+def copied(master: Path, place: Path) -> str:
+    """A copy of a store."""
+    if master.exists():
+        shutil.copytree(master, place)
+    return str(place)
+
+
+def commits(location: str) -> frozenset[str]:
+    """The Delta commits of all tables of a store."""
+    return frozenset(
+        str(path.relative_to(location)) for path in Path(location).glob("**/_delta_log/*.json")
+    )
+
+
+class Recorder:
+    """Notes the fail points that an operation comes to, and what is stored outside of them."""
+
+    def __init__(self, location: str) -> None:
+        self.points: list[Point] = []
+        self.outside: list[str] = []
+        self._location = location
+        self._seen = commits(location)
+
+    def __call__(self, when: failpoints.When, name: str, table: str) -> None:
+        now = commits(self._location)
+        if when == "before":
+            self.outside += sorted(now - self._seen)
+        self._seen = now
+        self.points.append((when, name, table))
+
+    def end(self) -> None:
+        """What was stored after the last effect."""
+        self.outside += sorted(commits(self._location) - self._seen)
+
+
+class CrashAt:
+    """Crashes at the fail point of a number."""
+
+    def __init__(self, number: int, crash: Callable[[], object]) -> None:
+        self._left = number
+        self._crash = crash
+
+    def __call__(self, when: failpoints.When, name: str, table: str) -> None:
+        del when, name, table
+        self._left -= 1
+        if self._left < 0:
+            self._crash()
+
+
+def fail() -> None:
+    """Crash by an exception."""
+    raise CrashError
+
+
+class Child:
+    """A process of its own that does operations and stops at each fail point; see `main`."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        here = Path(__file__).parent
+        path = os.pathsep.join([str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "crashing", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
+            text=True,
+            start_new_session=True,
+        )
+        assert self.said() == "ready"
+
+    def said(self) -> Any:
+        """What it says next: a fail point, or the outcome."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def go_on(self, told: str = "") -> None:
+        """Let it go on from where it is."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{told}\n")
+        self._process.stdin.flush()
+
+    def start(self, location: str, name: str, number: int) -> Any:
+        """Let it do an operation up to the fail point of a number, and say which that is."""
+        self.go_on(json.dumps([location, name]))
+        for _ in range(number):
+            self.said()
+            self.go_on()
+        return self.said()
+
+    def outcome(self) -> str:
+        """Let it go on to the end of the operation."""
+        while not isinstance(found := self.said(), str):
+            assert found is not None, "the process ended"
+            self.go_on()
+        return found
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it, to its Java process and to their workers."""
+        os.killpg(self._process.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
+
+def main(settings: str) -> None:
+    """Do operations, each told by a line of input: location and name, in JSON.
+
+    Each fail point that one comes to is a line of output, and waits for a line of input; so is the
+    outcome, which waits for the next operation.
+    """
+    limits.SMALL_TABLE_ROWS, publisher._WRITERS = 0, 1
+    spark = local_session("crashing", cores=2, memory="2g", config=json.loads(settings))
+    line = _told("ready")
+    while line:
+        location, name = json.loads(line)
+        FACTOR[0] = 1
+        store = Store(spark, location, orders())
+        with failpoints.armed(lambda *point: _told(point) or os._exit(1)):
+            try:
+                OPERATIONS[name].run(store, spark)
+                outcome = "done"
+            except Exception as error:  # noqa: BLE001 whoever watches is told
+                outcome = f"{type(error).__name__}: {error}"
+        line = _told(outcome)
+    spark.stop()
+
+
+def _told(what: object) -> str:
+    """Say something, and wait for a line; nothing if nobody is there any more."""
+    print(json.dumps(what), flush=True)
+    return sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,109 @@
+"""A full disk, no right to write, a user who interrupts: a clear error, and nothing is lost."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from comparing import assert_same
+from crashing import AFTERWARDS, BEFORE, NEXT, OPERATIONS, built, frames, oracle_of, orders
+from pyspark.sql import SparkSession
+
+from deltaproduce import StorageError, Store, failpoints
+
+UPDATE = OPERATIONS["update"]
+
+
+def assert_goes_on(spark: SparkSession, location: str) -> None:
+    oracle = oracle_of(UPDATE)
+    store = Store(spark, location, orders())
+    assert store.head.number == oracle.head
+    for changes in (NEXT, AFTERWARDS):
+        assert store.update(frames(spark, changes)).number == oracle.update(changes)
+    for number in range(oracle.head + 1):
+        assert_same(store, oracle, orders(), number)
+
+
+@contextmanager
+def mounted(place: Path, size: str) -> Iterator[None]:
+    """A disk of its own; skips the test for whoever may not mount one."""
+    place.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    if subprocess.run(options, capture_output=True, check=False).returncode:
+        pytest.skip("takes the right to mount a file system")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill_up(filler: Path) -> None:
+    with suppress(OSError), filler.open("wb") as file:
+        while True:
+            file.write(b"x" * 4096)
+            file.flush()
+
+
+def test_a_full_disk(spark: SparkSession, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "20m"):
+        location, filler = str(tmp_path / "disk" / "store"), tmp_path / "disk" / "filler"
+        built(spark, location, UPDATE)
+
+        def fill(when: failpoints.When, name: str, table: str) -> None:
+            if (when, name, table) == ("before", "commit", "totals/updates"):
+                fill_up(filler)
+
+        store = Store(spark, location, orders())
+        with failpoints.armed(fill), pytest.raises(StorageError) as caught:
+            store.update(frames(spark, NEXT))
+        assert caught.value.table
+        filler.unlink()
+        assert_goes_on(spark, location)
+
+
+def test_a_store_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "20m"):
+        place = tmp_path / "disk"
+        location = str(place / "store")
+        built(spark, location, UPDATE)
+        store, oracle = Store(spark, location, orders()), oracle_of(UPDATE)
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        try:
+            with pytest.raises(StorageError):
+                store.update(frames(spark, NEXT))
+            reader = Store(spark, location, orders())
+            for number in range(oracle.head + 1):
+                assert_same(reader, oracle, orders(), number)
+        finally:
+            subprocess.run(["mount", "-o", "remount,rw", str(place)], check=True)
+        assert_goes_on(spark, location)
+
+
+def do_nothing_for_long(store: Store, spark: SparkSession) -> None:
+    while True:
+        store.update(frames(spark, BEFORE[-1]))  # which changes nothing
+        time.sleep(0.01)
+
+
+def test_an_interrupted_update(spark: SparkSession, location: str) -> None:
+    """Ctrl-C: in a fail point, and somewhere in Spark."""
+    built(spark, location, UPDATE)
+    store = Store(spark, location, orders())
+
+    def interrupt(when: failpoints.When, name: str, table: str) -> None:
+        raise KeyboardInterrupt
+
+    with failpoints.armed(interrupt), pytest.raises(KeyboardInterrupt):
+        store.update(frames(spark, NEXT))
+    for delay in (0.1, 0.7):
+        timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            do_nothing_for_long(store, spark)
+        timer.join()
+    assert_goes_on(spark, location)

@@ -1,0 +1,118 @@
+"""A stream's micro-batches are versions, each exactly once, whatever ends the query."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from comparing import assert_same
+from crashing import CrashAt, CrashError, batch, fail, frames, orders
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from deltaproduce import NotFoundError, Store, failpoints
+from deltaproduce.testing import Oracle
+
+BATCHES = [
+    batch((1, 1, 10), (2, 1, 20)),
+    batch((2, 2, 20), (3, 2, 30)),
+    batch((1,), (4, 1, 40)),
+    batch((4, 3, 44)),
+]
+
+
+class Stream:
+    """Changes that arrive in a directory, one file a batch, and the query that takes them."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark = spark
+        self.place = place
+
+    def arrive(self, number: int) -> None:
+        (rows,) = frames(self.spark, BATCHES[number]).values()
+        rows.coalesce(1).write.mode("append").parquet(str(self.place / "arrived"))  # type: ignore[attr-defined]
+
+    def run(self, writer: Any, checkpoint: str = "checkpoint") -> None:
+        """Take all that has arrived, one file at a time."""
+        columns = "id bigint, customer bigint, amount bigint, _change_type string"
+        arrived = self.spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+        query = (
+            arrived.parquet(str(self.place / "arrived"))
+            .writeStream.foreachBatch(writer)
+            .option("checkpointLocation", str(self.place / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+
+def test_each_micro_batch_is_one_version(
+    spark: SparkSession, location: str, tmp_path: Path
+) -> None:
+    """The query is ended at every fourth fail point, and after a batch that Spark did not note."""
+    stream, store, oracle = (
+        Stream(spark, tmp_path),
+        Store(spark, location, orders()),
+        Oracle(orders()),
+    )
+    crashes = 0
+    for number, changes in enumerate(BATCHES):
+        stream.arrive(number)
+        point = 3
+        while True:  # each time it gets further
+            try:
+                with failpoints.armed(CrashAt(point, fail)):
+                    stream.run(store.stream_writer("orders"))
+            except (StreamingQueryException, CrashError):
+                crashes += 1
+                point += 4
+            else:
+                break
+        assert oracle.update(changes) == number + 1
+        stream.run(store.stream_writer("orders"))  # there is nothing new
+        assert store.head.number == number + 1
+        for version in range(number + 2):
+            assert_same(store, oracle, orders(), version)
+    assert crashes >= 2 * len(BATCHES)
+
+
+def test_a_batch_that_spark_forgot_is_not_doubled(
+    spark: SparkSession, location: str, tmp_path: Path
+) -> None:
+    stream, store = Stream(spark, tmp_path), Store(spark, location, orders())
+    writer = store.stream_writer("orders")
+
+    def forgotten(changes: Any, number: int) -> None:
+        writer(changes, number)
+        raise CrashError
+
+    stream.arrive(0)
+    with pytest.raises(StreamingQueryException):
+        stream.run(forgotten)
+    assert store.head.number == 1
+    stream.run(store.stream_writer("orders"))
+    assert store.head.number == 1
+    stream.arrive(1)
+    stream.run(writer)
+    assert store.head.number == 2
+
+
+def test_a_stream_that_begins_anew_needs_another_name(
+    spark: SparkSession, location: str, tmp_path: Path
+) -> None:
+    stream, store = Stream(spark, tmp_path), Store(spark, location, orders())
+    for number in (0, 1):
+        stream.arrive(number)
+        stream.run(store.stream_writer("orders"))
+    with pytest.raises(StreamingQueryException, match="began anew"):
+        stream.run(store.stream_writer("orders"), "another checkpoint")
+    assert store.head.number == 2
+    stream.run(store.stream_writer("orders", stream="second try"), "one more checkpoint")
+    assert [version.update_id for version in store.versions()][2:] == [
+        "stream second try: 0",
+        "stream second try: 1",
+    ]
+    with pytest.raises(NotFoundError):
+        store.stream_writer("totals")
