@@ -6,7 +6,7 @@ waits to be killed at the one that it was told.
 
 import json
 import os
-import shutil
+import random
 import signal
 import subprocess
 import sys
@@ -33,7 +33,7 @@ FACTOR = [1]
 
 
 def orders() -> Pipeline:
-    """Orders by customer, and their totals: keys move, are merged, and go."""
+    """Orders by customer: keys move, are merged, and go."""
     pipeline = Pipeline("orders")
     source = pipeline.source("orders", key="id bigint", value="customer bigint, amount bigint")
 
@@ -41,10 +41,6 @@ def orders() -> Pipeline:
     def by_customer(_: int, rows: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         for customer, amount in rows:
             yield customer, amount * FACTOR[0]
-
-    @pipeline.producer(by_customer, key="customer bigint", value="total bigint")
-    def totals(customer: int, amounts: Iterator[int]) -> Iterator[tuple[int, int]]:
-        yield customer, sum(amounts)
 
     return pipeline
 
@@ -54,31 +50,31 @@ def batch(*changes: tuple[int, ...]) -> dict[str, list[Change]]:
     return {"orders": [Upsert(c[:1], c[1:]) if c[1:] else Delete(c) for c in changes]}
 
 
-FIRST = batch((1, 1, 10), (2, 1, 20), (3, 2, 30))
-BEFORE: Sequence[Mapping[str, Sequence[Change]]] = (
-    FIRST,
-    batch((2, 2, 20), (4, 3, 40)),
-    batch((1,), (5, 1, 50)),
-)
-"""The versions of a store before an operation."""
+def drawn(number: int) -> dict[str, list[Change]]:
+    """The batch of a number: it changes orders, moves some to other customers, and deletes some."""
+    draw = random.Random(number)
+    found = []
+    for order in draw.sample(range(8), 4):
+        changed = (order, draw.randrange(4), draw.randrange(1000))
+        found.append(changed if draw.random() < 0.8 else (order,))
+    return batch(*found)
 
-NEXT = batch((4,), (6, 2, 60))
-AFTERWARDS = batch((3, 3, 31), (7, 1, 70))
+
+VERSIONS = 3
+"""How many versions a store has before an operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that writes.
+    """Something that writes; the number says which of many of its kind.
 
     Attributes:
-        before: the batches of the versions that there are.
         run: does it to the store.
         expected: does the same to the oracle.
     """
 
-    before: Sequence[Mapping[str, Sequence[Change]]]
-    run: Callable[[Store, SparkSession], object]
-    expected: Callable[[Oracle], object]
+    run: Callable[[Store, SparkSession, int], object]
+    expected: Callable[[Oracle, int], object]
 
 
 def frames(spark: SparkSession, changes: Mapping[str, Sequence[Change]]) -> dict[str, object]:
@@ -91,55 +87,35 @@ def frames(spark: SparkSession, changes: Mapping[str, Sequence[Change]]) -> dict
     return {"orders": spark.createDataFrame(rows, columns)}
 
 
-def doubled(call: Callable[..., object], *arguments: object) -> object:
-    """Call, with amounts that count twice from now on."""
-    FACTOR[0] = 2
+def with_factor(factor: int, call: Callable[..., object], *arguments: object) -> object:
+    """Call, with amounts that count so many times from now on."""
+    FACTOR[0] = factor
     return call(*arguments)
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    "first load": Operation(
-        (),
-        lambda store, spark: store.update(frames(spark, FIRST)),
-        lambda oracle: oracle.update(FIRST),
-    ),
     "update": Operation(
-        BEFORE,
-        lambda store, spark: store.update(frames(spark, NEXT), "next"),
-        lambda oracle: oracle.update(NEXT, "next"),
+        lambda store, spark, n: store.update(frames(spark, drawn(n)), f"update {n}"),
+        lambda oracle, n: oracle.update(drawn(n), f"update {n}"),
     ),
     "refresh": Operation(
-        BEFORE,
-        lambda store, _: doubled(store.refresh),
-        lambda oracle: doubled(oracle.update, {}, ""),
+        lambda store, _, n: with_factor(n + 2, store.refresh),
+        lambda oracle, n: with_factor(n + 2, oracle.update, {}, f"refresh {n}"),
     ),
     "rollback": Operation(
-        BEFORE, lambda store, _: store.rollback(1), lambda oracle: oracle.rollback(1)
+        lambda store, _, n: store.rollback(1 + n % 2), lambda oracle, n: oracle.rollback(1 + n % 2)
     ),
-    "compaction": Operation(BEFORE, lambda store, _: store.compact(), lambda _: None),
+    "compaction": Operation(lambda store, *_: store.compact(), lambda *_: None),
 }
 
 
-def built(spark: SparkSession, location: str, operation: Operation) -> None:
-    """Make the store that there is before an operation."""
-    store = Store(spark, location, orders())
-    for changes in operation.before:
-        store.update(frames(spark, changes))
-
-
-def oracle_of(operation: Operation) -> Oracle:
-    """The oracle as it is before an operation."""
-    oracle = Oracle(orders())
-    for changes in operation.before:
-        oracle.update(changes)
+def built(spark: SparkSession, location: str, versions: int = VERSIONS) -> Oracle:
+    """Make a store of some versions; returns its oracle."""
+    store, oracle = Store(spark, location, orders()), Oracle(orders())
+    for number in range(versions):
+        store.update(frames(spark, drawn(number)))
+        oracle.update(drawn(number))
     return oracle
-
-
-def copied(master: Path, place: Path) -> str:
-    """A copy of a store."""
-    if master.exists():
-        shutil.copytree(master, place)
-    return str(place)
 
 
 def commits(location: str) -> frozenset[str]:
@@ -171,16 +147,20 @@ class Recorder:
 
 
 class CrashAt:
-    """Crashes at the fail point of a number."""
+    """Crashes before the effect of a number, or after the version is published.
+
+    What is stored after an effect is what is stored before the next one.
+    """
 
     def __init__(self, number: int, crash: Callable[[], object]) -> None:
         self._left = number
         self._crash = crash
 
     def __call__(self, when: failpoints.When, name: str, table: str) -> None:
-        del when, name, table
-        self._left -= 1
-        if self._left < 0:
+        del table
+        if when == "before":
+            self._left -= 1
+        if self._left < 0 or (when, name) == ("after", "publish"):
             self._crash()
 
 
@@ -258,7 +238,7 @@ def main(settings: str) -> None:
         store = Store(spark, location, orders())
         with failpoints.armed(lambda *point: _told(point) or os._exit(1)):
             try:
-                OPERATIONS[name].run(store, spark)
+                OPERATIONS[name].run(store, spark, VERSIONS)
                 outcome = "done"
             except Exception as error:  # noqa: BLE001 whoever watches is told
                 outcome = f"{type(error).__name__}: {error}"

@@ -2,17 +2,16 @@
 
 import random
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from comparing import assert_same
 from conftest import SETTINGS
 from crashing import (
-    AFTERWARDS,
     FACTOR,
     OPERATIONS,
+    VERSIONS,
     Child,
     CrashAt,
     CrashError,
@@ -20,18 +19,15 @@ from crashing import (
     Point,
     Recorder,
     built,
-    copied,
+    drawn,
     fail,
     frames,
-    oracle_of,
     orders,
 )
 from pyspark.sql import SparkSession
 
 from deltaproduce import Store, failpoints, limits
 from deltaproduce.testing import Oracle
-
-PUBLISHED: Point = ("after", "publish", "_versions")
 
 
 @pytest.fixture(autouse=True)
@@ -42,100 +38,93 @@ def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     FACTOR[0] = 1
 
 
-@pytest.fixture
-def master(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
-    """Makes the store that there is before an operation."""
-
-    def make(name: str) -> Path:
-        place = tmp_path / "master" / name
-        built(spark, str(place), OPERATIONS[name])
-        return place
-
-    return make
+def assert_whole(spark: SparkSession, location: str, oracle: Oracle) -> Store:
+    """The versions are the oracle's, and the newest in every table; returns the store, opened."""
+    store = Store(spark, location, orders())
+    assert [version.number for version in store.versions()] == [*range(1, oracle.head + 1)]
+    assert_same(store, oracle, orders(), oracle.head)
+    return store
 
 
-def points_of(spark: SparkSession, location: str, operation: Operation) -> list[Point]:
+def recorded(spark: SparkSession, location: str, operation: Operation, number: int) -> list[Point]:
     """The fail points that an operation comes to; nothing is stored outside of them."""
     recorder = Recorder(location)
     store = Store(spark, location, orders())
     with failpoints.armed(recorder):
-        operation.run(store, spark)
+        operation.run(store, spark, number)
     recorder.end()
     assert not recorder.outside, "stored outside of every effect"
-    assert recorder.points
+    assert recorder.points[::2] == [("before", *point[1:]) for point in recorder.points[1::2]]
     return recorder.points
 
 
-def assert_whole(spark: SparkSession, location: str, oracle: Oracle) -> None:
-    """The newest version is the oracle's, in every table, and so are those before it."""
-    store = Store(spark, location, orders())
-    assert [version.number for version in store.versions()] == [*range(1, oracle.head + 1)]
-    for number in range(oracle.head + 1):
-        assert_same(store, oracle, orders(), number)
-
-
-def assert_goes_on(
-    spark: SparkSession, location: str, name: str, *, published: bool, again: bool
-) -> None:
-    """After a crash in an operation the store is whole, and so it is after more operations.
-
-    Args:
-        again: the operation is done once more, as by someone who does not know that it crashed
-            after it was published; otherwise something else comes next.
-    """
-    operation, oracle = OPERATIONS[name], oracle_of(OPERATIONS[name])
-    if published:
-        operation.expected(oracle)
-    assert_whole(spark, location, oracle)
-    store = Store(spark, location, orders())
-    if again:
-        if not published:
-            operation.expected(oracle)
-        operation.run(store, spark)
-        assert_whole(spark, location, oracle)
-    assert store.update(frames(spark, AFTERWARDS)).number == oracle.update(AFTERWARDS)
-    assert_whole(spark, location, oracle)
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_crash_at_any_point(spark: SparkSession, tmp_path: Path, master: Any, name: str) -> None:
-    operation, made = OPERATIONS[name], master(name)
-    points = points_of(spark, copied(made, tmp_path / "all"), operation)
-    assert points[::2] == [("before", *point[1:]) for point in points[1::2]]
-    for number in range(len(points)):
-        FACTOR[0] = 1
-        location = copied(made, tmp_path / f"{number}")
+def test_a_crash_at_any_point(spark: SparkSession, location: str, name: str) -> None:
+    """Before each effect in turn, and after the version; then the same is done, or an update."""
+    oracle, operation, number = built(spark, location), OPERATIONS[name], VERSIONS
+    assert recorded(spark, location, operation, number)
+    operation.expected(oracle, number)
+    store, published = assert_whole(spark, location, oracle), False
+    while not published:
+        point = number - VERSIONS
+        number += 1
+        if name in ("rollback", "compaction"):  # there is to be something to do
+            changes = drawn(100 + number)
+            assert store.update(frames(spark, changes)).number == oracle.update(changes)
+        factor = FACTOR[0]
+        with failpoints.armed(CrashAt(point, fail)), suppress(CrashError):
+            operation.run(store, spark, number)
+            break  # it does not come to so many
         store = Store(spark, location, orders())
+        published = store.head.number > oracle.head
+        if published or point % 2:
+            operation.expected(oracle, number)
+        if not published:
+            FACTOR[0] = factor
+        if not published and point % 2:
+            operation.run(store, spark, number)
+        elif not published:
+            assert store.update(frames(spark, drawn(number))).number == oracle.update(drawn(number))
+        assert_same(store, oracle, orders(), oracle.head)
+    assert point > 1
+    store = assert_whole(spark, location, oracle)
+    for version in range(oracle.head):
+        assert_same(store, oracle, orders(), version)
+
+
+def test_a_crash_in_the_first_load(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing is lost that was there before, which is nothing."""
+    first = OPERATIONS["update"]
+    points = recorded(spark, str(tmp_path / "all"), first, 0)
+    effects = [name for when, name, _ in points if when == "before"]
+    assert effects == [*["commit"] * 5, "create", "publish"]
+    for number in range(len(effects) + 1):
+        location, oracle = str(tmp_path / f"{number}"), Oracle(orders())
         with failpoints.armed(CrashAt(number, fail)), pytest.raises(CrashError):
-            operation.run(store, spark)
-        published = PUBLISHED in points[: number + 1]
-        FACTOR[0] = 1
-        assert_goes_on(spark, location, name, published=published, again=number % 2 == 0)
+            first.run(Store(spark, location, orders()), spark, 0)
+        published = number == len(effects)
+        assert Store(spark, location, orders()).head.number == published
+        if published:
+            first.expected(oracle, 0)
+        first.expected(oracle, number % 2)
+        first.run(Store(spark, location, orders()), spark, number % 2)
+        assert_whole(spark, location, oracle)
 
 
-KILLS = [("first load", 3), ("update", 6), ("update", 9), ("rollback", 4), ("compaction", 2)]
-
-
-@pytest.mark.parametrize(("name", "number"), KILLS)
-def test_a_killed_process(
-    spark: SparkSession, tmp_path: Path, master: Any, name: str, number: int
-) -> None:
-    """The process and its Java process end at a fail point, or somewhere in the effect after it."""
-    made = master(name)
-    points = points_of(spark, copied(made, tmp_path / "all"), OPERATIONS[name])
-    FACTOR[0] = 1
+@pytest.mark.parametrize(("name", "number"), [("update", 2), ("rollback", 1), ("compaction", 1)])
+def test_a_killed_process(spark: SparkSession, location: str, name: str, number: int) -> None:
+    """The process and its Java process end at a fail point, and in the middle of an effect."""
+    oracle, operation = built(spark, location), OPERATIONS[name]
     for within in (False, True):
-        location = copied(made, tmp_path / f"{within}")
         child = Child(SETTINGS)
-        when, *_ = child.start(location, name, number)
-        is_within = within and when == "before"
-        if is_within:
+        child.start(location, name, 2 * number)
+        if within:
             child.go_on()
             time.sleep(random.Random(number).uniform(0.02, 0.4))
         child.kill()
-        head = Store(spark, location, orders()).head.number
-        before = len(OPERATIONS[name].before)
-        published = head > before
-        if not is_within:
-            assert published == (PUBLISHED in points[: number + 1])
-        assert_goes_on(spark, location, name, published=published, again=within)
+        store = assert_whole(spark, location, oracle)
+        changes = drawn(10 + within)
+        assert store.update(frames(spark, changes)).number == oracle.update(changes)
+    operation.expected(oracle, VERSIONS)
+    operation.run(store, spark, VERSIONS)
+    assert_whole(spark, location, oracle)

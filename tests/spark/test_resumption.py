@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crashing import CrashAt, CrashError, Point, Recorder, copied, fail
+from crashing import CrashAt, CrashError, Point, Recorder, fail
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce import Pipeline, Store, failpoints, limits
@@ -95,41 +95,44 @@ def test_what_is_stored_is_not_produced_again(
         monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
     if way == "in Spark":
         monkeypatch.setattr(limits, "LOCAL_ROWS", 0)
-    calls = tmp_path / "calls"
+    calls, keys = tmp_path / "calls", set[int]()
     calls.mkdir()
-    pipeline, master = dice(calls), tmp_path / "master"
-    Store(spark, str(master), pipeline).update(changes(spark, ROWS), "first")
-    location = copied(master, tmp_path / "all")
+    location, pipeline = str(tmp_path / "store"), dice(calls)
+    store = Store(spark, location, pipeline)
+    store.update(changes(spark, ROWS), "first")
     recorder = Recorder(location)
     with failpoints.armed(recorder):
-        Store(spark, location, pipeline).update(changes(spark, MORE), "second")
-    points = recorder.points
-    crashes = [n for n, (_, name, _) in enumerate(points) if name in ("commit", "publish")]
-    for number in crashes if way == "runs" else crashes[1::5]:
-        location = copied(master, tmp_path / f"{number}")
-        store = Store(spark, location, pipeline)
-        with failpoints.armed(CrashAt(number, fail)), pytest.raises(CrashError):
-            store.update(changes(spark, MORE), "second")
+        store.update(changes(spark, MORE), "second")
+    whole = stages_of(recorder.points)
+    effects = len(recorder.points) // 2
+    for number in range(effects + 1) if way == "runs" else (3, effects - 1):
+        rows = [(1, 100 + number), (5 + number, 0)]
+        recorder, crash = Recorder(location), CrashAt(number, fail)
+
+        def both(*point: Any, recorder: Recorder = recorder, crash: CrashAt = crash) -> None:
+            recorder(*point)
+            crash(*point)
+
+        with failpoints.armed(both), pytest.raises(CrashError):
+            store.update(changes(spark, rows), f"{number}")
         for path in calls.iterdir():
             path.unlink()
         store = store if number % 2 else Store(spark, location, pipeline)
-        version = store.update(changes(spark, MORE[::-1]), "second")
-        assert version.number == 2
+        version = store.update(changes(spark, rows[::-1]), f"{number}")
         called = {path.name.split()[0] for path in calls.iterdir()}
-        done, whole = stages_of(points[: number + 1]), stages_of(points)
+        done = stages_of(recorder.points)
         assert called == {name for name in FUNCTIONS if done[name] < whole[name]}
-        assert_one_run(store, {1, 2, 3, 4})
+        assert_one_run(store, {1, 2, 3, 4, *(row[0] for row in rows)} | set(keys))
+        keys.add(rows[1][0])
         assert version.stages["joined"].changed_keys == 2
-        assert store.update(changes(spark, ROWS), "second") == version
-        assert store.update(changes(spark, [(2, 21)])).number == 3
-        assert_one_run(store, {1, 2, 3, 4})
+        assert store.update(changes(spark, ROWS), f"{number}") == version == store.head
 
 
 def test_a_first_load_is_carried_on(spark: SparkSession, tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     calls.mkdir()
     location, pipeline = str(tmp_path / "store"), dice(calls)
-    with failpoints.armed(CrashAt(16, fail)), pytest.raises(CrashError):
+    with failpoints.armed(CrashAt(8, fail)), pytest.raises(CrashError):
         Store(spark, location, pipeline).update(changes(spark, ROWS), "first")
     assert Store(spark, location, pipeline).head.number == 0
     for path in calls.iterdir():
@@ -147,7 +150,7 @@ def test_another_batch_rolls_it_back(spark: SparkSession, tmp_path: Path, other:
     location, pipeline = str(tmp_path / "store"), dice(calls)
     Store(spark, location, pipeline).update(changes(spark, ROWS), "first")
     two = [*MORE, (1, 12)]
-    with failpoints.armed(CrashAt(22, fail)), pytest.raises(CrashError):
+    with failpoints.armed(CrashAt(8, fail)), pytest.raises(CrashError):
         Store(spark, location, pipeline).update(changes(spark, two), "second")
     for path in calls.iterdir():
         path.unlink()

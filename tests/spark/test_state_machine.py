@@ -1,19 +1,27 @@
 """A store under random operations is always what the model says: at the head and at any version.
 
 The test of random series packs many histories into one store; here one store and one oracle take
-operations in any order, repeated ids, rollbacks, reopening, edited functions and changes of the way
-that steps are done among them, and Hypothesis shrinks what fails.
+operations in any order, repeated ids, rollbacks, crashes, reopening, edited functions and new ways
+to do steps among them, and Hypothesis shrinks what fails.
 """
 
 import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from typing import Any
 
-from comparing import as_frames, as_snapshots, assert_changes, assert_same
+from comparing import (
+    as_frames,
+    as_snapshots,
+    assert_changes,
+    assert_lineage,
+    assert_same,
+    read_by_delta_rs,
+)
+from crashing import CrashAt, CrashError, fail
 from forcing import WAYS, Way, forced
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -27,9 +35,9 @@ from hypothesis.stateful import (
 )
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, Producer, Source, Store, merge
+from deltaproduce import Pipeline, Producer, Source, Store, failpoints, merge
 from deltaproduce.schemas import row_schema
-from deltaproduce.testing import Delete, Oracle, Upsert, strategies
+from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
 
 EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "4"))
 STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "6"))
@@ -162,6 +170,31 @@ class StoreMachine(RuleBasedStateMachine):
         stage = data.draw(st.sampled_from(self.pipeline.graph().stages))
         assert_changes(self.store, self.oracle, stage.name, since, until, mode)
 
+    @rule(data=st.data(), point=st.integers(0, 30), again=st.booleans())
+    def crash(self, data: st.DataObject, point: int, again: bool) -> None:
+        """An update ends at some fail point; the same is done again, or something else comes."""
+        source = data.draw(st.sampled_from(self.pipeline.graph().sources))
+        batch, update_id = self._drawn(data, [source]), f"crash {self.oracle.head}"
+        given = as_frames(self.spark, self.pipeline, batch)
+        with suppress(CrashError), failpoints.armed(CrashAt(point, fail)):
+            self.store.update(given, update_id)
+        if again or self.store.head.number > self.oracle.head:
+            number = self.oracle.update(batch, update_id)
+            assert self.store.update(given, update_id).number == number
+
+    @precondition(lambda self: self.oracle.head > 0)
+    @rule(data=st.data())
+    def trace(self, data: st.DataObject) -> None:
+        stage = data.draw(st.sampled_from(self.pipeline.graph().stages))
+        version = data.draw(st.integers(1, self.oracle.head))
+        width = len(stage.schema.key)
+        keys = [row[:width] for row in self.oracle.content(stage.name, version)]
+        if keys:
+            key = data.draw(st.sampled_from(keys))
+            read = read_by_delta_rs(self.store)
+            given = key if width > 1 else key[0]
+            assert_lineage(read, self.oracle, self.pipeline, stage.name, given, version)
+
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
         source = data.draw(st.sampled_from(self.pipeline.graph().sources))
@@ -198,7 +231,13 @@ class StoreMachine(RuleBasedStateMachine):
     def _update(
         self, data: st.DataObject, sources: Sequence[Source], update_id: str | None
     ) -> None:
-        batch = {
+        batch = self._drawn(data, sources)
+        number = self.oracle.update(batch, update_id)
+        version = self.store.update(as_frames(self.spark, self.pipeline, batch), update_id)
+        assert version.number == number
+
+    def _drawn(self, data: st.DataObject, sources: Sequence[Source]) -> dict[str, list[Change]]:
+        return {
             source.name: data.draw(
                 strategies.changes(
                     source.schema, self.pools[source.name], self._current(source.name)
@@ -206,9 +245,6 @@ class StoreMachine(RuleBasedStateMachine):
             )
             for source in sources
         }
-        number = self.oracle.update(batch, update_id)
-        version = self.store.update(as_frames(self.spark, self.pipeline, batch), update_id)
-        assert version.number == number
 
     def _define(self, edited: frozenset[str]) -> None:
         self.edited = edited

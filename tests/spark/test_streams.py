@@ -115,4 +115,4 @@ def test_a_stream_that_begins_anew_needs_another_name(
         "stream second try: 1",
     ]
     with pytest.raises(NotFoundError):
-        store.stream_writer("totals")
+        store.stream_writer("by_customer")

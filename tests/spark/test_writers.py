@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from comparing import assert_same
 from conftest import SETTINGS
-from crashing import AFTERWARDS, OPERATIONS, Child, built, copied, frames, oracle_of, orders
+from crashing import Child, built, drawn, frames, orders
 from pyspark.sql import SparkSession
 from stressing import LIMITS, changes, run
 
@@ -29,29 +29,25 @@ def child() -> Iterator[Child]:
 
 
 def test_a_writer_that_sleeps_and_wakes_up_damages_nothing(
-    spark: SparkSession, tmp_path: Path, child: Child
+    spark: SparkSession, location: str, child: Child
 ) -> None:
     """Whatever it was about to do when it was stopped, it is told that another was faster."""
-    master, operation = tmp_path / "master", OPERATIONS["update"]
-    built(spark, str(master), operation)
-    outcomes = []
-    for number in (0, 3, 6, 10):
-        location, oracle = copied(master, tmp_path / f"{number}"), oracle_of(operation)
-        when, *_ = child.start(location, "update", number)
+    oracle = built(spark, location)
+    for number in range(6):  # after it has read the head, before each of its effects
+        child.start(location, "update", 2 * number)
         child.signal(signal.SIGSTOP)
         store = Store(spark, location, orders())
-        assert store.update(frames(spark, AFTERWARDS)).number == oracle.update(AFTERWARDS)
+        changes = drawn(10 + number)
+        assert store.update(frames(spark, changes)).number == oracle.update(changes)
         child.go_on()
         child.signal(signal.SIGCONT)
-        outcomes.append((when, child.outcome().partition(":")[0]))
-        for version in range(oracle.head + 1):
+        assert child.outcome().startswith("ConflictError")
+        for version in (oracle.head - 1, oracle.head):
             assert_same(store, oracle, orders(), version)
-        for again in range(2):  # the first may find what the sleeper left, and takes it back
-            batch = changes("again", again)
-            version = store.update(frames(spark, batch), on_conflict="retry")
-            assert version.number == oracle.update(batch)
-            assert_same(store, oracle, orders(), version.number)
-    assert {outcome for _, outcome in outcomes} == {"ConflictError"}
+        changes = drawn(20 + number)  # which may find what the sleeper left, and takes it back
+        version = store.update(frames(spark, changes), on_conflict="retry")
+        assert version.number == oracle.update(changes)
+        assert_same(store, oracle, orders(), oracle.head)
 
 
 def test_a_conflict_names_the_other(spark: SparkSession, location: str) -> None:
