@@ -42,6 +42,14 @@ _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may ad
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
 _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
+_FOR_EVER = "interval 36500 days"
+# By default Delta reads no delta version that is a week old and not the newest, lets VACUUM remove
+# its files, and forgets it after a month; but versions pin it.
+_KEPT: Final = {
+    "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
+    "delta.deletedFileRetentionDuration": _FOR_EVER,
+    "delta.logRetentionDuration": _FOR_EVER,
+}
 _UNWRITABLE: Final = re.compile(
     "No space left on device|Disk quota exceeded|Read-only file system|Permission denied|"
     "Access ?Denied|403 Forbidden"
@@ -308,7 +316,8 @@ class Tables:
             if table.in_catalog
             else builder.location(table.address)
         )
-        named = named.property("delta.checkpointInterval", str(_COMMITS_A_CHECKPOINT))
+        for name, value in _KEPT.items():
+            named = named.property(name, value)
         named = named.addColumns(self.spark.createDataFrame([], columns).schema)
         with self._effect("create", table):
             named.execute()
@@ -396,11 +405,7 @@ def _properties(statistics: Sequence[Column]) -> dict[str, str]:
         if names
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
-    return {
-        "delta.enableDeletionVectors": "true",
-        "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
-        **skipping,
-    }
+    return {"delta.enableDeletionVectors": "true", **_KEPT, **skipping}
 
 
 @contextmanager
@@ -415,10 +420,10 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
 
 
 def _set_as(session: SparkSession, other: SparkSession) -> None:
-    """Give a session the settings of another."""
+    """Give a session the settings of another that can be set; a stream's has others too."""
     own = session.conf.getAll
-    wanted = other.conf.getAll.items()
-    _set(session, {name: value for name, value in wanted if own.get(name) != value})
+    differing = {n: value for n, value in other.conf.getAll.items() if own.get(n) != value}
+    _set(session, {n: v for n, v in differing.items() if session.conf.isModifiable(n)})
 
 
 def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:

@@ -220,7 +220,7 @@ class Child:
     def kill(self) -> None:
         """End it at once."""
         self.signal(signal.SIGKILL)
-        self._process.wait()
+        self._process.communicate()  # and its pipes
 
 
 def main(settings: str) -> None:

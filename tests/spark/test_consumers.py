@@ -4,6 +4,7 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -24,8 +25,8 @@ from deltaproduce import (
     Store,
 )
 from deltaproduce.edits import Edit, Restore
-from deltaproduce.executor import Executor
 from deltaproduce.locations import Location
+from deltaproduce.publisher import Publisher
 from deltaproduce.tables import Tables
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
 from deltaproduce.version_log import VersionLog
@@ -176,16 +177,16 @@ def test_a_rollback_that_dies_or_is_overtaken_leaves_no_trace(
     both.update({"pairs": [Delete((9,))]})
     both.same(3)
 
-    other, publish = Store(spark, location, swap), Executor._publish
+    other, publish = Store(spark, location, swap), Publisher.publish
     batch: dict[str, list[Change]] = {"pairs": [Upsert((2,), (6,))]}
 
-    def overtaken(self: Executor, operation: str, *rest: Any) -> Any:
+    def overtaken(self: Publisher, operation: str, *rest: Any, **named: Any) -> Any:
         if operation == "rollback":
             other.update(as_frames(spark, swap, batch))
-        return publish(self, operation, *rest)
+        return publish(self, operation, *rest, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Executor, "_publish", overtaken)
+        patched.setattr(Publisher, "publish", overtaken)
         with pytest.raises(ConflictError):
             both.store.rollback(1)
     both.oracle.update(batch)
@@ -243,11 +244,11 @@ def test_a_table_is_set_back_in_one_commit(spark: SparkSession) -> None:
     tables = Tables(spark, Location.parse("set_back"))
     tables.ensure_schema()
     table, columns = tables.location.table("numbers", "content"), swap.stages[0].schema.key.columns
-    attempt = Attempt.after(EMPTY)
+    attempt = Attempt.after(EMPTY, datetime.now(UTC))
     for number in (1, 2, 3):
         rows = Edit(pa.table({"a": [number]}), columns, number == 1, None, columns)
         assert tables.commit(table, rows, attempt, number - 2 if number > 1 else None) == number - 1
-    back = Attempt.after(EMPTY)
+    back = Attempt.after(EMPTY, datetime.now(UTC))
     assert tables.commit(table, Restore(0), back, 2) == 3
     assert tables.commit(table, Restore(3), back, 3) == 4  # it is there, and moves all the same
     assert [commit.attempt for commit in tables.recent_commits(table)[:2]] == [back, back]

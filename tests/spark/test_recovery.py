@@ -1,9 +1,14 @@
 """After an update that died between its first commit and its publication, the head is as before."""
 
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from comparing import as_frames, assert_same
+from forcing import setting
 from pyspark.sql import SparkSession
 from swapping import swap
 
@@ -62,3 +67,23 @@ def test_the_next_update_starts_from_the_head(
         dies(rows((1, 50), (5, 50)))
     store = Store(spark, location, swap)
     update([*rows((1, 60)), Delete((3,))])
+
+
+def test_versions_can_be_read_however_old_they_are(spark: SparkSession, location: str) -> None:
+    """A plain VACUUM, with Delta's defaults, removes nothing that one of them needs."""
+    store, oracle = Store(spark, location, swap, table_type="copy_on_write"), Oracle(swap)
+    for changes in (rows((1, 1), (2, 2)), rows((1, 5)), [Delete((2,)), *rows((3, 3))]):
+        store.update(as_frames(spark, swap, {"pairs": changes}))
+        oracle.update({"pairs": changes})
+    aged = f"{location}-aged"  # Delta remembers the times of what it has read
+    shutil.copytree(location, aged)
+    long_ago = (datetime.now(UTC) - timedelta(days=60)).timestamp()
+    for path in sorted(Path(aged).glob("**/*")):
+        os.utime(path, (long_ago, long_ago))
+    with setting(spark, "spark.sql.sources.parallelPartitionDiscovery.parallelism", "2"):
+        spark.sql(f"VACUUM delta.`{aged}/swapped/content`")
+    store = Store(spark, aged, swap, table_type="copy_on_write")
+    assert store.update(as_frames(spark, swap, {"pairs": rows((4, 4))})).number == 4
+    oracle.update({"pairs": rows((4, 4))})
+    for number in range(5):
+        assert_same(store, oracle, swap, number, in_spark=True)
