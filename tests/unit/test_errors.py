@@ -1,5 +1,6 @@
 import inspect
 import pickle
+from datetime import UTC, datetime
 
 import pytest
 
@@ -15,6 +16,7 @@ from deltaproduce.errors import (
     NotFoundError,
     ProducerError,
     SessionError,
+    StorageError,
 )
 
 CASES = [
@@ -22,18 +24,20 @@ CASES = [
     (DefinitionError, {"stage": "totals", "column": "amount"}),
     (InvalidChangesError, {"source": "orders", "column": "amount", "keys": (1, ("a", None))}),
     (ProducerError, {"stage": "totals", "key": (1, "a")}),
-    (ConflictError, {}),
+    (ConflictError, {"attempt": "a1", "started_at": datetime(2026, 1, 2, tzinfo=UTC)}),
     (InvalidArgumentError, {"argument": "since"}),
     (NotFoundError, {}),
     (CorruptStoreError, {"table": "totals/content"}),
     (CommitUnknownError, {}),
+    (StorageError, {"table": "totals/content"}),
     (SessionError, {}),
 ]
 DEFAULTS = {"keys": ()}
 
 
 def test_every_error_is_in_the_tree_and_in_these_tests():
-    defined = {cls for _, cls in inspect.getmembers(errors, inspect.isclass)}
+    classes = (cls for _, cls in inspect.getmembers(errors, inspect.isclass))
+    defined = {cls for cls in classes if cls.__module__ == errors.__name__}
     assert defined == {cls for cls, _ in CASES}
     assert all(issubclass(cls, DeltaProduceError) for cls in defined)
 
