@@ -111,7 +111,7 @@ def test_a_crash_in_the_first_load(spark: SparkSession, tmp_path: Path) -> None:
         assert_whole(spark, location, oracle)
 
 
-@pytest.mark.parametrize(("name", "number"), [("update", 2), ("rollback", 1), ("compaction", 1)])
+@pytest.mark.parametrize(("name", "number"), [("compaction", 1)])
 def test_a_killed_process(spark: SparkSession, location: str, name: str, number: int) -> None:
     """The process and its Java process end at a fail point, and in the middle of an effect."""
     oracle, operation = built(spark, location), OPERATIONS[name]
