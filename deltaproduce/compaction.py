@@ -119,8 +119,7 @@ class Compactor:
                 return figures
             newest[kind] = made[-1].delta_version
             folded += [commit.attempt.version for commit in made if commit.attempt][-1:]
-        delta_versions = {**figures.delta_versions, **newest}
-        found = replace(figures, delta_versions=delta_versions)
+        found = figures.at(newest)
         if len(folded) < len(newest):
             return found
         added = {**figures.added, **dict.fromkeys(newest, 0)}

@@ -4,8 +4,9 @@ An effect is anything that changes what is stored: a data commit, a restore, the
 clean-up. Each is written as ``with effect(name, table): …``, which is two fail points. Outside of
 tests a fail point does nothing.
 
-The invariant: nothing is written outside of an effect. `tests/spark/test_crashes.py` holds it, by
-watching Delta's logs while every operation runs, and crashes at each point in turn.
+The invariant: nothing is written outside of an effect. `tests/spark/test_crashes.py` holds it for
+Delta's commits, by watching the logs while operations of each kind that writes run, and crashes at
+each effect of them in turn.
 
 It stands apart, with the one variable of a module that is ever assigned, because a crash comes from
 outside: no caller could hand it down without every layer speaking of crashes.

@@ -186,20 +186,23 @@ def difference(
     stage: Stage,
     before: Stored | None,
     after: Stored | None,
-    keys: Selection | None,
+    keys: Callable[[], Selection] | None,
     spark: SparkSession,
 ) -> Comparison:
-    """Compare the rows that some keys of a stage have in one version with those of another.
+    """Compare the rows that a stage has in one version with those of another.
 
     Args:
         before: all rows that it had; None if there are none.
         after: all rows that it has; None if there are none.
-        keys: all keys whose values may differ; None for all that there are.
+        keys: finds all keys whose values may differ, which is asked for if there are many rows;
+            None if nobody knows.
     """
     schema, sources = stage.schema, sources_of(stage)
     nothing = empty(content_columns(schema, sources))
-    were, are = (nothing if side is None else _rows(side, keys) for side in (before, after))
-    return _all_replaced(were, are, schema, sources, spark, complete=keys is None)
+    is_small = all(side is None or side.small for side in (before, after))
+    sought = None if keys is None or is_small else keys()
+    were, are = (nothing if side is None else _rows(side, sought) for side in (before, after))
+    return _all_replaced(were, are, schema, sources, spark, complete=sought is None)
 
 
 def stored_step(
@@ -219,11 +222,10 @@ def stored_step(
         redefined: if the stage has other columns than its tables.
     """
     if redefined is not None:
-        new = empty(content_columns(stage.schema, sources_of(stage))) if after is None else after
-        rows, count = (new, 0) if isinstance(new, pa.Table) else (new.all(), new.count)
+        nothing = empty(content_columns(stage.schema, sources_of(stage)))
+        rows, count = (nothing, 0) if after is None else (after.all(), after.count)
         return _made_anew(redefined, _conformed(redefined, before), rows, count, spark)
-    is_small = all(stored is None or stored.small for stored in (before, after))
-    return difference(stage, before, after, None if is_small or before is None else keys(), spark)
+    return difference(stage, before, after, None if before is None else keys, spark)
 
 
 def _first_of(production: Production, emitted: Rows, count: int) -> Found:

@@ -32,7 +32,7 @@ from deltaproduce.stages import Graph, Source, Stage
 from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import Attempt, Commit, Part, Version
+from deltaproduce.versions import Attempt, Commit, Part, StageFigures, Version
 from deltaproduce.writes import (
     NO_TABLES,
     Edits,
@@ -126,9 +126,10 @@ class Publisher:
             name: write.edits(number, self._reads(head, write.result.stage))
             for name, write in writes.items()
         }
-        made = self._commit(head, writes, edits, attempt)
+        planned = {name: write.figures(number, edits[name]) for name, write in writes.items()}
+        made = self._commit(head, writes, edits, planned, attempt)
         figures = {
-            stage.name: writes[stage.name].figures(number, edits[stage.name], made[stage.name])
+            stage.name: planned[stage.name].at(made[stage.name])
             if stage.name in writes
             else head.stages.get(stage.name, NO_TABLES).carried()
             for stage in self._graph.stages
@@ -154,6 +155,7 @@ class Publisher:
         head: Version,
         writes: Mapping[str, StageWrite],
         edits: Mapping[str, Edits],
+        planned: Mapping[str, StageFigures],
         attempt: Attempt,
     ) -> dict[str, Mapping[str, int]]:
         """One commit for each table whose rows change; returns what they became, by stage."""
@@ -175,9 +177,8 @@ class Publisher:
             return self._tables.commit(table, edit, told, base)
 
         def telling(name: str) -> Attempt:
-            figures = writes[name].figures(attempt.version, edits[name], {})
             before = {stage: made[stage] for stage in stages if stage in made}
-            return replace(attempt, part=Part(stages, before, tuple(edits[name]), figures))
+            return replace(attempt, part=Part(stages, before, tuple(edits[name]), planned[name]))
 
         rest = [name for name in writes if name not in kept]
         waves = [[name] for name in rest] if attempt.given is not None else [rest]

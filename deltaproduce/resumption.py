@@ -13,7 +13,7 @@ It stands apart from `recovery`, which says what a table needs: this is about wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from deltaproduce.recovery import current, landed
 from deltaproduce.versions import Attempt, Commit, Part, StageFigures, Version
@@ -89,8 +89,7 @@ def resumption(
             or part.before != {name: dict(known.delta_versions) for name, known in kept.items()}
         ):
             break
-        all_versions = {**part.figures.delta_versions, **delta_versions}
-        kept[stage] = Kept(replace(part.figures, delta_versions=all_versions), delta_versions)
+        kept[stage] = Kept(part.figures.at(delta_versions), delta_versions)
         changed = part.stages
     return Resumption(kept, frozenset(changed)) if kept else NOTHING_KEPT
 

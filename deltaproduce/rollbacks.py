@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -57,9 +58,8 @@ def differences(
         progress(stage.name, done, len(stages))
         started = time.perf_counter()
         before, after = (reader.content(version, stage) for version in (head, wanted))
-        keys = None
-        if not (_is_small(before) and _is_small(after)) and unbroken(span, stage.name):
-            keys = reader.changed_keys(span, stage)
+        is_told = unbroken(span, stage.name)
+        keys = partial(reader.changed_keys, span, stage) if is_told else None
         comparison = difference(stage, before, after, keys, spark)
         reason, seconds = f"rolled back to version {wanted.number}", time.perf_counter() - started
         given_out = wanted.stages[stage.name].surrogates if stage.name in wanted.stages else 0
@@ -109,7 +109,7 @@ class Rollback:
         """See `StageWrite.overlay_after`."""
         return self.overlay
 
-    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
+    def figures(self, number: int, edits: Edits) -> StageFigures:
         """See `StageWrite.figures`."""
         del number
         wanted = self.wanted
@@ -118,7 +118,7 @@ class Rollback:
             self.result.figures("restore"),
             rows=wanted.rows,
             row_bytes=wanted.row_bytes,
-            delta_versions={**self.last.delta_versions, **delta_versions},
+            delta_versions=self.last.delta_versions,
             added={UPDATES: self.last.added.get(UPDATES, 0), **back, **added(self.last, edits)},
             folded=wanted.folded,
             runs=wanted.runs,
@@ -134,10 +134,6 @@ def _same_tables(stage: Stage, *versions: Version) -> bool:
 
 def _is_equal(comparison: Comparison) -> bool:
     return comparison.complete and not comparison.counts.pairs_changed
-
-
-def _is_small(stored: Stored | None) -> bool:
-    return stored is None or stored.small
 
 
 def _differ(before: Stored | None, after: Stored | None) -> bool:

@@ -128,10 +128,10 @@ class Store:
             table_type,
             policy,
         )
-        self._in_session: Callable[[SparkSession], Store] = lambda other: Store(
-            other,
-            location,
-            pipeline,
+        self._in_session = partial(
+            Store,
+            location=location,
+            pipeline=pipeline,
             table_type=table_type,
             policy=policy,
             on_conflict=on_conflict,

@@ -85,6 +85,10 @@ class StageFigures:
     begun: int = 0
     begun_at: int = 0
 
+    def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
+        """The same figures, with some tables, by kind, at these delta versions."""
+        return replace(self, delta_versions={**self.delta_versions, **delta_versions})
+
     def carried(self) -> StageFigures:
         """The figures of the same stage in a next version that does not touch it."""
         return replace(

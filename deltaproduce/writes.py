@@ -120,12 +120,8 @@ class StageWrite(Protocol):
     def overlay_after(self) -> Overlay | None:
         """The stage's runs after it."""
 
-    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
-        """What the version of that number says of the stage.
-
-        Args:
-            delta_versions: what the edits became, by kind.
-        """
+    def figures(self, number: int, edits: Edits) -> StageFigures:
+        """What the version of that number says of the stage, but for what the edits become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +219,14 @@ class Write:
         before = self.overlay or Overlay.none(comparison.pair, comparison.content)
         return before.with_run(self.run)
 
-    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
+    def figures(self, number: int, edits: Edits) -> StageFigures:
         """What the version says of the stage."""
         overlay = self.overlay_after()
         return replace(
             self.result.figures(self._mode()),
             rows=self.rows,
             row_bytes=self.row_bytes,
-            delta_versions={**self.last.delta_versions, **delta_versions},
+            delta_versions=self.last.delta_versions,
             added={**self._added_before(), **added(self.last, edits)},
             folded=self.last.folded if self.how in ("nothing", "run") else number,
             runs=0 if overlay is None else overlay.runs,
@@ -282,7 +278,7 @@ class WriteInPlace:
         """See `StageWrite.overlay_after`: there are no runs."""
         return None
 
-    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
+    def figures(self, number: int, edits: Edits) -> StageFigures:
         """See `StageWrite.figures`."""
         last = self.last
         rows, row_bytes = self.result.size(last)
@@ -298,7 +294,7 @@ class WriteInPlace:
             self.result.figures(self.mode),
             rows=rows,
             row_bytes=row_bytes,
-            delta_versions={**kept, **delta_versions},
+            delta_versions=kept,
             added={**{k: n for k, n in last.added.items() if k == UPDATES}, **added(last, edits)},
             begun=begun[0],
             begun_at=begun[1],
@@ -330,9 +326,9 @@ class WriteKept:
         """See `StageWrite.overlay_after`: it is read when it is needed."""
         return None
 
-    def figures(self, number: int, edits: Edits, delta_versions: Mapping[str, int]) -> StageFigures:
+    def figures(self, number: int, edits: Edits) -> StageFigures:
         """See `StageWrite.figures`."""
-        del number, edits, delta_versions
+        del number, edits
         return self.kept.figures
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from comparing import as_frames
 from pyspark.sql import SparkSession
 
 from deltaproduce import Pipeline, Store, failpoints, limits, local_session, publisher
@@ -79,12 +80,7 @@ class Operation:
 
 def frames(spark: SparkSession, changes: Mapping[str, Sequence[Change]]) -> dict[str, object]:
     """A batch as a store takes it."""
-    rows = [
-        (*c.key, *c.value, "upsert") if isinstance(c, Upsert) else (*c.key, None, None, "delete")
-        for c in changes["orders"]
-    ]
-    columns = "id bigint, customer bigint, amount bigint, _change_type string"
-    return {"orders": spark.createDataFrame(rows, columns)}
+    return dict(as_frames(spark, orders(), changes))
 
 
 def with_factor(factor: int, call: Callable[..., object], *arguments: object) -> object:
@@ -198,28 +194,17 @@ class Child:
         self._process.stdin.write(f"{told}\n")
         self._process.stdin.flush()
 
-    def start(self, location: str, name: str, number: int) -> Any:
-        """Let it do an operation up to the fail point of a number, and say which that is."""
+    def start(self, location: str, name: str, number: int) -> None:
+        """Let it do an operation up to the fail point of a number."""
         self.go_on(json.dumps([location, name]))
         for _ in range(number):
             self.said()
             self.go_on()
-        return self.said()
-
-    def outcome(self) -> str:
-        """Let it go on to the end of the operation."""
-        while not isinstance(found := self.said(), str):
-            assert found is not None, "the process ended"
-            self.go_on()
-        return found
-
-    def signal(self, number: int) -> None:
-        """Send a signal to it, to its Java process and to their workers."""
-        os.killpg(self._process.pid, number)
+        self.said()
 
     def kill(self) -> None:
-        """End it at once."""
-        self.signal(signal.SIGKILL)
+        """End it, its Java process and their workers at once."""
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()  # and its pipes
 
 
