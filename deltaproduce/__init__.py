@@ -21,6 +21,7 @@ from deltaproduce.remains import Forgotten, Remaining
 from deltaproduce.session import local_session
 from deltaproduce.stages import Producer, Source
 from deltaproduce.store import Store
+from deltaproduce.vacuum import Vacuumed
 from deltaproduce.versions import StageFigures, Version
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Step",
     "StorageError",
     "Store",
+    "Vacuumed",
     "Version",
     "local_session",
     "merge",

@@ -36,6 +36,7 @@ from deltaproduce.resumption import Kept, Resumption
 from deltaproduce.rollbacks import Rollback, differences
 from deltaproduce.stages import Graph, Producer, Source
 from deltaproduce.tables import Tables
+from deltaproduce.vacuum import Vacuum, Vacuumed
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Attempt, InPlace, Version, columns_of, stage_at
 from deltaproduce.writes import NO_TABLES, Result, StageWrite, Write, WriteInPlace, WriteKept
@@ -74,6 +75,7 @@ class Executor:
         self._graph = graph
         self._tables = tables
         self._reader = reader
+        self._log = log
         self._table_type = table_type
         self._policy = policy
         self._progress = progress
@@ -187,6 +189,15 @@ class Executor:
             }
             definitions = rolled_back(head, wanted)
             return self._publisher.publish("rollback", head, writes, definitions, attempt)
+
+    def vacuum(
+        self, versions: Sequence[Version], kept: Sequence[Version], unfinished_hours: float
+    ) -> Vacuumed:
+        """Drop all versions but some of the newest; see `Vacuum.run`."""
+        self._compactor.finish()
+        vacuum = Vacuum(self._graph, self._tables, self._log, self._publisher)
+        with self._tables.write_settings():
+            return vacuum.run(versions, kept, self._clock(), unfinished_hours)
 
     def compact(self, head: Version) -> None:
         """Compact all tables now, and wait for the end."""

@@ -78,15 +78,18 @@ class Location:
     def table(self, stage: str, kind: str) -> Table:
         """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage."""
         if self.in_catalog:
-            return self._in_catalog(stage if kind == CONTENT else f"{stage}__{kind}")
-        name = f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}"
-        return Table(name, f"{self.address}/{name}", in_catalog=False)
+            return self.named(stage if kind == CONTENT else f"{stage}__{kind}")
+        return self.named(f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}")
 
     def log(self) -> Table:
         """The version log's table."""
+        return self.named(_LOG)
+
+    def named(self, name: str) -> Table:
+        """The table of that name, as the version log says it."""
         if self.in_catalog:
-            return self._in_catalog(_LOG)
-        return Table(_LOG, f"{self.address}/{_LOG}", in_catalog=False)
+            return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
+        return Table(name, f"{self.address}/{name}", in_catalog=False)
 
     def check(self, stages: Sequence[str]) -> None:
         """Refuse stage names that cannot be table names here."""
@@ -99,9 +102,6 @@ class Location:
                     f"and _, and no ending {', '.join(_ENDINGS)}, or keep the store at a path",
                     stage=stage,
                 )
-
-    def _in_catalog(self, name: str) -> Table:
-        return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
 
 
 def _is_path(text: str) -> bool:

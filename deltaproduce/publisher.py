@@ -22,12 +22,13 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.compaction import Compactor
-from deltaproduce.edits import Edit, Read, Restore
+from deltaproduce.edits import Deletion, Edit, Read, Restore
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
 from deltaproduce.readers import Reader
 from deltaproduce.recovery import action
 from deltaproduce.resumption import NOTHING_KEPT, Resumption, resumption
+from deltaproduce.retention import Cut, cuts, repointed
 from deltaproduce.stages import Graph, Source, Stage
 from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
@@ -83,7 +84,7 @@ class Publisher:
         """
         if given is None:
             return NOTHING_KEPT
-        tables = [(stage.name, kind) for stage in stages for kind in _kinds(stage)]
+        tables = [(stage.name, kind) for stage in stages for kind in kinds(stage)]
 
         @inheritable_thread_target(self._spark)
         def history(name: str, kind: str) -> Sequence[Commit]:
@@ -149,6 +150,37 @@ class Publisher:
             self._reader.keep(name, figures[name], write.overlay_after(), content)
         self._compactor.start(version)
         return version
+
+    def retain(
+        self, versions: Sequence[Version], kept: Sequence[Version], attempt: Attempt
+    ) -> tuple[Version, ...]:
+        """Drop all versions but some of the newest, with what only the others were read from.
+
+        First the histories are cut, beside the versions as every commit; then the others are
+        dropped from the version log, and those that are kept are read from what was cut.
+
+        Args:
+            versions: all of the store, oldest first.
+
+        Returns:
+            The kept versions as they are now.
+
+        Raises:
+            ConflictError: another writer was faster; no version was dropped.
+        """
+        head, made, checked = versions[-1], dict[Cut, int](), self._checked
+        self._checked = {}
+        for cut in cuts(versions, kept):
+            table = self._tables.location.table(cut.stage, cut.kind)
+            base = self._base(table, head.delta_version(cut.stage, cut.kind), checked)
+            made[cut] = self._tables.commit(table, Deletion(cut.predicate), attempt, base)
+            checked[table] = made[cut]
+        self._checked = checked
+        if len(kept) == len(versions):
+            return tuple(kept)
+        found = repointed(kept, made)
+        self._log.rewrite(found, attempt)
+        return found
 
     def _commit(
         self,
@@ -225,7 +257,7 @@ class Publisher:
         }
 
 
-def _kinds(stage: Stage) -> tuple[str, ...]:
+def kinds(stage: Stage) -> tuple[str, ...]:
     """The tables that a store has of a stage."""
     if isinstance(stage, Source):
         return (UPDATES,) if stage.is_in_place else (CONTENT, UPDATES, RUNS)

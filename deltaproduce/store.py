@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -37,12 +37,14 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.plan import Policy, Step, TableType
 from deltaproduce.readers import Reader, pair_of
 from deltaproduce.remains import Forgotten, alive_in, remains
+from deltaproduce.retention import retained
 from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.selections import Selection
 from deltaproduce.session import check_session
 from deltaproduce.stages import Producer, Source, Stage
 from deltaproduce.streams import StreamWriter
 from deltaproduce.tables import Tables
+from deltaproduce.vacuum import Vacuumed
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Version, find, span, stage_at, unbroken
 
@@ -55,6 +57,7 @@ _RETRYING: Final = Retrying(
     stop=stop_after_attempt(20),
     reraise=True,
 )
+_Outcome = TypeVar("_Outcome")
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -111,6 +114,7 @@ class Store:
                 raise DefinitionError(f"{name} is {value!r}; use one of {', '.join(known)}")
         self._spark = spark
         self._on_conflict: OnConflict = on_conflict
+        self._clock = clock
         place = Location.parse(str(location))
         place.check([stage.name for stage in pipeline.stages])
         self._tables = Tables(spark, place)
@@ -148,6 +152,11 @@ class Store:
         """All published versions, oldest first."""
         return list(self._log.versions())
 
+    def update_ids(self) -> list[str]:
+        """The ids under which updates were published, oldest first; of dropped versions too."""
+        self._log.versions()
+        return list(self._log.with_ids())
+
     def update(
         self,
         changes: Mapping[str, object] = _NOTHING_GIVEN,
@@ -167,7 +176,8 @@ class Store:
                 key, before their order in the DataFrame). The rows of a key replace all that it
                 had; keys not mentioned stay. Each DataFrame is computed once.
             update_id: a name for this batch. If a version was made under it, that version is
-                returned and the changes are not looked at: so a batch can be sent again. If an
+                returned and the changes are not looked at: so a batch can be sent again, also when
+                a vacuum has dropped that version, which then has no ``stages``. If an
                 update under it was cut off, the same changes carry it on: functions are not run
                 again for stages that it has stored. Costs a Spark job a source.
             on_conflict: as for the store, this time; as the store was opened if None.
@@ -334,6 +344,43 @@ class Store:
         """
         self._executor.wait()
 
+    def vacuum(
+        self,
+        keep_versions: int | None = None,
+        keep_days: float | None = None,
+        *,
+        unfinished_hours: float = 24,
+    ) -> Vacuumed:
+        """Drop old versions, and remove the files that only they are read from.
+
+        Versions that either of the two keeps are kept; the newest always is. They can be read as
+        before, also by whoever had begun to. The updates of dropped versions are deleted from the
+        updates tables, so `changes` reaches back to the oldest kept version. Their update ids stay
+        known. A file that a kept version was read from until now is removed by the next vacuum.
+
+        Costs some Spark jobs a table, and lists the files of every table.
+
+        Args:
+            keep_versions: so many of the newest.
+            keep_days: those that were the newest at any time in so many days.
+            unfinished_hours: files and tables that no version has are what writers left that
+                stopped, or what others are writing now: they are removed once they are so old.
+
+        Raises:
+            InvalidArgumentError: neither is given, or nothing would be kept.
+            ConflictError: another writer was faster; no version was dropped.
+            CommitUnknownError: it could not be found out whether versions were dropped.
+        """
+
+        def attempt() -> Vacuumed:
+            versions = self._log.versions()
+            kept = retained(versions, keep_versions, keep_days, self._clock())
+            if not kept:
+                return Vacuumed((), (), 0, 0)
+            return self._executor.vacuum(versions, kept, unfinished_hours)
+
+        return self._published(attempt)
+
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
     ) -> DataFrame:
@@ -497,11 +544,10 @@ class Store:
         batches: dict[str, Batch] = {}
 
         def attempt() -> Version:
-            versions = self._log.versions()
-            if update_id is not None:
-                for version in versions:
-                    if version.update_id == update_id:
-                        return version
+            self._log.versions()
+            known = self._log.with_ids()
+            if update_id is not None and update_id in known:
+                return known[update_id]
             if not batches:  # they are computed once, however often this is tried
                 batches.update(
                     {
@@ -520,8 +566,8 @@ class Store:
         return self._published(attempt, on_conflict)
 
     def _published(
-        self, attempt: Callable[[], Version], on_conflict: OnConflict | None = None
-    ) -> Version:
+        self, attempt: Callable[[], _Outcome], on_conflict: OnConflict | None = None
+    ) -> _Outcome:
         """What an attempt publishes, or, if wanted, one that comes after a conflict."""
         wanted = self._on_conflict if on_conflict is None else on_conflict
         if wanted not in get_args(OnConflict):

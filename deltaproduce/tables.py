@@ -13,6 +13,7 @@ history, `RESTORE`, paths against catalog names.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -27,7 +28,7 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 from pyspark.sql import types as t
 
 from deltaproduce.ddl import identifier
-from deltaproduce.edits import Edit, Restore
+from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
 from deltaproduce.locations import Location, Table
@@ -41,6 +42,7 @@ _COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
+_MARKED_ROWS = "spark.databricks.delta.delete.deletionVectors.persistent"
 _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 _FOR_EVER = "interval 36500 days"
 # By default Delta reads no delta version that is a week old and not the newest, lets VACUUM remove
@@ -76,6 +78,11 @@ _WRITE_SETTINGS = {
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     # Metrics about the commit that nobody here reads, for several Spark jobs (delta-io/delta#2718).
     "spark.databricks.delta.commitStats.collect": "false",
+}
+
+_VACUUM_SETTINGS = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.logging.enabled": "false",  # it would commit to the table
 }
 
 # Files below the one size are put together to files up to the other.
@@ -180,7 +187,9 @@ class Tables:
             return DeltaTable.forName(self.spark, table.address)
         return DeltaTable.forPath(self.spark, table.address)
 
-    def commit(self, table: Table, edit: Edit | Restore, attempt: Attempt, base: int | None) -> int:
+    def commit(
+        self, table: Table, edit: Edit | Restore | Deletion, attempt: Attempt, base: int | None
+    ) -> int:
         """Make one data commit and return the table's new delta version.
 
         Args:
@@ -191,15 +200,18 @@ class Tables:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
         """
         with self._session(edit) as session, self._effect("commit", table, attempt):
-            if isinstance(edit, Edit):
-                committed = self._write(session, table, edit, attempt)
-            else:
-                committed = self._set_back(session, table, edit.delta_version, attempt, base)
-        if committed is not None and base in (None, committed - 1):
+            match edit:
+                case Edit():
+                    committed = self._write(session, table, edit, attempt)
+                case Restore():
+                    committed = self._set_back(session, table, edit.delta_version, attempt, base)
+                case Deletion():
+                    committed = self._delete(session, table, edit.predicate, attempt) or base
+        if committed is not None and base in (None, committed, committed - 1):
             return committed
         commits = self.recent_commits(table, base)
         # What was set back stands on nothing that came between, not even on a compaction.
-        made = landed(attempt, base, commits) if isinstance(edit, Edit) else None
+        made = None if isinstance(edit, Restore) else landed(attempt, base, commits)
         if made is None:
             raise conflict(table.name, attempt, commits)
         # Tables may be compacted at any time, by Delta itself right behind a commit too.
@@ -253,6 +265,15 @@ class Tables:
         with _settings(session, {_USER_METADATA: attempt.metadata(table.name)}):
             return _committed(partial(session.sql, statement), session)
 
+    def _delete(
+        self, session: SparkSession, table: Table, predicate: str, attempt: Attempt
+    ) -> int | None:
+        """Delete rows, and write the files anew that had some; no commit if there are none."""
+        told = {_USER_METADATA: attempt.metadata(table.name), _MARKED_ROWS: "false"}
+        with _settings(session, told):
+            statement = f"DELETE FROM {table.sql} WHERE {predicate}"
+            return _committed(partial(session.sql, statement), session)
+
     @contextmanager
     def _effect(self, name: str, table: Table, attempt: Attempt | None = None) -> Iterator[None]:
         """An effect on a table, between its fail points; what prevents it is said.
@@ -278,7 +299,7 @@ class Tables:
             ) from error
 
     @contextmanager
-    def _session(self, edit: Edit | Restore) -> Iterator[SparkSession]:
+    def _session(self, edit: Edit | Restore | Deletion) -> Iterator[SparkSession]:
         """A session that nothing else commits in meanwhile, so that its last commit is ours.
 
         Rows in Spark are tied to the session that they were made in. Rows from the driver can be
@@ -322,20 +343,24 @@ class Tables:
         with self._effect("create", table):
             named.execute()
 
-    def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> int | None:
-        """Append to a table such that of all appends with one version number, one takes effect.
+    def commit_in_turn(
+        self, table: Table, rows: DataFrame, attempt: Attempt, *, overwrite: bool = False
+    ) -> int | None:
+        """Append to a table, or overwrite it: of all commits that take one turn, one takes effect.
 
-        Delta refuses a concurrent append with the same number, and skips a later one silently.
+        Delta refuses a concurrent one with the same turn, and skips a later one silently.
 
         Returns:
-            The delta version that the append became; None if it was skipped.
+            The delta version that it became; None if it was skipped.
 
         Raises:
             ConflictError: refused.
         """
         writer = self._writer(rows, table, attempt).option("txnAppId", _APP_ID)
-        with self._committing, self._effect("publish", table, attempt):
-            writer = writer.option("txnVersion", attempt.version).mode("append")
+        writer = writer.option("txnVersion", attempt.turn)
+        writer = writer.mode("overwrite" if overwrite else "append")
+        name = "drop versions" if overwrite else "publish"
+        with self._committing, self._effect(name, table, attempt):
             return _committed(partial(_save, writer, table), self.spark)
 
     def restore(self, table: Table, delta_version: int) -> int:
@@ -343,6 +368,51 @@ class Tables:
         with self._effect("restore", table):
             self.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
         return self.recent_commits(table)[0].delta_version
+
+    def directory(self, table: Table) -> str:
+        """The directory that a table's files are in."""
+        if not table.in_catalog:
+            return table.address
+        detail = self.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
+        return str(detail.location)
+
+    def found(self) -> tuple[Table, ...]:
+        """The tables that are where the store's are, whoever made them; one Spark job."""
+        location = self.location
+        if location.in_catalog:
+            rows = self.spark.sql(f"SHOW TABLES IN {location.address}").collect()
+            return tuple(location.named(row.tableName) for row in rows if not row.isTemporary)
+        try:
+            first_commits = globbed(location.address) + f"/*/*/_delta_log/{0:020d}.json"
+            files = self.spark.read.format("binaryFile").load(first_commits).select("path")
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return ()
+        return tuple(
+            location.named("/".join(row.path.split("/")[-4:-2])) for row in files.collect()
+        )
+
+    def remove_files(self, table: Table, files: DataFrame) -> None:
+        """Remove files of a table, whatever Delta's retention says; those that it has now stay.
+
+        Args:
+            files: those, as an inventory for `VACUUM`: ``path``, ``length``, ``isDir`` and
+                ``modificationTime`` (milliseconds).
+        """
+        view = f"{_APP_ID}_{uuid.uuid4().hex}"
+        statement = f"VACUUM {table.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
+        files.createTempView(view)
+        try:
+            with _settings(self.spark, _VACUUM_SETTINGS), self._effect("vacuum", table):
+                self.spark.sql(statement)
+        finally:
+            self.spark.catalog.dropTempView(view)
+
+    def drop(self, table: Table) -> None:
+        """Remove a table with all of its files."""
+        with self._effect("drop", table):
+            self.spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
 
     def ensure_schema(self) -> None:
         """Make the catalog's schema if it is missing; a path needs nothing."""
@@ -358,6 +428,11 @@ class Tables:
 
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
         return rows.write.format("delta").option("userMetadata", attempt.metadata(table.name))
+
+
+def globbed(path: str) -> str:
+    """A path as Spark takes it where patterns are allowed."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def _loaded(reader: DataFrameReader, table: Table) -> DataFrame:

@@ -115,6 +115,7 @@ class Version:
         stages: figures of every source and stage by name.
         definitions: stage name -> fingerprint of the definition its tables were made by.
         attempt: the attempt that published it.
+        turn: of the head, the turn of the version log's newest commit when the head was read.
     """
 
     number: int
@@ -124,6 +125,7 @@ class Version:
     stages: Mapping[str, StageFigures]
     definitions: Mapping[str, Fingerprint] = field(default_factory=dict)
     attempt: Attempt | None = None
+    turn: int = field(default=0, compare=False)
 
     def delta_version(self, stage: str, kind: str) -> int | None:
         """The delta version of one table; None when it does not exist in this version."""
@@ -196,15 +198,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of one writer at publishing one version, or at folding the runs of one.
+    """One try of one writer at publishing one version, dropping old ones, or folding runs of one.
 
     Attributes:
         id: unique.
-        version: the number it tries to publish, or the version whose runs it folds.
+        version: the number it tries to publish; or the head's, if it drops versions; or that of the
+            version whose runs it folds.
         folds: of a fold, the delta version of the table that it goes on from.
         started_at: when, with time zone; None if that is not known.
         given: a digest of what it was given to do, if a later attempt may carry it on.
         part: what it does to the stage whose table a commit is to, if it may be carried on.
+        turn: what its commit to the version log takes: the one after that which it has read.
     """
 
     id: str
@@ -213,11 +217,18 @@ class Attempt:
     started_at: datetime | None = field(default=None, compare=False)
     given: str | None = field(default=None, compare=False)
     part: Part | None = field(default=None, compare=False)
+    turn: int = field(default=0, compare=False)
 
     @staticmethod
     def after(head: Version, started_at: datetime, given: str | None = None) -> Attempt:
         """A new attempt at the version after ``head``."""
-        return Attempt(uuid.uuid4().hex, head.number + 1, started_at=started_at, given=given)
+        attempt = Attempt.dropping(head, started_at)
+        return replace(attempt, version=head.number + 1, given=given)
+
+    @staticmethod
+    def dropping(head: Version, started_at: datetime) -> Attempt:
+        """A new attempt at dropping versions before ``head``."""
+        return Attempt(uuid.uuid4().hex, head.number, started_at=started_at, turn=head.turn + 1)
 
     @staticmethod
     def folding(version: Version, base: int) -> Attempt:
@@ -241,6 +252,7 @@ class Attempt:
             None if started is None else datetime.fromisoformat(started),
             found.get("given"),
             None if part is None else Part.parse(part),
+            found.get("turn", 0),
         )
 
     def metadata(self, table: str) -> str:
@@ -253,6 +265,7 @@ class Attempt:
             "started_at": None if self.started_at is None else self.started_at.isoformat(),
             "given": self.given,
             "part": None if self.part is None else asdict(self.part),
+            "turn": self.turn or None,
         }
         return json.dumps({name: value for name, value in found.items() if value is not None})
 
