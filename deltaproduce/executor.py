@@ -24,14 +24,24 @@ from pyspark.sql import SparkSession
 from deltaproduce.batches import Batch
 from deltaproduce.compaction import Compactor
 from deltaproduce.delta_sources import Arrival
+from deltaproduce.findings import Finding, Mend
 from deltaproduce.fingerprints import fingerprint
 from deltaproduce.incremental import Found, full_step, producer_step, source_step, stored_step
 from deltaproduce.inputs import Feed
-from deltaproduce.plan import Policy, Step, TableType, check_layouts, plan, rolled_back
+from deltaproduce.plan import (
+    Policy,
+    Step,
+    TableType,
+    check_layouts,
+    has_tables,
+    plan,
+    rolled_back,
+)
 from deltaproduce.productions import Production
 from deltaproduce.publisher import Publisher
 from deltaproduce.readers import Reader
 from deltaproduce.redefinitions import Redefinition
+from deltaproduce.repairs import Repair
 from deltaproduce.resumption import Kept, Resumption
 from deltaproduce.rollbacks import Rollback, differences
 from deltaproduce.stages import Graph, Producer, Source
@@ -91,12 +101,14 @@ class Executor:
         arrivals: Mapping[str, Arrival] | None = None,
         refreshed: Collection[str] = (),
         update_id: str | None = None,
+        repair: Repair | None = None,
     ) -> Version:
         """Publish the version after ``head``, unless nothing changes and there is no id to keep.
 
         Args:
             batches: what is given for sources.
             arrivals: what is new in the tables of those that are read in place.
+            repair: what is done about damaged stages.
 
         Returns:
             The version published, else ``head``.
@@ -111,11 +123,13 @@ class Executor:
         steps = self.plan(
             head, given=batches, snapshots=snapshots, arrivals=arrivals, refreshed=refreshed
         )
-        given = self._given(operation, head, batches, arrivals, update_id)
+        if repair is not None:
+            steps = self._with_damaged(steps, head, repair)
+        given = None if repair else self._given(operation, head, batches, arrivals, update_id)
         attempt = Attempt.after(head, self._clock(), given)
         with self._tables.write_settings():
             left = self._publisher.left(head, [step.stage for step in steps], given)
-            results = self._compute(operation, head, steps, batches, arrivals, left)
+            results = self._compute(operation, head, steps, batches, arrivals, left, repair)
             overdue = any(arrival.is_overdue(self._clock()) for arrival in arrivals.values())
             if not results and update_id is None and not overdue:
                 return published
@@ -124,14 +138,65 @@ class Executor:
             writes = {
                 name: WriteKept(result, left.kept[name])
                 if name in left.kept
-                else self._write(head, result, arrivals.get(name))
+                else self._write(head, result, arrivals.get(name), repair)
                 for name, result in results.items()
             }
             head = _moved(head, [a for name, a in arrivals.items() if name not in writes])
             definitions = {**head.definitions, **self._definitions}
             return self._publisher.publish(
-                operation, head, writes, definitions, attempt, update_id=update_id
+                operation,
+                head,
+                writes,
+                definitions,
+                attempt,
+                update_id=update_id,
+                repairs=repair is not None,
             )
+
+    def repair(
+        self,
+        versions: Sequence[Version],
+        findings: Iterable[Finding],
+        operation: str = "repair",
+        *,
+        batches: Mapping[str, Batch] | None = None,
+        update_id: str | None = None,
+    ) -> Version:
+        """Publish a version in which the damaged stages of the head are put right.
+
+        Args:
+            versions: all of the store, oldest first.
+            findings: what is wrong with the newest.
+            batches: all rows of some sources.
+
+        Raises:
+            CorruptStoreError: rows of a source are lost, and not given.
+        """
+        head, batches, found = versions[-1], batches or {}, list(findings)
+        mends = {
+            stage.name: Mend.of(
+                (finding for finding in found if finding.stage == stage.name),
+                runs=head.stages[stage.name].runs > 0,
+                is_source=isinstance(stage, Source),
+            )
+            for stage in self._graph.stages
+            if any(finding.stage == stage.name for finding in found)
+        }
+        repair = Repair(versions, mends, self._reader, self._spark)
+        for source in self._graph.sources:
+            if source.name in mends:
+                repair.settle(source, given=source.name in batches)
+        unknown = [name for name, mend in repair.mends.items() if mend.before == "nothing"]
+        refreshed = {name for name, mend in repair.mends.items() if mend.rows == "feeders"}
+        refreshed.update(reader.name for name in unknown for reader in self._graph.readers_of(name))
+        return self.run(
+            operation,
+            head,
+            batches=batches,
+            refreshed=refreshed,
+            update_id=update_id,
+            repair=repair,
+        )
 
     def plan(
         self,
@@ -203,12 +268,45 @@ class Executor:
             self._compactor.wait(stage, "feed")
         return self._compactor.applied(head)
 
-    def _write(self, head: Version, result: Result, arrival: Arrival | None = None) -> StageWrite:
+    def _write(
+        self,
+        head: Version,
+        result: Result,
+        arrival: Arrival | None = None,
+        repair: Repair | None = None,
+    ) -> StageWrite:
         last = head.stages.get(result.stage.name, NO_TABLES)
         if arrival is not None:
             return WriteInPlace(result, last, arrival.place, arrival.begins, result.mode)
+        if repair is not None and result.stage.name in repair.mends:
+            return self._mended(head, result, repair)
         overlay = self._reader.overlay(head, result.stage)
         return Write.of(result, self._table_type, last, overlay)
+
+    def _with_damaged(
+        self, steps: Sequence[Step], head: Version, repair: Repair
+    ) -> tuple[Step, ...]:
+        """The steps, and one for each damaged stage, feeders first."""
+        known = {step.stage.name: step for step in steps}
+        for stage in self._graph.stages:
+            if stage.name in repair.mends:
+                found = known.get(stage.name, Step(stage, "incremental", ""))
+                known[stage.name] = replace(found, reason="damaged")
+        for stage in self._graph.producers:
+            reached = [feeder.name for feeder in stage.feeders if feeder.name in known]
+            if reached and stage.name not in known and has_tables(head, stage.name):
+                reason = f"reached through {', '.join(reached)}"
+                known[stage.name] = Step(stage, "incremental", reason)
+        return tuple(known[stage.name] for stage in self._graph.stages if stage.name in known)
+
+    def _mended(self, head: Version, result: Result, repair: Repair) -> StageWrite:
+        """How a damaged stage is written: whole, unless its rows stay as they are."""
+        last = head.stages[result.stage.name]
+        if repair.mends[result.stage.name].rows != "kept" or result.comparison.counts.pairs_changed:
+            result, overlay = replace(result, anew=True), None
+        else:
+            overlay = self._reader.overlay(head, result.stage)
+        return repair.write(result, last, Write.of(result, self._table_type, last, overlay))
 
     def _write_back(self, head: Version, wanted: Version, result: Result) -> StageWrite:
         """How a stage goes back to what it was in an earlier version."""
@@ -228,6 +326,7 @@ class Executor:
         batches: Mapping[str, Batch],
         arrivals: Mapping[str, Arrival],
         left: Resumption,
+        repair: Repair | None = None,
     ) -> dict[str, Result]:
         """The results of the stages that the version touches, in topological order."""
         results: dict[str, Result] = {}
@@ -243,7 +342,7 @@ class Executor:
             self._progress(Progress(operation, name, done, len(steps)))
             started = time.perf_counter()
             if name not in settled:
-                found = self._step(step, head, results, batches, arrivals)
+                found = self._step(step, head, results, batches, arrivals, repair)
             else:
                 found = self._stored(step, head, left.kept[name]) if name in left.kept else None
             if found is not None:
@@ -269,31 +368,45 @@ class Executor:
         results: Mapping[str, Result],
         batches: Mapping[str, Batch],
         arrivals: Mapping[str, Arrival],
+        repair: Repair | None = None,
     ) -> Found | None:
         """What one stage's step finds out; None if it is not reached after all."""
         stage, old = step.stage, stage_at(head, step.stage)
         redefined = None if old is stage else Redefinition(old, stage)
         if stage.name in arrivals and isinstance(stage, Source):
             return self._arrived(stage, arrivals[stage.name], head, redefined)
-        content = self._reader.content(head, stage)
+        damaged = repair if repair is not None and stage.name in repair.mends else None
         if isinstance(stage, Source):
-            return source_step(stage, batches[stage.name], content, redefined)
+            if damaged is None:
+                content = self._reader.content(head, stage)
+                return source_step(stage, batches[stage.name], content, redefined)
+            if stage.name not in batches:
+                return damaged.found(stage, lambda _: None)
+            before = damaged.before(stage)
+            found = source_step(stage, batches[stage.name], before, redefined, anew=True)
+            assert found is not None  # anew
+            return damaged.noted(stage, found)
         feeds = [
             Feed(
                 feeder,
                 # Rows that did not change are in what a table has now, too.
                 arrivals[feeder.name].content
                 if feeder.name in arrivals and not arrivals[feeder.name].begins
+                else partial(repair.after, results[feeder.name].comparison)
+                if repair is not None and feeder.name in repair.mends
                 else partial(self._reader.content, head, feeder),
                 results[feeder.name].comparison if feeder.name in results else None,
             )
             for feeder in stage.feeders
         ]
-        time_zone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        last = head.stages.get(stage.name, NO_TABLES)
-        is_numbered = last.surrogate == stage.surrogate
-        given_out = last.surrogates if is_numbered else 0
-        production = Production(stage, given_out, time_zone, self._spark, is_numbered)
+        production = Production.of(stage, head.stages.get(stage.name, NO_TABLES), self._spark)
+        if damaged is not None and redefined is None:
+            if damaged.mends[stage.name].rows == "feeders" or not any(x.changed for x in feeds):
+                return damaged.found(stage, partial(full_step, production, feeds))
+            found = full_step(production, feeds, damaged.before(stage))
+            assert found is not None  # a feeder that changed has had rows
+            return damaged.noted(stage, found)
+        content = self._reader.content(head, stage)
         if step.how == "full":
             return full_step(production, feeds, content, redefined)
         mappings = partial(self._reader.key_mappings, head, stage)

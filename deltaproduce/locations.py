@@ -21,6 +21,8 @@ CONTENT: Final = "content"
 KEY_MAPPINGS: Final = "key_mappings"
 UPDATES: Final = "updates"
 RUNS: Final = "runs"
+KINDS: Final = (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
+"""All kinds of tables that a stage may have."""
 
 _LOG: Final = "_versions"
 _SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
@@ -87,6 +89,14 @@ class Location:
         if self.in_catalog:
             return self._in_catalog(_LOG)
         return Table(_LOG, f"{self.address}/{_LOG}", in_catalog=False)
+
+    def has(self, table: Table) -> bool:
+        """Whether it is one of this store's tables, and not someone else's."""
+        return table == (
+            self._in_catalog(table.name)
+            if self.in_catalog
+            else Table(table.name, f"{self.address}/{table.name}", in_catalog=False)
+        )
 
     def check(self, stages: Sequence[str]) -> None:
         """Refuse stage names that cannot be table names here."""

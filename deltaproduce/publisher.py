@@ -26,7 +26,7 @@ from deltaproduce.edits import Edit, Read, Restore
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
 from deltaproduce.readers import Reader
-from deltaproduce.recovery import action
+from deltaproduce.recovery import action, current
 from deltaproduce.resumption import NOTHING_KEPT, Resumption, resumption
 from deltaproduce.stages import Graph, Source, Stage
 from deltaproduce.stored import Stored
@@ -111,11 +111,13 @@ class Publisher:
         attempt: Attempt,
         *,
         update_id: str | None = None,
+        repairs: bool = False,
     ) -> Version:
         """Make the writes, and then the version of them: the commit point.
 
         Args:
             writes: what is done to each stage that changes, feeders first.
+            repairs: they are made though someone else has written to the tables, or removed them.
 
         Raises:
             ConflictError: another writer was faster; nothing of this is visible.
@@ -127,7 +129,7 @@ class Publisher:
             for name, write in writes.items()
         }
         planned = {name: write.figures(number, edits[name]) for name, write in writes.items()}
-        made = self._commit(head, writes, edits, planned, attempt)
+        made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
         figures = {
             stage.name: planned[stage.name].at(made[stage.name])
             if stage.name in writes
@@ -157,6 +159,8 @@ class Publisher:
         edits: Mapping[str, Edits],
         planned: Mapping[str, StageFigures],
         attempt: Attempt,
+        *,
+        repairs: bool,
     ) -> dict[str, Mapping[str, int]]:
         """One commit for each table whose rows change; returns what they became, by stage."""
         self._tables.ensure_schema()
@@ -171,9 +175,13 @@ class Publisher:
         @inheritable_thread_target(self._spark)
         def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
             table = self._tables.location.table(name, kind)
-            # Where the table really is decides how it is set back.
-            known = {} if isinstance(edit, Restore) else checked
-            base = self._base(table, head.delta_version(name, kind), known)
+            pinned = head.delta_version(name, kind)
+            if repairs and pinned is not None:
+                base = self._base_of_repair(table, pinned, edit, attempt)
+            else:
+                # Where the table really is decides how it is set back.
+                known = {} if isinstance(edit, Restore) else checked
+                base = self._base(table, pinned, known, attempt)
             return self._tables.commit(table, edit, told, base)
 
         def telling(name: str) -> Attempt:
@@ -202,7 +210,9 @@ class Publisher:
         self._checked = checked
         return made
 
-    def _base(self, table: Table, pinned: int | None, checked: Mapping[Table, int]) -> int | None:
+    def _base(
+        self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt
+    ) -> int | None:
         """Make a table's newest rows those that the head pins; returns its delta version."""
         if pinned is not None and checked.get(table) == pinned:
             return pinned
@@ -211,9 +221,21 @@ class Publisher:
             case "build":
                 return None
             case "restore" if pinned is not None:
-                return self._tables.restore(table, pinned)
+                return self._tables.restore(table, pinned, attempt)
             case _:
                 return commits[0].delta_version
+
+    def _base_of_repair(
+        self, table: Table, pinned: int, edit: Edit | Restore, attempt: Attempt
+    ) -> int | None:
+        """The delta version that a repair's commit is on top of; None if the table may be gone."""
+        if isinstance(edit, Edit) and edit.overwrite:
+            return None
+        commits = self._tables.recent_commits(table, pinned)
+        newest = current(pinned, commits)
+        if isinstance(edit, Restore) or newest is not None:
+            return newest or commits[0].delta_version
+        return self._tables.restore(table, pinned, attempt)
 
     def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
         """How to read a stage's rows as the head has them; nothing if it has none."""

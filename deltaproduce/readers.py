@@ -168,7 +168,7 @@ class Reader:
         None if that was not in the versions from ``first`` on.
         """
         figures = version.stages.get(stage.name)
-        if figures is None or not figures.begun or figures.begun < first:
+        if figures is None or not figures.begun or figures.begun < first or figures.begun_at < 0:
             return None
         rows = self._in_place(figures.table, figures.begun_at, stage)
         position, change = f.col(ORDINAL), f.when(f.col(ORDINAL) == 0, ADD).otherwise(UPDATE)

@@ -2,7 +2,8 @@
 
 A version exists when its row is in the log, and only then; all that was written before is
 invisible. The
-invariant: numbers are consecutive and each has one row. Two writers cannot both append number n,
+invariant: numbers are consecutive, each has one row, and only attempts of stores have changed any;
+else nothing is read. Two writers cannot both append number n,
 because the append carries ``txnVersion`` n under one ``txnAppId``: Delta refuses the second while
 both are under way, and skips it silently afterwards, which reading back finds out.
 
@@ -11,6 +12,7 @@ It stands apart because this is where a store's atomicity is, in one screen of c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pyspark.sql import Row, SparkSession
@@ -18,11 +20,12 @@ from pyspark.sql import Row, SparkSession
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.locations import CONTENT
-from deltaproduce.recovery import conflict
+from deltaproduce.recovery import conflict, foreign
 from deltaproduce.tables import Tables
 from deltaproduce.versions import (
     EMPTY,
     Attempt,
+    Commit,
     Version,
     figures_from_json,
     figures_to_json,
@@ -49,16 +52,25 @@ class VersionLog:
         """All published versions, oldest first; one Spark job if there is none since the last call.
 
         Raises:
-            CorruptStoreError: a number is missing or there twice.
+            CorruptStoreError: a number is missing or there twice, or rows are not those that stores
+                have written.
         """
-        commits = self._tables.recent_commits(self._table) if self._exists() else ()
+        commits = self._commits()
         if commits and commits[0].delta_version != self._read:
-            unread = self._tables.read(self._table).where(f"number > {self.last_read.number}")
-            rows = unread.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
-            found = sorted((_version(row) for row in rows), key=lambda version: version.number)
-            self._known += tuple(found)
-            self._check_numbers()
-            self._read = commits[0].delta_version
+            newest = commits[0].delta_version
+            known = () if self._read is None or foreign(commits, self._read) else self._known
+            last = known[-1].number if known else 0
+            known += self._rows(newest, f"number > {last}")
+            ours = next((c.delta_version for c in commits if c.attempt is not None), 0)
+            strange = foreign(commits, ours)
+            if strange and known != self._rows(ours):
+                raise self._damaged(
+                    f"delta version {strange[-1].delta_version} of it is a "
+                    f"{strange[-1].operation} by no store",
+                    ours,
+                )
+            self._check_numbers(known, ours if strange else None)
+            self._known, self._read = known, newest
         return self._known
 
     def head(self) -> Version:
@@ -91,13 +103,64 @@ class VersionLog:
         if published is None:
             if failure is not None and not isinstance(failure, ConflictError):
                 raise failure
+            self.versions()  # a log that someone else has changed says so
             commits = self._tables.recent_commits(self._table, self._read)
             raise conflict(self._table.name, attempt, commits) from failure
         if self._read in (None, published - 1):
             self._known, self._read = (*self._known, version), published
 
-    def _exists(self) -> bool:
-        return self._read is not None or self._tables.exists(self._table)
+    def repair(self, attempt: Attempt) -> None:
+        """Set a log that someone else has changed back to what the stores have made of it.
+
+        Raises:
+            CorruptStoreError: no delta version is known to be right.
+        """
+        try:
+            self.versions()
+        except CorruptStoreError:
+            commits = self._tables.recent_commits(self._table, 0)
+            ours = next((c.delta_version for c in commits if c.attempt is not None), None)
+            if ours is None or not foreign(commits, ours):
+                raise
+            self._check_numbers(self._rows(ours), None)
+            self._known, self._read = (), None
+            self._tables.restore(self._table, ours, attempt)
+            self.versions()
+
+    def _commits(self) -> tuple[Commit, ...]:
+        """The log's last commits, newest first: those that are not read, one of ours among them."""
+        if self._read is None and not self._tables.exists(self._table):
+            return ()
+        commits = self._tables.recent_commits(self._table, self._read)
+        if self._read is not None and (not commits or commits[0].delta_version < self._read):
+            found = f"delta version {commits[0].delta_version}" if commits else "no table"
+            raise self._damaged(f"it has {found}, and was read at {self._read}", None)
+        if all(commit.attempt is None for commit in commits):
+            return self._tables.recent_commits(self._table, 0)
+        return commits
+
+    def _rows(self, delta_version: int, which: str = "true") -> tuple[Version, ...]:
+        """The versions that the log had, or some of them, oldest first; one Spark job."""
+        rows = self._tables.read(self._table, delta_version).where(which)
+        found = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
+        return tuple(sorted(map(_version, found), key=lambda version: version.number))
+
+    def _damaged(self, finding: str, good: int | None) -> CorruptStoreError:
+        """What is said of a log that someone else has changed.
+
+        Args:
+            good: the delta version that the stores' own commits have left; None if it is not known.
+        """
+        back = f"RESTORE TABLE {self._table.sql} TO VERSION AS OF {good}"
+        mend = (
+            "restore the table from a backup"
+            if good is None
+            else f"store.repair() sets it back, or {back}"
+        )
+        return CorruptStoreError(
+            f"the version log {self._table.address} was changed by someone else: {finding}; {mend}",
+            table=self._table.name,
+        )
 
     def _published_by(self, attempt: Attempt) -> int | None:
         """The delta version that an attempt's row is in, read back; None if it is in none."""
@@ -136,16 +199,12 @@ class VersionLog:
             attempt=attempt.id,
         )
 
-    def _check_numbers(self) -> None:
-        numbers = [version.number for version in self._known]
+    def _check_numbers(self, known: Sequence[Version], good: int | None) -> None:
+        numbers = [version.number for version in known]
         expected = list(range(numbers[0], numbers[0] + len(numbers))) if numbers else []
         if numbers != expected:
             wrong = next(a for a, b in zip(numbers, expected, strict=True) if a != b)
-            raise CorruptStoreError(
-                f"the version log {self._table.address} goes wrong at number {wrong}: numbers "
-                "must be consecutive; restore the table to a delta version before",
-                table=self._table.name,
-            )
+            raise self._damaged(f"numbers must be consecutive, and it goes wrong at {wrong}", good)
 
 
 def _version(row: Row) -> Version:

@@ -55,9 +55,12 @@ class StageFigures:
             ``content`` in ``delta_versions`` is that table's.
         table_id: that table's id.
         table_micros: when that delta version was committed, in microseconds since 1970.
-        begun: of a source that is read in place, the version whose updates are all its rows: they
-            are not stored, but in the table at
-        begun_at: this delta version.
+        begun: the version whose updates are all rows that there were then, if updates were begun
+            anew since there are any. Of a source that is read in place they are not stored, but in
+            the table at
+        begun_at: this delta version; -1 if they are stored.
+        remade: kind -> the version in which a table was made anew that someone else had removed.
+            Older versions pin delta versions of a table that is not there any more.
     """
 
     mode: Mode
@@ -84,6 +87,7 @@ class StageFigures:
     table_micros: int = 0
     begun: int = 0
     begun_at: int = 0
+    remade: Mapping[str, int] = field(default_factory=dict)
 
     def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""
@@ -110,7 +114,7 @@ class Version:
     Attributes:
         number: 1, 2, 3, …
         committed_at: when it was published, with time zone; None for the empty version.
-        operation: ``update``, ``load``, ``refresh``, ``rollback`` or ``forget``.
+        operation: ``update``, ``load``, ``refresh``, ``rollback``, ``forget`` or ``repair``.
         update_id: the caller's name for the batch, if it gave one.
         stages: figures of every source and stage by name.
         definitions: stage name -> fingerprint of the definition its tables were made by.
@@ -263,13 +267,13 @@ class Commit:
 
     Attributes:
         attempt: which of ours made it; None if none did.
-        arranges: Delta says that it arranged the rows anew and changed none, as `OPTIMIZE` does.
+        operation: what it was, in Delta's words, such as ``WRITE`` or ``OPTIMIZE``.
         micros: when, in microseconds since 1970.
     """
 
     delta_version: int
     attempt: Attempt | None
-    arranges: bool = False
+    operation: str = "WRITE"
     micros: int = 0
 
 
@@ -315,12 +319,40 @@ def unbroken(versions: Iterable[Version], stage: str) -> bool:
 
     They do not if a pipeline without the stage made some of them, or one that defined it with other
     key or value columns: then its updates were begun anew. So they were if a table that it is read
-    from was not known to be the same any more.
+    from was not known to be the same any more, or if a repair could not trust them.
     """
     figures = [version.stages.get(stage) for version in versions]
     has_tables = [found is not None and bool(found.delta_versions) for found in figures]
     begun = {(found.key, found.value, found.begun) for found in figures if found and found.key}
     return has_tables == sorted(has_tables) and len(begun) <= 1
+
+
+def remade_since(versions: Sequence[Version], number: int, stage: str, kind: str) -> int | None:
+    """The version in which a table was made anew that an older one pins; None if it is the same.
+
+    Args:
+        versions: all of a store, oldest first.
+        number: that of the older one.
+    """
+    figures = versions[-1].stages.get(stage) if versions else None
+    remade = 0 if figures is None else figures.remade.get(kind, 0)
+    return remade if remade > number else None
+
+
+def told_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
+    """Since which version a stage's updates say all that happened to it, up to the newest.
+
+    Args:
+        versions: all of a store, oldest first.
+
+    Returns:
+        The number; and whether the stage had no rows before, or none that its updates of that
+        version do not speak of.
+    """
+    since = len(versions) - 1
+    while since > 0 and unbroken(versions[since - 1 :], stage):
+        since -= 1
+    return versions[since].number, since > 0 or versions[0].number == 1
 
 
 def stage_at(version: Version, stage: Stage) -> Stage:
