@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from deltaproduce.batches import Batch
 from deltaproduce.compaction import Compactor
 from deltaproduce.delta_sources import Arrival
-from deltaproduce.findings import Finding, Mend
+from deltaproduce.findings import Finding
 from deltaproduce.fingerprints import fingerprint
 from deltaproduce.incremental import Found, full_step, producer_step, source_step, stored_step
 from deltaproduce.inputs import Feed
@@ -33,7 +33,6 @@ from deltaproduce.plan import (
     Step,
     TableType,
     check_layouts,
-    has_tables,
     plan,
     rolled_back,
 )
@@ -124,7 +123,7 @@ class Executor:
             head, given=batches, snapshots=snapshots, arrivals=arrivals, refreshed=refreshed
         )
         if repair is not None:
-            steps = self._with_damaged(steps, head, repair)
+            steps = repair.steps(steps)
         given = None if repair else self._given(operation, head, batches, arrivals, update_id)
         attempt = Attempt.after(head, self._clock(), given)
         with self._tables.write_settings():
@@ -172,28 +171,13 @@ class Executor:
         Raises:
             CorruptStoreError: rows of a source are lost, and not given.
         """
-        head, batches, found = versions[-1], batches or {}, list(findings)
-        mends = {
-            stage.name: Mend.of(
-                (finding for finding in found if finding.stage == stage.name),
-                runs=head.stages[stage.name].runs > 0,
-                is_source=isinstance(stage, Source),
-            )
-            for stage in self._graph.stages
-            if any(finding.stage == stage.name for finding in found)
-        }
-        repair = Repair(versions, mends, self._reader, self._spark)
-        for source in self._graph.sources:
-            if source.name in mends:
-                repair.settle(source, given=source.name in batches)
-        unknown = [name for name, mend in repair.mends.items() if mend.before == "nothing"]
-        refreshed = {name for name, mend in repair.mends.items() if mend.rows == "feeders"}
-        refreshed.update(reader.name for name in unknown for reader in self._graph.readers_of(name))
+        batches = batches or {}
+        repair = Repair.of(self._graph, versions, findings, batches, self._reader, self._spark)
         return self.run(
             operation,
-            head,
+            versions[-1],
             batches=batches,
-            refreshed=refreshed,
+            refreshed=repair.produced,
             update_id=update_id,
             repair=repair,
         )
@@ -279,34 +263,9 @@ class Executor:
         if arrival is not None:
             return WriteInPlace(result, last, arrival.place, arrival.begins, result.mode)
         if repair is not None and result.stage.name in repair.mends:
-            return self._mended(head, result, repair)
+            return repair.write(result, head, self._table_type)
         overlay = self._reader.overlay(head, result.stage)
         return Write.of(result, self._table_type, last, overlay)
-
-    def _with_damaged(
-        self, steps: Sequence[Step], head: Version, repair: Repair
-    ) -> tuple[Step, ...]:
-        """The steps, and one for each damaged stage, feeders first."""
-        known = {step.stage.name: step for step in steps}
-        for stage in self._graph.stages:
-            if stage.name in repair.mends:
-                found = known.get(stage.name, Step(stage, "incremental", ""))
-                known[stage.name] = replace(found, reason="damaged")
-        for stage in self._graph.producers:
-            reached = [feeder.name for feeder in stage.feeders if feeder.name in known]
-            if reached and stage.name not in known and has_tables(head, stage.name):
-                reason = f"reached through {', '.join(reached)}"
-                known[stage.name] = Step(stage, "incremental", reason)
-        return tuple(known[stage.name] for stage in self._graph.stages if stage.name in known)
-
-    def _mended(self, head: Version, result: Result, repair: Repair) -> StageWrite:
-        """How a damaged stage is written: whole, unless its rows stay as they are."""
-        last = head.stages[result.stage.name]
-        if repair.mends[result.stage.name].rows != "kept" or result.comparison.counts.pairs_changed:
-            result, overlay = replace(result, anew=True), None
-        else:
-            overlay = self._reader.overlay(head, result.stage)
-        return repair.write(result, last, Write.of(result, self._table_type, last, overlay))
 
     def _write_back(self, head: Version, wanted: Version, result: Result) -> StageWrite:
         """How a stage goes back to what it was in an earlier version."""

@@ -11,7 +11,7 @@ It stands apart because nothing else reads rows that it does not trust.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,13 +21,14 @@ from deltaproduce.changes import content_columns, sources_of
 from deltaproduce.comparisons import Comparison
 from deltaproduce.edits import Edit, Read, Restore, emptied, updates_edit
 from deltaproduce.errors import CorruptStoreError
-from deltaproduce.findings import Mend
+from deltaproduce.findings import Finding, Mend
 from deltaproduce.folds import folded
 from deltaproduce.incremental import Found, difference
 from deltaproduce.locations import RUNS, UPDATES
+from deltaproduce.plan import Step, TableType, has_tables
 from deltaproduce.readers import Reader
 from deltaproduce.schemas import ORDINAL, POSITION
-from deltaproduce.stages import Source, Stage
+from deltaproduce.stages import Graph, Source, Stage
 from deltaproduce.stored import Overlay, Stored
 from deltaproduce.versions import StageFigures, Version, stage_at, told_since
 from deltaproduce.writes import Edits, Result, Write
@@ -45,45 +46,82 @@ class Repair:
 
     def __init__(
         self,
+        graph: Graph,
         versions: Sequence[Version],
         mends: Mapping[str, Mend],
         reader: Reader,
         spark: SparkSession,
     ) -> None:
         self.mends = dict(mends)
+        self._graph = graph
         self._versions = versions
+        self._head = versions[-1]
         self._reader = reader
         self._spark = spark
         self._begun: dict[str, Comparison] = {}
 
-    def settle(self, source: Source, *, given: bool) -> None:
-        """Find out whether the rows of a source that has lost some are in its updates.
-
-        One Spark job.
+    @staticmethod
+    def of(
+        graph: Graph,
+        versions: Sequence[Version],
+        findings: Iterable[Finding],
+        given: Collection[str],
+        reader: Reader,
+        spark: SparkSession,
+    ) -> Repair:
+        """What is to be done about some findings; one Spark job for a source that has lost rows.
 
         Args:
-            given: its rows are given, so it can do without.
+            given: the sources whose rows are all given.
 
         Raises:
-            CorruptStoreError: they are nowhere.
+            CorruptStoreError: rows of a source are lost, and not given.
         """
-        mend = self.mends[source.name]
-        if mend.rows != "updates" or (mend.before == "updates" and self._is_whole(source)):
-            return
-        if not given:
-            raise CorruptStoreError(
-                f"source {source.name!r} has lost rows: neither its content nor its updates have "
-                f"all of them any more. Give them again, all of them: store.load({{"
-                f"{source.name!r}: rows}})",
-                table=f"{source.name}/content",
+        damage: dict[str, list[Finding]] = {}
+        for finding in findings:
+            damage.setdefault(finding.stage, []).append(finding)
+        mends = {
+            stage.name: Mend.of(
+                damage[stage.name],
+                runs=versions[-1].stages[stage.name].runs > 0,
+                is_source=isinstance(stage, Source),
             )
-        self.mends[source.name] = mend.without_updates()
+            for stage in graph.stages
+            if stage.name in damage
+        }
+        repair = Repair(graph, versions, mends, reader, spark)
+        for source in graph.sources:
+            if source.name in mends:
+                repair._settle(source, is_given=source.name in given)
+        return repair
+
+    @property
+    def produced(self) -> frozenset[str]:
+        """The stages to be produced in full: damaged, or read from one of unknown changes."""
+        damaged = {name for name, mend in self.mends.items() if mend.rows == "feeders"}
+        unknown = [name for name, mend in self.mends.items() if mend.before == "nothing"]
+        readers = {reader.name for name in unknown for reader in self._graph.readers_of(name)}
+        return frozenset(damaged | readers)
+
+    def steps(self, planned: Sequence[Step]) -> tuple[Step, ...]:
+        """The steps of a plan, and those that are due because of the damage, feeders first."""
+        known = {step.stage.name: step for step in planned}
+        for stage in self._graph.stages:
+            reached = [feeder.name for feeder in stage.feeders if feeder.name in known]
+            if stage.name in self.mends:
+                found = known.get(stage.name, Step(stage, "incremental", ""))
+                known[stage.name] = replace(found, reason="damaged")
+            elif reached and stage.name not in known and has_tables(self._head, stage.name):
+                known[stage.name] = Step(
+                    stage, "incremental", f"reached through {', '.join(reached)}"
+                )
+        return tuple(known[stage.name] for stage in self._graph.stages if stage.name in known)
 
     def before(self, stage: Stage) -> Stored | None:
         """The rows that readers last had; None if there were none, or nobody knows."""
         match self.mends[stage.name].before:
             case "content":
-                return self._reader.content(self._versions[-1], stage)
+                return self._reader.content(self._head, stage)
             case "updates":
                 return self._folded(stage)
             case _:
@@ -101,7 +139,7 @@ class Repair:
             made = produced(before)
             found = made or Found(difference(stage, before, None, None, self._spark))
         else:
-            last = self._versions[-1].stages[stage.name]
+            last = self._head.stages[stage.name]
             after = self._folded(stage) if mend.rows == "updates" else self._stored(stage)
             found = Found(difference(stage, before, after, None, self._spark), last.surrogates)
         return self.noted(stage, found)
@@ -121,20 +159,42 @@ class Repair:
         rows = comparison.content_after(None)
         return Stored(rows, columns, None, counts.rows_after, row_bytes, self._spark)
 
-    def write(self, result: Result, last: StageFigures, write: Write) -> Mended:
-        """How a stage that is put right is written."""
+    def write(self, result: Result, head: Version, table_type: TableType) -> Mended:
+        """How a damaged stage is written: whole, unless its rows stay as they are."""
         name = result.stage.name
-        return Mended(result, last, write, self.mends[name], self._begun.get(name))
+        mend, last = self.mends[name], head.stages[name]
+        overlay = None
+        if mend.rows != "kept" or result.comparison.counts.pairs_changed:
+            result = replace(result, anew=True)
+        else:
+            overlay = self._reader.overlay(head, result.stage)
+        write = Write.of(result, table_type, last, overlay)
+        return Mended(result, last, write, mend, self._begun.get(name))
+
+    def _settle(self, source: Source, *, is_given: bool) -> None:
+        """Find out whether the rows of a source that has lost some are in its updates."""
+        mend = self.mends[source.name]
+        if mend.rows != "updates" or (mend.before == "updates" and self._is_whole(source)):
+            return
+        if not is_given:
+            table = f"{source.name}/content"
+            raise CorruptStoreError(
+                f"source {source.name!r} has lost rows: neither its content nor its updates have "
+                "all of them any more. Give them again, all of them: "
+                f"store.load({{{source.name!r}: rows}})",
+                table=table,
+            )
+        self.mends[source.name] = mend.without_updates()
 
     def _stored(self, stage: Stage) -> Stored | None:
-        return self._reader.content(self._versions[-1], stage)
+        return self._reader.content(self._head, stage)
 
     def _folded(self, stage: Stage) -> Stored | None:
         """The rows that a stage's updates come to, of no source key; None if there are none."""
         rows = self._fold(stage)
         if rows is None:
             return None
-        figures, then = self._versions[-1].stages[stage.name], stage_at(self._versions[-1], stage)
+        figures, then = self._head.stages[stage.name], stage_at(self._head, stage)
         columns = content_columns(then.schema, sources_of(then))
         given = rows.withColumnRenamed(POSITION, ORDINAL)
         for source in sources_of(then):
@@ -144,10 +204,10 @@ class Repair:
         )
 
     def _fold(self, stage: Stage) -> DataFrame | None:
-        head = self._versions[-1]
+        then = stage_at(self._head, stage)
         since, _ = told_since(self._versions, stage.name)
-        updates = self._reader.updates(head, stage_at(head, stage), since - 1)
-        return None if updates is None else folded(updates, stage_at(head, stage).schema)
+        updates = self._reader.updates(self._head, then, since - 1)
+        return None if updates is None else folded(updates, then.schema)
 
     def _is_whole(self, stage: Stage) -> bool:
         """Whether a stage's updates come to as many rows as the version says that it has."""
@@ -155,7 +215,7 @@ class Repair:
         if not complete:
             return False
         rows = self._fold(stage)
-        return (0 if rows is None else rows.count()) == self._versions[-1].stages[stage.name].rows
+        return (0 if rows is None else rows.count()) == self._head.stages[stage.name].rows
 
 
 @dataclass(frozen=True, slots=True)

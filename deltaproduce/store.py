@@ -36,7 +36,7 @@ from deltaproduce.executor import Executor, Progress
 from deltaproduce.feeds import FeedMode, feed_columns
 from deltaproduce.findings import Finding
 from deltaproduce.lineages import Lineage, lineage
-from deltaproduce.locations import CONTENT, KINDS, Location
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES, Location
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.plan import Policy, Step, TableType
 from deltaproduce.readers import Reader, pair_of
@@ -49,7 +49,15 @@ from deltaproduce.streams import StreamWriter
 from deltaproduce.tables import Tables
 from deltaproduce.verification import Verifier
 from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import Attempt, Version, find, span, stage_at, unbroken
+from deltaproduce.versions import (
+    Attempt,
+    Version,
+    check_there,
+    find,
+    span,
+    stage_at,
+    unbroken,
+)
 
 OnConflict = Literal["raise", "retry"]
 """What happens if another writer publishes first."""
@@ -281,7 +289,14 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        return self._published(lambda: self._executor.rollback(span(self._log.versions(), version)))
+
+        def attempt() -> Version:
+            versions = span(self._log.versions(), version)
+            stages = [stage.name for stage in self._graph.stages]
+            check_there(versions[-1], versions[0], stages, CONTENT, KEY_MAPPINGS, RUNS)
+            return self._executor.rollback(versions)
+
+        return self._published(attempt)
 
     def forget(self, source: str | Source, key: object) -> Forgotten:
         """Delete a key of a source, and what was made from it; say where it can still be read.
@@ -406,6 +421,7 @@ class Store:
         """
         wanted = self._version(version)
         found = stage_at(wanted, self._graph.stage(_name(stage)))
+        check_there(self._log.last_read, wanted, [found.name], CONTENT, RUNS)
         sources = sources_of(found)
         with self._noticing():
             rows = self._reader.content(wanted, found)
@@ -430,6 +446,7 @@ class Store:
         """
         wanted = self._version(version)
         found = stage_at(wanted, self._producer(stage))
+        check_there(self._log.last_read, wanted, [found.name], KEY_MAPPINGS, RUNS)
         with self._noticing():
             rows = self._reader.key_mappings(wanted, found)
         pair = pair_of(found)
@@ -453,6 +470,7 @@ class Store:
         """
         wanted = self._version(version)
         found = stage_at(wanted, self._graph.stage(_name(stage)))
+        check_there(self._log.last_read, wanted, [found.name], UPDATES)
         rows = self._reader.updates(wanted, found)
         in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
         return self._frame(rows, updates_columns(found.schema), in_order)
@@ -500,6 +518,7 @@ class Store:
                 f"{versions[-1].number}, with the same columns: what happened to it in between is "
                 "not known; load it anew"
             )
+        check_there(self._log.last_read, versions[0], [found.name], CONTENT, RUNS)
         with self._noticing():
             rows = self._reader.changes(versions, found, mode)
         return self._frame(rows, feed_columns(found.schema), ())
@@ -522,6 +541,8 @@ class Store:
         """
         found = self._graph.stage(_name(stage))
         at = self._version(version)
+        stages = [each.name for each in self._graph.stages]
+        check_there(self._log.last_read, at, stages, KEY_MAPPINGS, RUNS)
         with self._noticing():
             return lineage(self._graph, self._reader, found, key, at, self._spark)
 

@@ -327,16 +327,23 @@ def unbroken(versions: Iterable[Version], stage: str) -> bool:
     return has_tables == sorted(has_tables) and len(begun) <= 1
 
 
-def remade_since(versions: Sequence[Version], number: int, stage: str, kind: str) -> int | None:
-    """The version in which a table was made anew that an older one pins; None if it is the same.
+def check_there(head: Version, version: Version, stages: Iterable[str], *kinds: str) -> None:
+    """Refuse an older version of tables that someone else removed, and a repair made anew.
 
-    Args:
-        versions: all of a store, oldest first.
-        number: that of the older one.
+    Raises:
+        NotFoundError: of such a table.
     """
-    figures = versions[-1].stages.get(stage) if versions else None
-    remade = 0 if figures is None else figures.remade.get(kind, 0)
-    return remade if remade > number else None
+    for stage in stages:
+        figures = head.stages.get(stage)
+        remade = {} if figures is None else figures.remade
+        for kind in kinds:
+            pinned = version.delta_version(stage, kind)
+            if pinned is not None and remade.get(kind, 0) > version.number:
+                raise NotFoundError(
+                    f"table {kind!r} of {stage!r} is not there any more as of version "
+                    f"{version.number}: someone else removed it, and version {remade[kind]} made "
+                    "it anew"
+                )
 
 
 def told_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
