@@ -418,6 +418,8 @@ class Store:
 
         Raises:
             NotFoundError: there is no such stage or version.
+            CorruptStoreError: the table is not there, or not as the version has it. Files that are
+                lost are Spark's own error, when the DataFrame is used.
         """
         wanted = self._version(version)
         found = stage_at(wanted, self._graph.stage(_name(stage)))
