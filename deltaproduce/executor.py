@@ -365,7 +365,7 @@ class Executor:
             found = full_step(production, feeds, damaged.before(stage))
             assert found is not None  # a feeder that changed has had rows
             return damaged.noted(stage, found)
-        content = self._reader.content(head, stage)
+        content = damaged.before(stage) if damaged else self._reader.content(head, stage)
         if step.how == "full":
             return full_step(production, feeds, content, redefined)
         mappings = partial(self._reader.key_mappings, head, stage)

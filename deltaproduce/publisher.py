@@ -26,7 +26,7 @@ from deltaproduce.edits import Edit, Read, Restore
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
 from deltaproduce.readers import Reader
-from deltaproduce.recovery import action, current
+from deltaproduce.recovery import action, conflict, current, is_ahead
 from deltaproduce.resumption import NOTHING_KEPT, Resumption, resumption
 from deltaproduce.stages import Graph, Source, Stage
 from deltaproduce.stored import Stored
@@ -217,6 +217,9 @@ class Publisher:
         if pinned is not None and checked.get(table) == pinned:
             return pinned
         commits = self._tables.recent_commits(table, pinned)
+        if is_ahead(attempt.version, commits):
+            self._log.check_published(attempt.version)
+            raise conflict(table.name, attempt, commits)
         match action(table.name, pinned, commits):
             case "build":
                 return None

@@ -11,7 +11,7 @@ rest of such an attempt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from deltaproduce.errors import ConflictError, CorruptStoreError
@@ -121,6 +121,16 @@ def gone(pinned: int, commits: Sequence[Commit]) -> bool:
     if not commits or commits[0].delta_version < pinned:
         return True
     return any(c.delta_version == pinned for c in foreign(commits, pinned - 1))
+
+
+def is_ahead(version: int, commits: Iterable[Commit]) -> bool:
+    """Whether a table was written for a later version than the one that is to be written now.
+
+    Then the version in between was published: by another writer, just now, or by one whose row the
+    version log has lost.
+    """
+    attempts = (c.attempt for c in commits if c.attempt is not None)
+    return any(attempt.version > version for attempt in attempts if attempt.folds is None)
 
 
 def overtaken(

@@ -135,13 +135,13 @@ class Repair:
                 feeders have, or from what is given for a source; None if there are none.
         """
         mend, before = self.mends[stage.name], self.before(stage)
+        given_out = self._head.stages[stage.name].surrogates
         if mend.rows == "feeders":
             made = produced(before)
-            found = made or Found(difference(stage, before, None, None, self._spark))
+            found = made or Found(difference(stage, before, None, None, self._spark), given_out)
         else:
-            last = self._head.stages[stage.name]
             after = self._folded(stage) if mend.rows == "updates" else self._stored(stage)
-            found = Found(difference(stage, before, after, None, self._spark), last.surrogates)
+            found = Found(difference(stage, before, after, None, self._spark), given_out)
         return self.noted(stage, found)
 
     def noted(self, stage: Stage, found: Found) -> Found:

@@ -223,6 +223,7 @@ class Tables:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
             CorruptStoreError: it did, and not by a store.
         """
+        self._files.pop(table, None)
         with self._session(edit) as session, self._effect("commit", table, attempt, base):
             if isinstance(edit, Edit):
                 committed = self._write(session, table, edit, attempt)

@@ -83,6 +83,15 @@ class VersionLog:
         """The newest version as of the last reading."""
         return self._known[-1] if self._known else EMPTY
 
+    def check_published(self, number: int) -> None:
+        """Refuse a log that does not have a version which a table shows was published.
+
+        Raises:
+            CorruptStoreError: its row is lost.
+        """
+        if self.head().number < number:
+            raise self._damaged(f"version {number}, which tables were written after, is gone", None)
+
     def publish(self, version: Version, attempt: Attempt) -> None:
         """Make a version visible: the commit point.
 

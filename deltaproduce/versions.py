@@ -356,10 +356,18 @@ def told_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
         The number; and whether the stage had no rows before, or none that its updates of that
         version do not speak of.
     """
-    since = len(versions) - 1
-    while since > 0 and unbroken(versions[since - 1 :], stage):
+    newest, since = versions[-1].stages[stage], len(versions) - 1
+    while since:
+        figures = versions[since - 1].stages.get(stage)
+        if figures is None or not figures.delta_versions or not _goes_on(figures, newest):
+            break
         since -= 1
     return versions[since].number, since > 0 or versions[0].number == 1
+
+
+def _goes_on(one: StageFigures, other: StageFigures) -> bool:
+    """Whether the updates of two versions of a stage are of one series."""
+    return (one.key, one.value, one.begun) == (other.key, other.value, other.begun)
 
 
 def stage_at(version: Version, stage: Stage) -> Stage:

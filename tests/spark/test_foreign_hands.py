@@ -303,3 +303,12 @@ def test_the_version_log_is_watched_and_set_back(place: Place) -> None:
         assert (knowing if number % 2 else place.open()).repair().number == place.oracle.head
         assert found(place) == set()
     place.update(7)
+
+
+def test_a_version_log_that_is_gone_is_not_taken_for_a_new_store(place: Place) -> None:
+    knowing = place.open()
+    assert knowing.head.number == place.oracle.head
+    drop(place.spark, place.path / "_versions")
+    refused(place, "_versions", update(place))
+    with pytest.raises(CorruptStoreError):
+        knowing.versions()

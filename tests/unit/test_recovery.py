@@ -3,7 +3,7 @@
 import pytest
 
 from deltaproduce import ConflictError, CorruptStoreError
-from deltaproduce.recovery import action, foreign, intrusion, overtaken
+from deltaproduce.recovery import action, foreign, intrusion, is_ahead, overtaken
 from deltaproduce.versions import Attempt, Commit
 
 US, OTHER = Attempt("us", 4), Attempt("other", 4)
@@ -63,3 +63,9 @@ def test_a_commit_that_is_all_there_is_of_a_table_has_found_it_removed():
         assert isinstance(overtaken("t", US, 5, alone), CorruptStoreError)
     set_back = [Commit(7, OTHER), Commit(6, US, "RESTORE"), PINNED]
     assert isinstance(overtaken("t", US, 6, set_back), ConflictError)
+
+
+def test_a_table_of_a_later_version_shows_that_the_one_before_was_published():
+    assert is_ahead(3, commits(US))
+    assert not is_ahead(4, commits(US, (None, "WRITE")))
+    assert not is_ahead(3, [Commit(6, Attempt("fold", 4, 5)), PINNED])
