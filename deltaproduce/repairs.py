@@ -179,9 +179,9 @@ class Repair:
         if not is_given:
             table = f"{source.name}/content"
             raise CorruptStoreError(
-                f"source {source.name!r} has lost rows: neither its content nor its updates have "
-                "all of them any more. Give them again, all of them: "
-                f"store.load({{{source.name!r}: rows}})",
+                f"table {table!r} has lost rows, and the updates of {source.name!r} do not have all "
+                f"of them either. Give them again, all of them: store.load({{{source.name!r}: "
+                "rows})",
                 table=table,
             )
         self.mends[source.name] = mend.without_updates()
