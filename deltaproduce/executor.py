@@ -28,14 +28,7 @@ from deltaproduce.findings import Finding
 from deltaproduce.fingerprints import fingerprint
 from deltaproduce.incremental import Found, full_step, producer_step, source_step, stored_step
 from deltaproduce.inputs import Feed
-from deltaproduce.plan import (
-    Policy,
-    Step,
-    TableType,
-    check_layouts,
-    plan,
-    rolled_back,
-)
+from deltaproduce.plan import Policy, Step, TableType, check_layouts, plan, rolled_back
 from deltaproduce.productions import Production
 from deltaproduce.publisher import Publisher
 from deltaproduce.readers import Reader
@@ -44,6 +37,7 @@ from deltaproduce.repairs import Repair
 from deltaproduce.resumption import Kept, Resumption
 from deltaproduce.rollbacks import Rollback, differences
 from deltaproduce.stages import Graph, Producer, Source
+from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Attempt, InPlace, Version, columns_of, stage_at
@@ -336,15 +330,14 @@ class Executor:
             return self._arrived(stage, arrivals[stage.name], head, redefined)
         damaged = repair if repair is not None and stage.name in repair.mends else None
         if isinstance(stage, Source):
-            if damaged is None:
-                content = self._reader.content(head, stage)
-                return source_step(stage, batches[stage.name], content, redefined)
-            if stage.name not in batches:
-                return damaged.found(stage, lambda _: None)
-            before = damaged.before(stage)
-            found = source_step(stage, batches[stage.name], before, redefined, anew=True)
-            assert found is not None  # anew
-            return damaged.noted(stage, found)
+
+            def given(before: Stored | None) -> Found | None:
+                anew = damaged is not None
+                return source_step(stage, batches[stage.name], before, redefined, anew=anew)
+
+            if damaged is not None:
+                return damaged.found(stage, given, is_moved=stage.name in batches)
+            return given(self._reader.content(head, stage))
         feeds = [
             Feed(
                 feeder,
@@ -360,11 +353,8 @@ class Executor:
         ]
         production = Production.of(stage, head.stages.get(stage.name, NO_TABLES), self._spark)
         if damaged is not None and redefined is None:
-            if damaged.mends[stage.name].rows == "feeders" or not any(x.changed for x in feeds):
-                return damaged.found(stage, partial(full_step, production, feeds))
-            found = full_step(production, feeds, damaged.before(stage))
-            assert found is not None  # a feeder that changed has had rows
-            return damaged.noted(stage, found)
+            produced = partial(full_step, production, feeds)
+            return damaged.found(stage, produced, is_moved=any(feed.changed for feed in feeds))
         content = damaged.before(stage) if damaged else self._reader.content(head, stage)
         if step.how == "full":
             return full_step(production, feeds, content, redefined)

@@ -127,26 +127,23 @@ class Repair:
             case _:
                 return None
 
-    def found(self, stage: Stage, produced: Callable[[Stored | None], Found | None]) -> Found:
+    def found(
+        self, stage: Stage, produced: Callable[[Stored | None], Found | None], *, is_moved: bool
+    ) -> Found:
         """What is found out about a stage whose rows are put right.
 
         Args:
             produced: given the rows before, makes those that take their place, from what the
                 feeders have, or from what is given for a source; None if there are none.
+            is_moved: what they are made from is not the same any more.
         """
         mend, before = self.mends[stage.name], self.before(stage)
-        given_out = self._head.stages[stage.name].surrogates
-        if mend.rows == "feeders":
-            made = produced(before)
-            found = made or Found(difference(stage, before, None, None, self._spark), given_out)
-        else:
+        given_out, after = self._head.stages[stage.name].surrogates, None
+        made = produced(before) if is_moved or mend.rows == "feeders" else None
+        if mend.rows != "feeders" and not is_moved:
             after = self._folded(stage) if mend.rows == "updates" else self._stored(stage)
-            found = Found(difference(stage, before, after, None, self._spark), given_out)
-        return self.noted(stage, found)
-
-    def noted(self, stage: Stage, found: Found) -> Found:
-        """The same, with the updates that it begins with, if they begin anew."""
-        if self.mends[stage.name].begins:
+        found = made or Found(difference(stage, before, after, None, self._spark), given_out)
+        if mend.begins:
             rows = self.after(found.comparison)
             self._begun[stage.name] = difference(stage, None, rows, None, self._spark)
         return found
@@ -179,9 +176,8 @@ class Repair:
         if not is_given:
             table = f"{source.name}/content"
             raise CorruptStoreError(
-                f"table {table!r} has lost rows, and the updates of {source.name!r} do not have all "
-                f"of them either. Give them again, all of them: store.load({{{source.name!r}: "
-                "rows})",
+                f"table {table!r} has lost rows, and the updates do not have all of them either. "
+                f"Give them again, all of them: store.load({{{source.name!r}: rows}})",
                 table=table,
             )
         self.mends[source.name] = mend.without_updates()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -156,11 +156,12 @@ class Tables:
         """
         if not self.location.in_catalog:
             return {table.name: table.address for table in tables}
-        return {
-            table.name: self.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0].location
-            for table in tables
-            if self.exists(table)
-        }
+        found = {}
+        for table in tables:
+            with suppress(AnalysisException):  # there is no such table
+                detail = self.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
+                found[table.name] = detail.location
+        return found
 
     @contextmanager
     def _whole(self, table: Table, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
