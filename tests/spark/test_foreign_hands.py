@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from comparing import as_snapshots, assert_changes, assert_same
-from crashing import FACTOR, batch, built, drawn, frames, orders
+from crashing import FACTOR, CrashAt, CrashError, batch, built, drawn, fail, frames, orders
 from pyspark.sql import SparkSession
 
 from deltaproduce import CorruptStoreError, NotFoundError, Store, failpoints, limits
@@ -276,6 +276,22 @@ def test_a_source_that_is_lost_is_loaded(place: Place) -> None:
     for stage in ("orders", "by_customer"):
         found = plain_rows(store.content(stage, ordered=True).collect())
         assert found == plain_rows(place.oracle.content(stage, number))
+    place.update(7)
+
+
+def test_a_repair_that_crashes_is_done_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before each of its effects in turn, and after it is published."""
+    monkeypatch.setattr("deltaproduce.publisher._WRITERS", 1)
+    COMMITS["append"](place.spark, place.path / "orders/content")
+    drop(place.spark, place.path / "by_customer/key_mappings")
+    number = 0
+    while place.open().head.number == place.oracle.head:
+        with failpoints.armed(CrashAt(number, fail)), pytest.raises(CrashError):
+            place.open().repair()
+        number += 1
+    assert number > 3
+    place.oracle.update({}, "repair")
+    assert place.open().verify() == ()
     place.update(7)
 
 
