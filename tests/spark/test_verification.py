@@ -23,7 +23,7 @@ METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 JOBS_A_STAGE = 35
 """Spark jobs for a stage of four tables, those of Delta for the lists of files among them."""
 
-DELETE_LAST = "DELETE FROM {t} WHERE _source_id = (SELECT max(_source_id) FROM {t})"
+DELETE_LAST = "DELETE FROM {t} WHERE _source_id = {last}"
 FAULTS = {
     "numbers, mappings and words": (
         {
@@ -78,11 +78,12 @@ def planted(spark: SparkSession, store: Store, statements: Mapping[str, str]) ->
     head = store.head
     attempt = Attempt.after(head, datetime.now(UTC))
     stages = {name: figures.carried() for name, figures in head.stages.items()}
+    last = store.key_mappings("by_customer").agg({"_source_id": "max"}).collect()[0][0]
     for kind, statement in statements.items():
         table = store._tables.location.table("by_customer", kind)
         spark.conf.set(METADATA, attempt.metadata(table.name))
         try:
-            spark.sql(statement.format(t=table.sql))
+            spark.sql(statement.format(t=table.sql, last=last))
         finally:
             spark.conf.unset(METADATA)
         newest = store._tables.recent_commits(table)[0].delta_version
