@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType
 
 from deltaproduce.arrays import fetched, in_order
-from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
+from deltaproduce.changes import col, cols, content_columns, order, sources_of, updates_columns
 from deltaproduce.damage import tells_of_damage
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.findings import Finding
@@ -146,7 +146,8 @@ class Verifier:
                 continue
             table = self._tables.location.table(stage.name, kind)
             try:
-                self._tables.read(table, pinned).write.format("noop").mode("overwrite").save()
+                rows = self._tables.read(table, pinned)
+                rows.agg(*(f.count_if(col(name).isNull()) for name in rows.columns)).collect()
             except Exception as error:
                 if not isinstance(error, CorruptStoreError) and not tells_of_damage(error):
                     raise
