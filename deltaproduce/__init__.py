@@ -14,6 +14,7 @@ from deltaproduce.errors import (
     StorageError,
 )
 from deltaproduce.executor import Progress
+from deltaproduce.findings import Finding
 from deltaproduce.lineages import Lineage
 from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.plan import Step
@@ -30,6 +31,7 @@ __all__ = [
     "CorruptStoreError",
     "DefinitionError",
     "DeltaProduceError",
+    "Finding",
     "Forgotten",
     "InvalidArgumentError",
     "InvalidChangesError",

@@ -21,6 +21,8 @@ CONTENT: Final = "content"
 KEY_MAPPINGS: Final = "key_mappings"
 UPDATES: Final = "updates"
 RUNS: Final = "runs"
+KINDS: Final = (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
+"""All kinds of tables that a stage may have."""
 
 _LOG: Final = "_versions"
 _SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
@@ -90,6 +92,10 @@ class Location:
         if self.in_catalog:
             return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
         return Table(name, f"{self.address}/{name}", in_catalog=False)
+
+    def has(self, table: Table) -> bool:
+        """Whether it is one of this store's tables, and not someone else's."""
+        return table == self.named(table.name)
 
     def check(self, stages: Sequence[str]) -> None:
         """Refuse stage names that cannot be table names here."""

@@ -26,7 +26,7 @@ from deltaproduce.edits import Deletion, Edit, Read, Restore
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
 from deltaproduce.readers import Reader
-from deltaproduce.recovery import action
+from deltaproduce.recovery import action, conflict, current, is_ahead
 from deltaproduce.resumption import NOTHING_KEPT, Resumption, resumption
 from deltaproduce.retention import Cut, cuts, repointed
 from deltaproduce.stages import Graph, Source, Stage
@@ -112,11 +112,13 @@ class Publisher:
         attempt: Attempt,
         *,
         update_id: str | None = None,
+        repairs: bool = False,
     ) -> Version:
         """Make the writes, and then the version of them: the commit point.
 
         Args:
             writes: what is done to each stage that changes, feeders first.
+            repairs: they are made though someone else has written to the tables, or removed them.
 
         Raises:
             ConflictError: another writer was faster; nothing of this is visible.
@@ -128,7 +130,7 @@ class Publisher:
             for name, write in writes.items()
         }
         planned = {name: write.figures(number, edits[name]) for name, write in writes.items()}
-        made = self._commit(head, writes, edits, planned, attempt)
+        made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
         figures = {
             stage.name: planned[stage.name].at(made[stage.name])
             if stage.name in writes
@@ -169,10 +171,11 @@ class Publisher:
             ConflictError: another writer was faster; no version was dropped.
         """
         head, made, checked = versions[-1], dict[Cut, int](), self._checked
+        beside = replace(attempt, version=head.number + 1)  # it sets back what ran ahead as any
         self._checked = {}
         for cut in cuts(versions, kept):
             table = self._tables.location.table(cut.stage, cut.kind)
-            base = self._base(table, head.delta_version(cut.stage, cut.kind), checked)
+            base = self._base(table, head.delta_version(cut.stage, cut.kind), checked, beside)
             made[cut] = self._tables.commit(table, Deletion(cut.predicate), attempt, base)
             checked[table] = made[cut]
         self._checked = checked
@@ -189,6 +192,8 @@ class Publisher:
         edits: Mapping[str, Edits],
         planned: Mapping[str, StageFigures],
         attempt: Attempt,
+        *,
+        repairs: bool,
     ) -> dict[str, Mapping[str, int]]:
         """One commit for each table whose rows change; returns what they became, by stage."""
         self._tables.ensure_schema()
@@ -203,9 +208,13 @@ class Publisher:
         @inheritable_thread_target(self._spark)
         def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
             table = self._tables.location.table(name, kind)
-            # Where the table really is decides how it is set back.
-            known = {} if isinstance(edit, Restore) else checked
-            base = self._base(table, head.delta_version(name, kind), known)
+            pinned = head.delta_version(name, kind)
+            if repairs and pinned is not None:
+                base = self._base_of_repair(table, pinned, edit, attempt)
+            else:
+                # Where the table really is decides how it is set back.
+                known = {} if isinstance(edit, Restore) else checked
+                base = self._base(table, pinned, known, attempt)
             return self._tables.commit(table, edit, told, base)
 
         def telling(name: str) -> Attempt:
@@ -234,18 +243,35 @@ class Publisher:
         self._checked = checked
         return made
 
-    def _base(self, table: Table, pinned: int | None, checked: Mapping[Table, int]) -> int | None:
+    def _base(
+        self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt
+    ) -> int | None:
         """Make a table's newest rows those that the head pins; returns its delta version."""
         if pinned is not None and checked.get(table) == pinned:
             return pinned
         commits = self._tables.recent_commits(table, pinned)
+        if is_ahead(attempt.version, commits):
+            self._log.check_published(attempt.version)
+            raise conflict(table.name, attempt, commits)
         match action(table.name, pinned, commits):
             case "build":
                 return None
             case "restore" if pinned is not None:
-                return self._tables.restore(table, pinned)
+                return self._tables.restore(table, pinned, attempt)
             case _:
                 return commits[0].delta_version
+
+    def _base_of_repair(
+        self, table: Table, pinned: int, edit: Edit | Restore, attempt: Attempt
+    ) -> int | None:
+        """The delta version that a repair's commit is on top of; None if the table may be gone."""
+        if isinstance(edit, Edit) and edit.overwrite:
+            return None
+        commits = self._tables.recent_commits(table, pinned)
+        newest = current(pinned, commits)
+        if isinstance(edit, Restore) or newest is not None:
+            return newest or commits[0].delta_version
+        return self._tables.restore(table, pinned, attempt)
 
     def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
         """How to read a stage's rows as the head has them; nothing if it has none."""

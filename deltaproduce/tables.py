@@ -3,8 +3,9 @@
 A store's tables are named by a `Location` and changed by an `Edit`, in one Delta commit that
 carries its attempt. The invariant: `Tables.commit` returns only when the table moved by exactly one
 commit, ours, from the delta version that the write was computed from, compactions aside, which
-change no row; every other case is a `ConflictError`, and what was written stays invisible, because
-readers resolve delta versions through the version log.
+change no row; every other case is a `ConflictError`, or, if someone else has written to it, a
+`CorruptStoreError`, and what was written stays invisible, because readers resolve delta versions
+through the version log.
 
 It stands apart so that nothing else knows how Delta spells things: options, properties,
 history, `RESTORE`, paths against catalog names.
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Final
@@ -27,12 +29,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql import types as t
 
+from deltaproduce.damage import tells_of_damage, unreadable
 from deltaproduce.ddl import identifier
 from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
 from deltaproduce.locations import Location, Table
-from deltaproduce.recovery import conflict, current, landed
+from deltaproduce.recovery import current, landed, overtaken
 from deltaproduce.schemas import Column
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
@@ -109,13 +112,17 @@ class Tables:
 
         Args:
             whole: no row of that delta version's files is deleted, and they are in order.
+
+        Raises:
+            CorruptStoreError: it is one of the store's, and is not there, or not at that version.
         """
-        if whole and delta_version is not None and not table.in_catalog:
-            return self._read_files(table, delta_version)
-        reader = self.spark.read
-        if delta_version is not None:
-            reader = reader.option("versionAsOf", delta_version)
-        return _loaded(reader, table)
+        with self._whole(table):
+            if whole and delta_version is not None and not table.in_catalog:
+                return self._read_files(table, delta_version)
+            reader = self.spark.read
+            if delta_version is not None:
+                reader = reader.option("versionAsOf", delta_version)
+            return _loaded(reader, table)
 
     def feed(self, table: Table, first: int, last: int) -> DataFrame:
         """What the table's change data feed says of some delta versions, both among them.
@@ -146,7 +153,38 @@ class Tables:
         """Whether there is a Delta table."""
         if table.in_catalog:
             return self.spark.catalog.tableExists(table.address)
-        return bool(DeltaTable.isDeltaTable(self.spark, table.address))
+        with self._whole(table):
+            return bool(DeltaTable.isDeltaTable(self.spark, table.address))
+
+    def places(self, tables: Iterable[Table]) -> dict[str, str]:
+        """The directories of those of some tables that are there, by name.
+
+        One Spark job a table in a catalog.
+        """
+        if not self.location.in_catalog:
+            return {table.name: table.address for table in tables}
+        found = {}
+        for table in tables:
+            with suppress(AnalysisException):  # there is no such table
+                detail = self.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
+                found[table.name] = detail.location
+        return found
+
+    @contextmanager
+    def _whole(self, table: Table, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Says that one of the store's tables has lost its log, or some of it.
+
+        Args:
+            but: errors that may mean that there is no table.
+        """
+        try:
+            yield
+        except but:
+            raise
+        except Exception as error:
+            if not self.location.has(table) or not tells_of_damage(error):
+                raise
+            raise unreadable(table.name, error) from error
 
     def recent_commits(self, table: Table, since: int | None = None) -> tuple[Commit, ...]:
         """A table's newest commits, newest first; none when there is no table.
@@ -163,22 +201,17 @@ class Tables:
 
     def _commits(self, table: Table, limit: int) -> tuple[Commit, ...]:
         try:
-            delta_table = self._delta_table(table)
-            rows = delta_table.history(limit).selectExpr(
-                "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
-            )
-            found = rows.collect()
+            with self._whole(table, but=AnalysisException):
+                rows = self._delta_table(table).history(limit)
+                found = rows.selectExpr(
+                    "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
+                ).collect()
         except AnalysisException:
             if self.exists(table):
                 raise
             return ()
         return tuple(
-            Commit(
-                row.version,
-                Attempt.parse(row.userMetadata),
-                row.operation == "OPTIMIZE",
-                row.micros,
-            )
+            Commit(row.version, Attempt.parse(row.userMetadata), row.operation, row.micros)
             for row in found
         )
 
@@ -198,8 +231,10 @@ class Tables:
 
         Raises:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
+            CorruptStoreError: it did, and not by a store.
         """
-        with self._session(edit) as session, self._effect("commit", table, attempt):
+        self._files.pop(table, None)
+        with self._session(edit) as session, self._effect("commit", table, attempt, base):
             match edit:
                 case Edit():
                     committed = self._write(session, table, edit, attempt)
@@ -213,7 +248,7 @@ class Tables:
         # What was set back stands on nothing that came between, not even on a compaction.
         made = None if isinstance(edit, Restore) else landed(attempt, base, commits)
         if made is None:
-            raise conflict(table.name, attempt, commits)
+            raise overtaken(table.name, attempt, base, commits)
         # Tables may be compacted at any time, by Delta itself right behind a commit too.
         return current(made.delta_version, commits) or made.delta_version
 
@@ -275,18 +310,22 @@ class Tables:
             return _committed(partial(session.sql, statement), session)
 
     @contextmanager
-    def _effect(self, name: str, table: Table, attempt: Attempt | None = None) -> Iterator[None]:
+    def _effect(
+        self, name: str, table: Table, attempt: Attempt | None = None, base: int | None = None
+    ) -> Iterator[None]:
         """An effect on a table, between its fail points; what prevents it is said.
 
         Raises:
             ConflictError: Delta refuses it because of another writer.
+            CorruptStoreError: or because of someone else.
             StorageError: there is no space, or no right to write.
         """
         try:
             with effect(name, table.name):
                 yield
         except _CONFLICTS as error:
-            raise conflict(table.name, attempt, self.recent_commits(table)) from error
+            commits = self.recent_commits(table, base)
+            raise overtaken(table.name, attempt, base, commits) from error
         except Exception as error:
             found = _UNWRITABLE.search(str(error))
             if found is None:
@@ -363,10 +402,14 @@ class Tables:
         with self._committing, self._effect(name, table, attempt):
             return _committed(partial(_save, writer, table), self.spark)
 
-    def restore(self, table: Table, delta_version: int) -> int:
-        """Set a table that ran ahead back to what the head pins; returns its new delta version."""
-        with self._effect("restore", table):
-            self.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
+    def restore(self, table: Table, delta_version: int, attempt: Attempt) -> int:
+        """Set a table that ran ahead back to what the head pins; returns its new delta version.
+
+        The commit says whose it is, but not that it is of what the attempt was given to do.
+        """
+        told = replace(attempt, given=None, part=None)
+        with self._session(Restore(delta_version)) as session, self._effect("restore", table, told):
+            self._set_back(session, table, delta_version, told, None)
         return self.recent_commits(table)[0].delta_version
 
     def directory(self, table: Table) -> str:

@@ -19,6 +19,7 @@ from comparing import as_frames
 from pyspark.sql import SparkSession
 
 from deltaproduce import Pipeline, Store, failpoints, limits, local_session, publisher
+from deltaproduce.plan import TableType
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
 Point = tuple[failpoints.When, str, str]
@@ -105,9 +106,15 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
-def built(spark: SparkSession, location: str, versions: int = VERSIONS) -> Oracle:
+def built(
+    spark: SparkSession,
+    location: str,
+    versions: int = VERSIONS,
+    table_type: TableType = "merge_on_read",
+) -> Oracle:
     """Make a store of some versions; returns its oracle."""
-    store, oracle = Store(spark, location, orders()), Oracle(orders())
+    store = Store(spark, location, orders(), table_type=table_type)
+    oracle = Oracle(orders())
     for number in range(versions):
         store.update(frames(spark, drawn(number)))
         oracle.update(drawn(number))

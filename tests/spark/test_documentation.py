@@ -77,6 +77,7 @@ def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str)
         "delta-sources",
         "streams",
         "retention",
+        "verification",
     ],
 )
 def test_a_page_prints_what_it_shows(
