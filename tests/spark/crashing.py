@@ -126,7 +126,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "update": Operation(update, updated),
     "update after a crash": Operation(
-        update, updated, Beforehand(ahead=True), effects=("restore", "publish")
+        update, updated, Beforehand(ahead=True), effects=("restore", "restore")
     ),
     "refresh": Operation(
         lambda store, _, n: with_factor(n + 2, store.refresh),

@@ -7,6 +7,7 @@ what it met, line by line, and judges nothing.
 
 import hashlib
 import json
+import os
 import random
 import sys
 import time
@@ -58,6 +59,7 @@ def write(spark: SparkSession, location: str, first: int, step: int, versions: i
 
 def read(spark: SparkSession, location: str, seed: int, versions: int, seconds: float) -> None:
     """Read all tables of the newest version, and of an older one, until there are so many."""
+    os.nice(10)  # writers come first, or versions would be few
     store, draw, head = Store(spark, location, orders()), random.Random(seed), 0
     until = time.monotonic() + seconds
     while head < versions and time.monotonic() < until:

@@ -142,10 +142,9 @@ def test_killed_processes(
     stores = Stores(spark, tmp_path)
     wanted = all_cases(stores, OPERATIONS) if ALL_KILLS else some_cases(OPERATIONS)
     outcomes = []
-    for outcome in killed(stores, wanted, thorough=ALL_KILLS):
+    for outcome in killed(stores, wanted):
         outcomes.append(outcome)
-        if outcome.failure:
-            print(outcome.case.name, *outcome.case.row, outcome.failure)
+        print(outcome)
     if ALL_KILLS:
         with capsys.disabled():
             print(f"\n\n{as_table(outcomes)}\n")
