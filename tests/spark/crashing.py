@@ -130,7 +130,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "refresh": Operation(
         lambda store, _, n: with_factor(n + 2, store.refresh),
-        lambda oracle, n: with_factor(n + 2, oracle.update, {}, f"refresh {n}"),
+        lambda oracle, n: with_factor(n + 2, oracle.update, {}, f"refresh {oracle.head}"),
     ),
     "rollback": Operation(
         lambda store, _, n: store.rollback(1 + n % 2), lambda oracle, n: oracle.rollback(1 + n % 2)
