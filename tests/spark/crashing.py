@@ -1,24 +1,18 @@
-"""Stores that crash: operations on a small store, their fail points, and what must hold afterwards.
+"""Stores that crash: operations on a small store, and the fail points that they come to.
 
-`main` runs one operation in a process of its own, says each fail point on its standard output, and
-waits to be killed at the one that it was told.
+`killing` has processes that do them and are killed.
 """
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from comparing import as_frames
+from comparing import as_frames, as_snapshots
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, Store, failpoints, limits, local_session, publisher
+from deltaproduce import Pipeline, Store, failpoints
 from deltaproduce.plan import TableType
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
@@ -67,16 +61,36 @@ VERSIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Beforehand:
+    """What a store has been through before an operation.
+
+    Attributes:
+        versions: how many it has.
+        ahead: an update crashed after them, and has left its tables ahead of the head.
+    """
+
+    versions: int = VERSIONS
+    ahead: bool = False
+
+
+AS_USUAL = Beforehand()
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """Something that writes; the number says which of many of its kind.
 
     Attributes:
         run: does it to the store.
         expected: does the same to the oracle.
+        beforehand: which store it is for.
+        effects: one that comes early, and its last one.
     """
 
     run: Callable[[Store, SparkSession, int], object]
     expected: Callable[[Oracle, int], object]
+    beforehand: Beforehand = AS_USUAL
+    effects: tuple[str, str] = ("commit", "publish")
 
 
 def frames(spark: SparkSession, changes: Mapping[str, Sequence[Change]]) -> dict[str, object]:
@@ -90,20 +104,54 @@ def with_factor(factor: int, call: Callable[..., object], *arguments: object) ->
     return call(*arguments)
 
 
+def snapshot(number: int) -> dict[str, list[Upsert]]:
+    """All orders of a load of a number."""
+    return {"orders": [change for change in drawn(number)["orders"] if isinstance(change, Upsert)]}
+
+
+def update(store: Store, spark: SparkSession, number: int) -> object:
+    """Update with the batch of a number, which is its id too."""
+    return store.update(frames(spark, drawn(number)), f"update {number}")
+
+
+def updated(oracle: Oracle, number: int) -> object:
+    """The same for the oracle."""
+    return oracle.update(drawn(number), f"update {number}")
+
+
 OPERATIONS: Mapping[str, Operation] = {
-    "update": Operation(
-        lambda store, spark, n: store.update(frames(spark, drawn(n)), f"update {n}"),
-        lambda oracle, n: oracle.update(drawn(n), f"update {n}"),
+    "load": Operation(
+        lambda store, spark, n: store.load(as_snapshots(spark, orders(), snapshot(n))),
+        lambda oracle, n: oracle.load(snapshot(n)),
+        Beforehand(versions=0),
+    ),
+    "update": Operation(update, updated),
+    "update after a crash": Operation(
+        update, updated, Beforehand(ahead=True), effects=("restore", "restore")
     ),
     "refresh": Operation(
         lambda store, _, n: with_factor(n + 2, store.refresh),
-        lambda oracle, n: with_factor(n + 2, oracle.update, {}, f"refresh {n}"),
+        lambda oracle, n: with_factor(n + 2, oracle.update, {}, f"refresh {oracle.head}"),
     ),
     "rollback": Operation(
         lambda store, _, n: store.rollback(1 + n % 2), lambda oracle, n: oracle.rollback(1 + n % 2)
     ),
-    "compaction": Operation(lambda store, *_: store.compact(), lambda *_: None),
+    "compaction": Operation(
+        lambda store, *_: store.compact(), lambda *_: None, effects=("commit", "optimize")
+    ),
 }
+
+
+ALL_OPERATIONS: Mapping[str, Operation] = {
+    **OPERATIONS,
+    "retried update": Operation(
+        lambda store, spark, n: store.update(
+            frames(spark, drawn(n)), f"update {n}", on_conflict="retry"
+        ),
+        updated,
+    ),
+}
+"""Those that processes can be told to do."""
 
 
 def built(
@@ -121,32 +169,62 @@ def built(
     return oracle
 
 
-def commits(location: str) -> frozenset[str]:
-    """The Delta commits of all tables of a store."""
-    return frozenset(
-        str(path.relative_to(location)) for path in Path(location).glob("**/_delta_log/*.json")
-    )
+def run_ahead(spark: SparkSession, location: str) -> None:
+    """Have an update crash when it has committed to all of its tables."""
+    store = Store(spark, location, orders())
+    with failpoints.armed(_fail_before_publication), suppress(CrashError):
+        store.update(frames(spark, drawn(50)))
+
+
+def _fail_before_publication(when: failpoints.When, name: str, table: str) -> None:
+    del table
+    if (when, name) == ("before", "publish"):
+        raise CrashError
+
+
+def files(location: str) -> frozenset[str]:
+    """The files of a store: Delta's commits and data, but not the checksums beside them."""
+    found = (path for path in Path(location).rglob("*") if path.is_file())
+    return frozenset(str(path.relative_to(location)) for path in found if path.suffix != ".crc")
 
 
 class Recorder:
-    """Notes the fail points that an operation comes to, and what is stored outside of them."""
+    """Notes the fail points that an operation comes to, and what is stored outside of them.
+
+    Attributes:
+        outside: the files that were made or removed while no effect was under way.
+    """
 
     def __init__(self, location: str) -> None:
         self.points: list[Point] = []
         self.outside: list[str] = []
         self._location = location
-        self._seen = commits(location)
+        self._seen = files(location)
 
     def __call__(self, when: failpoints.When, name: str, table: str) -> None:
-        now = commits(self._location)
         if when == "before":
-            self.outside += sorted(now - self._seen)
-        self._seen = now
+            self.look()
+        else:
+            self._seen = files(self._location)
         self.points.append((when, name, table))
 
-    def end(self) -> None:
-        """What was stored after the last effect."""
-        self.outside += sorted(commits(self._location) - self._seen)
+    def look(self) -> None:
+        """See what was stored since the last effect."""
+        now = files(self._location)
+        self.outside += sorted(now ^ self._seen)
+        self._seen = now
+
+
+def recorded(spark: SparkSession, location: str, operation: Operation, number: int) -> list[Point]:
+    """The fail points that an operation comes to; nothing is stored outside of them."""
+    recorder = Recorder(location)
+    store = Store(spark, location, orders())
+    with failpoints.armed(recorder):
+        operation.run(store, spark, number)
+    recorder.look()
+    assert not recorder.outside, "stored outside of every effect"
+    assert recorder.points[::2] == [("before", *point[1:]) for point in recorder.points[1::2]]
+    return recorder.points
 
 
 class CrashAt:
@@ -170,79 +248,3 @@ class CrashAt:
 def fail() -> None:
     """Crash by an exception."""
     raise CrashError
-
-
-class Child:
-    """A process of its own that does operations and stops at each fail point; see `main`."""
-
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        here = Path(__file__).parent
-        path = os.pathsep.join([str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "crashing", json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
-            text=True,
-            start_new_session=True,
-        )
-        assert self.said() == "ready"
-
-    def said(self) -> Any:
-        """What it says next: a fail point, or the outcome."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return json.loads(line) if line else None
-
-    def go_on(self, told: str = "") -> None:
-        """Let it go on from where it is."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{told}\n")
-        self._process.stdin.flush()
-
-    def start(self, location: str, name: str, number: int) -> None:
-        """Let it do an operation up to the fail point of a number."""
-        self.go_on(json.dumps([location, name]))
-        for _ in range(number):
-            self.said()
-            self.go_on()
-        self.said()
-
-    def kill(self) -> None:
-        """End it, its Java process and their workers at once."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()  # and its pipes
-
-
-def main(settings: str) -> None:
-    """Do operations, each told by a line of input: location and name, in JSON.
-
-    Each fail point that one comes to is a line of output, and waits for a line of input; so is the
-    outcome, which waits for the next operation.
-    """
-    limits.SMALL_TABLE_ROWS, publisher._WRITERS = 0, 1
-    spark = local_session("crashing", cores=2, memory="2g", config=json.loads(settings))
-    line = _told("ready")
-    while line:
-        location, name = json.loads(line)
-        FACTOR[0] = 1
-        store = Store(spark, location, orders())
-        with failpoints.armed(lambda *point: _told(point) or os._exit(1)):
-            try:
-                OPERATIONS[name].run(store, spark, VERSIONS)
-                outcome = "done"
-            except Exception as error:  # noqa: BLE001 whoever watches is told
-                outcome = f"{type(error).__name__}: {error}"
-        line = _told(outcome)
-    spark.stop()
-
-
-def _told(what: object) -> str:
-    """Say something, and wait for a line; nothing if nobody is there any more."""
-    print(json.dumps(what), flush=True)
-    return sys.stdin.readline()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,29 +1,27 @@
 """After a crash at any point there is one whole version: nothing is lost, doubled or half done."""
 
-import random
-import time
+import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from comparing import assert_same
-from conftest import SETTINGS
 from crashing import (
+    AS_USUAL,
     FACTOR,
     OPERATIONS,
     VERSIONS,
-    Child,
     CrashAt,
     CrashError,
-    Operation,
-    Point,
-    Recorder,
     built,
     drawn,
     fail,
     frames,
     orders,
+    recorded,
 )
+from killing import Stores, all_cases, as_table, killed, some_cases
 from pyspark.sql import SparkSession
 
 from deltaproduce import Store, failpoints, limits
@@ -46,19 +44,10 @@ def assert_whole(spark: SparkSession, location: str, oracle: Oracle) -> Store:
     return store
 
 
-def recorded(spark: SparkSession, location: str, operation: Operation, number: int) -> list[Point]:
-    """The fail points that an operation comes to; nothing is stored outside of them."""
-    recorder = Recorder(location)
-    store = Store(spark, location, orders())
-    with failpoints.armed(recorder):
-        operation.run(store, spark, number)
-    recorder.end()
-    assert not recorder.outside, "stored outside of every effect"
-    assert recorder.points[::2] == [("before", *point[1:]) for point in recorder.points[1::2]]
-    return recorder.points
+ON_ANY_STORE = [name for name, found in OPERATIONS.items() if found.beforehand == AS_USUAL]
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", ON_ANY_STORE)
 def test_a_crash_at_any_point(spark: SparkSession, location: str, name: str) -> None:
     """Before each effect in turn, and after the version; then the same is done, or an update."""
     oracle, operation, number = built(spark, location), OPERATIONS[name], VERSIONS
@@ -111,20 +100,54 @@ def test_a_crash_in_the_first_load(spark: SparkSession, tmp_path: Path) -> None:
         assert_whole(spark, location, oracle)
 
 
-@pytest.mark.parametrize(("name", "number"), [("compaction", 1)])
-def test_a_killed_process(spark: SparkSession, location: str, name: str, number: int) -> None:
-    """The process and its Java process end at a fail point, and in the middle of an effect."""
-    oracle, operation = built(spark, location), OPERATIONS[name]
-    for within in (False, True):
-        child = Child(SETTINGS)
-        child.start(location, name, 2 * number)
-        if within:
-            child.go_on()
-            time.sleep(random.Random(number).uniform(0.02, 0.4))
-        child.kill()
-        store = assert_whole(spark, location, oracle)
-        changes = drawn(10 + within)
-        assert store.update(frames(spark, changes)).number == oracle.update(changes)
-    operation.expected(oracle, VERSIONS)
-    operation.run(store, spark, VERSIONS)
-    assert_whole(spark, location, oracle)
+def test_nothing_is_stored_outside_of_an_effect_unnoticed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What holds the fail points to be all that there are can fail: of commits, and of files."""
+    update = OPERATIONS["update"]
+
+    def committing(store: Store, spark: SparkSession, number: int) -> None:
+        update.run(store, spark, number)
+        table = store._tables.location.table("orders", "updates")
+        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('noticed' = 'no')")
+
+    def writing(store: Store, spark: SparkSession, number: int) -> None:
+        table = store._tables.location.table("orders", "updates")
+        Path(table.address, "left.parquet").touch()
+        update.run(store, spark, number)
+
+    def removing(store: Store, spark: SparkSession, number: int) -> None:
+        update.run(store, spark, number)
+        table = store._tables.location.table("orders", "updates")
+        next(Path(table.address).glob("*.parquet")).unlink()
+
+    stores = Stores(spark, tmp_path)
+    for number, run in enumerate((committing, writing, removing)):
+        location, _ = stores.copy(f"{number}", AS_USUAL)
+        with pytest.raises(AssertionError, match="outside of every effect"):
+            recorded(spark, location, replace(update, run=run), VERSIONS)
+
+
+ALL_KILLS = os.environ.get("DELTAPRODUCE_KILLS") == "all"
+
+
+def test_killed_processes(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process and its Java process end at a fail point, and in the middle of an effect.
+
+    Each kind of operation in an effect, and after its last; at every fail point and in every effect
+    if DELTAPRODUCE_KILLS is ``all``, which takes half an hour, and prints a table.
+    """
+    stores = Stores(spark, tmp_path)
+    wanted = all_cases(stores, OPERATIONS) if ALL_KILLS else some_cases(OPERATIONS)
+    outcomes = []
+    for outcome in killed(stores, wanted):
+        outcomes.append(outcome)
+        print(outcome)
+    if ALL_KILLS:
+        with capsys.disabled():
+            print(f"\n\n{as_table(outcomes)}\n")
+    wrong = [outcome for outcome in outcomes if outcome.failure or outcome.lost or outcome.doubled]
+    assert not wrong
+    assert {outcome.case.name for outcome in outcomes} == set(OPERATIONS)

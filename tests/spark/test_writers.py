@@ -1,12 +1,39 @@
 """Many writers: one of them wins each version, and nothing that another does can be seen."""
 
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 import pytest
 from comparing import assert_same
-from crashing import batch, drawn, frames, orders
+from conftest import SETTINGS
+from crashing import (
+    ALL_OPERATIONS,
+    FACTOR,
+    VERSIONS,
+    Operation,
+    Point,
+    batch,
+    drawn,
+    frames,
+    orders,
+    update,
+    updated,
+)
+from killing import Stores
+from processes import TO_THE_END, Child, Stop, all_started
 from pyspark.sql import SparkSession
+from stressing import expected
 
-from deltaproduce import ConflictError, InvalidArgumentError, Store, failpoints
+from deltaproduce import ConflictError, InvalidArgumentError, Store, failpoints, limits
 from deltaproduce.testing import Oracle
+
+ALL_STOPS = os.environ.get("DELTAPRODUCE_KILLS") == "all"
 
 
 def test_a_conflict_names_the_other(spark: SparkSession, location: str) -> None:
@@ -52,3 +79,203 @@ def test_a_conflict_is_tried_again_if_wanted(spark: SparkSession, location: str)
     with pytest.raises(InvalidArgumentError) as caught:
         first.update({}, on_conflict="wait")  # type: ignore[arg-type]
     assert caught.value.argument == "on_conflict"
+
+
+@dataclass(slots=True)
+class Sleeper:
+    """A writer that is stopped at a fail point, or within the effect that comes next.
+
+    Attributes:
+        point: where it is held.
+        published: its version was there when it was stopped.
+        outcome: what became of it when it woke up.
+        factor: what amounts in its store are multiplied by.
+    """
+
+    number: int
+    name: str
+    stop: Stop
+    within: bool
+    location: str
+    oracle: Oracle
+    point: Point = ("before", "", "")
+    published: bool = False
+    outcome: str = ""
+    factor: int = 1
+
+    @property
+    def operation(self) -> Operation:
+        return ALL_OPERATIONS[self.name]
+
+    def stopped(self, spark: SparkSession) -> None:
+        """Nothing of it can be seen, unless it had published."""
+        FACTOR[0] = self.factor
+        store = Store(spark, self.location, orders())
+        self.published = store.head.number > self.oracle.head
+        assert not self.published or self.point[1] == "publish"
+        if self.published:
+            self.operation.expected(self.oracle, VERSIONS)
+        self.factor = FACTOR[0]
+        assert_same(store, self.oracle, orders(), self.oracle.head)
+
+    def overtaken(self, spark: SparkSession) -> Store:
+        """Another writer goes on meanwhile, in one of several ways."""
+        FACTOR[0] = self.factor
+        store, oracle = Store(spark, self.location, orders()), self.oracle
+        if self.number % 4 == 3:  # with what the sleeper is about, carried on from what is there
+            update(store, spark, VERSIONS)
+            updated(oracle, VERSIONS)
+        else:
+            update(store, spark, 200 + self.number)
+            updated(oracle, 200 + self.number)
+        if self.number % 4 == 1:
+            assert store.rollback(1).number == oracle.rollback(1)
+        if self.number % 4 == 2:
+            assert store.refresh().number == oracle.update({}, "refreshed")
+            update(store, spark, 300 + self.number)
+            updated(oracle, 300 + self.number)
+        assert_same(store, oracle, orders(), oracle.head)
+        return store
+
+    def awake(self, spark: SparkSession, store: Store) -> None:
+        """It is told that it was overtaken, or has published on top; nothing else is to be seen."""
+        FACTOR[0] = self.factor
+        if self.name == "retried update":
+            self.operation.expected(self.oracle, VERSIONS)
+        expected = "done" if self.published or self.name == "retried update" else "ConflictError:"
+        assert self.outcome.startswith(expected), self.outcome
+        for version in range(self.oracle.head + 1):
+            assert_same(store, self.oracle, orders(), version)
+        changes = drawn(400 + self.number)
+        if self.number % 2:  # who overtook it may find what it left behind
+            assert store.update(frames(spark, changes), on_conflict="retry") == store.head
+        else:
+            Store(spark, self.location, orders()).update(frames(spark, changes))
+        assert store.head.number == self.oracle.update(changes)
+        assert_same(store, self.oracle, orders(), self.oracle.head)
+
+
+SOME_SLEEPERS: Sequence[tuple[str, Stop, bool]] = [
+    ("update", ("before", "commit"), True),
+    ("update", 5, False),  # between two commits
+    ("retried update", ("before", "publish"), False),
+    ("update", ("before", "publish"), False),
+    ("update", ("before", "publish"), True),
+]
+
+
+def all_sleepers() -> Iterator[tuple[str, Stop, bool]]:
+    """An update at each fail point and within each effect; others around their last effects."""
+    for stop in range(10):
+        yield "update", stop, False
+        if stop % 2 == 0:
+            yield "update", stop, True
+            yield "retried update", stop, stop % 4 == 0
+    for name in ("load", "update after a crash", "refresh", "rollback"):
+        first = ALL_OPERATIONS[name].effects[0]
+        for effect in (first, "create" if name == "load" else "commit", "publish"):
+            yield name, ("before", effect), False
+            yield name, ("before", effect), True
+
+
+def test_a_writer_that_sleeps_is_fenced_off(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is stopped: others go on, and when it wakes up it damages nothing."""
+    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    monkeypatch.setattr("deltaproduce.publisher._WRITERS", 1)
+    stores, child, sleepers = Stores(spark, tmp_path), Child(SETTINGS), []
+    try:
+        for number, (name, stop, within) in enumerate(
+            all_sleepers() if ALL_STOPS else SOME_SLEEPERS
+        ):
+            copy = stores.copy(f"sleeper-{number}", ALL_OPERATIONS[name].beforehand)
+            sleepers.append(Sleeper(number, name, stop, within, *copy))
+        put_to_sleep(child, sleepers)
+        for sleeper in sleepers:
+            sleeper.stopped(spark)
+        overtaking = [sleeper.overtaken(spark) for sleeper in sleepers]
+        wake_up(child, sleepers)
+    finally:
+        child.kill()
+    for sleeper, store in zip(sleepers, overtaking, strict=True):
+        print(sleeper.number, sleeper.name, sleeper.point, sleeper.within, sleeper.outcome)
+        sleeper.awake(spark, store)
+    told = sum(sleeper.outcome.startswith("ConflictError") for sleeper in sleepers)
+    print(
+        f"{len(sleepers)} writers stopped: {sum(s.within for s in sleepers)} within an effect, "
+        f"{sum(s.published for s in sleepers)} had published, {told} got a ConflictError, "
+        f"{len(sleepers) - told - sum(s.published for s in sleepers)} published on top"
+    )
+
+
+def put_to_sleep(child: Child, sleepers: Sequence[Sleeper]) -> None:
+    """Have each come to where it is to be, and stop the process."""
+    for sleeper in sleepers:
+        said, _, *point = child.start(sleeper.location, sleeper.name, VERSIONS, sleeper.stop)
+        assert said == "at", point
+        sleeper.point = point[0], point[1], point[2]
+    within = [sleeper.location for sleeper in sleepers if sleeper.within]
+    child.go_on(0, *within)
+    time.sleep(random.Random(len(within)).uniform(0.05, 0.4))
+    child.signal(signal.SIGSTOP)
+
+
+def wake_up(child: Child, sleepers: Sequence[Sleeper]) -> None:
+    """Let the process go on to the end of everything."""
+    child.signal(signal.SIGCONT)
+    child.go_on(TO_THE_END, *(sleeper.location for sleeper in sleepers))
+    awake = {sleeper.location: sleeper for sleeper in sleepers}
+    while awake:
+        said, location, *rest = child.said()
+        if said == "ended":
+            awake.pop(location).outcome = rest[0]
+
+
+VERSIONS_UNDER_STRESS = int(os.environ.get("DELTAPRODUCE_STRESS_VERSIONS", "6"))
+READERS = 3 if VERSIONS_UNDER_STRESS >= 50 else 1
+SECONDS_A_VERSION = 60
+"""After which a process is taken to hang: it takes three if the machine has nothing else to do."""
+
+
+def test_writers_and_readers_in_processes_of_their_own(
+    spark: SparkSession, location: str, tmp_path: Path
+) -> None:
+    """Each batch is one version, and each table that was read held what its version says.
+
+    DELTAPRODUCE_STRESS_VERSIONS says how many versions there are to be; from 50 on with three
+    readers instead of one.
+    """
+    versions, settings = VERSIONS_UNDER_STRESS, json.dumps(SETTINGS)
+    seconds = 120 + versions * SECONDS_A_VERSION
+    wanted: dict[Path, tuple[object, ...]] = {
+        tmp_path / f"writer-{n}": ("write", settings, location, n, 2, versions) for n in range(2)
+    }
+    for seed in range(READERS):
+        arguments = ("read", settings, location, seed, versions, seconds)
+        wanted[tmp_path / f"reader-{seed}"] = arguments
+    started_at = time.monotonic()
+    with all_started("stressing", wanted) as processes:
+        for process in processes.values():
+            assert process.wait(started_at + seconds - time.monotonic()) == 0
+    said = [json.loads(line) for path in wanted for line in path.read_text().splitlines()]
+    store = Store(spark, location, orders())
+    update_ids = [version.update_id for version in store.versions()]
+    assert sorted(map(str, update_ids)) == sorted(f"update {n}" for n in range(versions))
+    rows = {found[:3]: found[3] for found in expected(update_ids)}
+    read = [line[1:] for line in said if line[0] == "read"]
+    violations = [found for found in read if rows[found[0], found[1], found[2]] != found[3]]
+    attempts = sum(line[2] for line in said if line[0] == "wrote")
+    print(
+        f"{versions} versions of 2 writers, {attempts - versions} conflicts that were tried again, "
+        f"{sum(line[3] for line in said if line[0] == 'wrote')} updates given up at first, "
+        f"{len(read)} tables read by {READERS} readers at "
+        f"{len({found[0] for found in read})} versions, {len(violations)} violations, "
+        f"{time.monotonic() - started_at:.0f} s"
+    )
+    assert not violations
+    assert {found[0] for found in read} >= {versions}
+    replayed = Oracle(orders())
+    for update_id in update_ids:
+        replayed.update(drawn(int(str(update_id).removeprefix("update "))), update_id)
+    assert_same(store, replayed, orders(), versions)

@@ -1,0 +1,100 @@
+"""Writers and readers of one store at the same time, each in a process of its own.
+
+Which batch a version has is in its id, and a batch follows from its number; so whoever knows the
+versions can say what every table must have held at each. `main` is one of the processes: it says
+what it met, line by line, and judges nothing.
+"""
+
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from comparing import TABLES
+from crashing import drawn, frames, orders
+from pyspark.sql import SparkSession
+
+from deltaproduce import ConflictError, Progress, Store, limits, local_session
+from deltaproduce.testing import Oracle, plain_rows
+
+LIMITS = {"SMALL_TABLE_ROWS": 0, "COMPACTION_COMMITS": 4}
+"""Tables are written by runs, and compacted while writers and readers are at it."""
+
+READ = [("orders", table) for table in TABLES if table != "key_mappings"]
+READ += [("by_customer", table) for table in TABLES]
+"""All tables: stage and kind."""
+
+Read = tuple[int, str, str, str]
+"""What a reader found: version, stage, kind, and a digest of the rows in order."""
+
+
+def digest(rows: Sequence[tuple[Any, ...]]) -> str:
+    """What stands for rows."""
+    return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+
+def write(spark: SparkSession, location: str, first: int, step: int, versions: int) -> None:
+    """Publish batches ``first``, ``first + step``, … below ``versions``; say attempts of each."""
+    attempts = [0]
+
+    def progress(progress: Progress) -> None:
+        attempts[0] += progress.done == 0 and progress.stage != "commit"
+
+    store = Store(spark, location, orders(), on_conflict="retry", progress=progress)
+    for number in range(first, versions, step):
+        attempts[0], given_up = 0, 0
+        while True:
+            try:
+                store.update(frames(spark, drawn(number)), f"update {number}")
+                break
+            except ConflictError:  # after many attempts
+                given_up += 1
+        say("wrote", number, attempts[0], given_up)
+    store.wait()
+
+
+def read(spark: SparkSession, location: str, seed: int, versions: int, seconds: float) -> None:
+    """Read all tables of the newest version, and of an older one, until there are so many."""
+    os.nice(10)  # writers come first, or versions would be few
+    store, draw, head = Store(spark, location, orders()), random.Random(seed), 0
+    until = time.monotonic() + seconds
+    while head < versions and time.monotonic() < until:
+        head = store.head.number
+        for version in {head, draw.randint(0, head)}:
+            for stage, kind in READ:
+                rows = getattr(store, kind)(stage, version, ordered=True).collect()
+                say("read", version, stage, kind, digest(plain_rows(rows)))
+
+
+def expected(update_ids: Sequence[str | None]) -> Iterator[Read]:
+    """What each table holds at each version, if the versions are those of these updates."""
+    oracle = Oracle(orders())
+    for number, update_id in enumerate([None, *update_ids]):
+        if update_id is not None:
+            assert oracle.update(drawn(int(update_id.removeprefix("update "))), update_id) == number
+        for stage, kind in READ:
+            yield number, stage, kind, digest(getattr(oracle, kind)(stage, number))
+
+
+def say(*what: object) -> None:
+    """Tell whoever watches."""
+    print(json.dumps(what), flush=True)
+
+
+def main(role: str, settings: str, location: str, *numbers: str) -> None:
+    """Be a writer or a reader."""
+    for name, limit in LIMITS.items():
+        setattr(limits, name, limit)
+    spark = local_session("stressing", cores=1, memory="1g", config=json.loads(settings))
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    {"write": write, "read": read}[role](spark, location, *map(int, numbers))
+    say("ended")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
