@@ -139,6 +139,11 @@ OPERATIONS: Mapping[str, Operation] = {
     "compaction": Operation(
         lambda store, *_: store.compact(), lambda *_: None, effects=("commit", "optimize")
     ),
+    "vacuum": Operation(
+        lambda store, *_: store.vacuum(keep_versions=2, unfinished_hours=0),
+        lambda *_: None,
+        effects=("drop versions", "vacuum"),
+    ),
 }
 
 

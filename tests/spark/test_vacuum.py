@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparing import as_frames, assert_same
+from comparing import as_frames, assert_no_orphans, assert_same, on_disk
 from crashing import batch, drawn, frames, orders
 from forcing import WAYS, Way, forced
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from swapping import swap
 
 import deltaproduce as dp
@@ -35,28 +35,6 @@ WHOLE = Way("written whole", "copy_on_write", {})
 
 def update(spark: SparkSession, store: Store, oracle: Oracle, number: int) -> None:
     assert store.update(frames(spark, drawn(number))).number == oracle.update(drawn(number))
-
-
-def on_disk(location: str) -> set[str]:
-    """The data files and deletion vectors of a store, by name."""
-    found = (path for path in Path(location).glob("**/*") if "_delta_log" not in path.parts)
-    return {path.name for path in found if path.is_file() and path.name[0] not in "._"}
-
-
-def named_in(rows: DataFrame) -> set[str]:
-    return {file.split("/")[-1] for file in rows.inputFiles()}
-
-
-def data_files(spark: SparkSession, store: Store) -> set[str]:
-    """The data files that a store's versions and its newest tables have."""
-    location, found = store._tables.location.address, set[str]()
-    for version in store.versions():
-        for stage, figures in version.stages.items():
-            for kind, pinned in figures.delta_versions.items():
-                table = spark.read.format("delta").option("versionAsOf", pinned)
-                found |= named_in(table.load(f"{location}/{stage}/{kind}"))
-                found |= named_in(spark.read.format("delta").load(f"{location}/{stage}/{kind}"))
-    return found | named_in(spark.read.format("delta").load(f"{location}/_versions"))
 
 
 def assert_kept(store: Store, oracle: Oracle, pipeline: Pipeline, kept: range) -> None:
@@ -101,8 +79,7 @@ def test_kept_versions_are_as_before_and_others_are_gone(
         for _ in range(2):  # to be rid of what was read before the first
             store.vacuum(keep_versions=2, unfinished_hours=0)
         assert_kept(store, oracle, orders(), range(oracle.head - 1, oracle.head + 1))
-        left = {name for name in on_disk(location) if name.endswith(".parquet")}
-        assert left == data_files(spark, store)
+        assert_no_orphans(spark, store)
         update(spark, store, oracle, 30)
         assert_kept(store, oracle, orders(), range(oracle.head - 2, oracle.head + 1))
 
