@@ -130,6 +130,8 @@ class Publisher:
             for name, write in writes.items()
         }
         planned = {name: write.figures(number, edits[name]) for name, write in writes.items()}
+        if not repairs:
+            self._look(head, writes, edits)
         made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
         figures = {
             stage.name: planned[stage.name].at(made[stage.name])
@@ -184,6 +186,33 @@ class Publisher:
         found = repointed(kept, made)
         self._log.rewrite(found, attempt)
         return found
+
+    def _look(
+        self, head: Version, writes: Mapping[str, StageWrite], edits: Mapping[str, Edits]
+    ) -> None:
+        """Refuse to build on tables that are not written now, and that someone else has written to.
+
+        One Spark job for each whose state is not known.
+        """
+
+        @inheritable_thread_target(self._spark)
+        def look(name: str, kind: str) -> None:
+            table, pinned = self._tables.location.table(name, kind), head.delta_version(name, kind)
+            if pinned is None or self._checked.get(table) == pinned:
+                return
+            commits = self._tables.recent_commits(table, pinned)
+            action(table.name, pinned, commits)
+            if commits[0].delta_version == pinned:
+                self._checked[table] = pinned
+
+        tables = [
+            (name, kind)
+            for name, write in writes.items()
+            for kind in _kinds(write.result.stage)
+            if kind not in edits[name]
+        ]
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            list(pool.map(lambda table: look(*table), tables))
 
     def _commit(
         self,
