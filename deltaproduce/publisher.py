@@ -208,7 +208,7 @@ class Publisher:
         tables = [
             (name, kind)
             for name, write in writes.items()
-            for kind in _kinds(write.result.stage)
+            for kind in kinds(write.result.stage)
             if kind not in edits[name]
         ]
         with ThreadPoolExecutor(_WRITERS) as pool:
