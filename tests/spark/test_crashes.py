@@ -142,7 +142,7 @@ def test_killed_processes(
     stores = Stores(spark, tmp_path)
     wanted = all_cases(stores, OPERATIONS) if ALL_KILLS else some_cases(OPERATIONS)
     outcomes = []
-    for outcome in killed(stores, wanted):
+    for outcome in killed(stores, wanted, at_once=20 if ALL_KILLS else 6):
         outcomes.append(outcome)
         print(outcome)
     if ALL_KILLS:
