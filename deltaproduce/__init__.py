@@ -14,6 +14,7 @@ from deltaproduce.errors import (
     StorageError,
 )
 from deltaproduce.executor import Progress
+from deltaproduce.findings import Finding
 from deltaproduce.lineages import Lineage
 from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.plan import Step
@@ -21,6 +22,7 @@ from deltaproduce.remains import Forgotten, Remaining
 from deltaproduce.session import local_session
 from deltaproduce.stages import Producer, Source
 from deltaproduce.store import Store
+from deltaproduce.vacuum import Vacuumed
 from deltaproduce.versions import StageFigures, Version
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "CorruptStoreError",
     "DefinitionError",
     "DeltaProduceError",
+    "Finding",
     "Forgotten",
     "InvalidArgumentError",
     "InvalidChangesError",
@@ -46,6 +49,7 @@ __all__ = [
     "Step",
     "StorageError",
     "Store",
+    "Vacuumed",
     "Version",
     "local_session",
     "merge",

@@ -20,6 +20,7 @@ from pyspark.sql import types as t
 
 from deltaproduce.batches import Batch, widens
 from deltaproduce.changes import content_columns, numbered_by_values
+from deltaproduce.damage import tells_of_damage
 from deltaproduce.ddl import DESCENDING
 from deltaproduce.errors import DefinitionError, InvalidChangesError
 from deltaproduce.existing_tables import TableState, changed_keys, state
@@ -32,16 +33,6 @@ from deltaproduce.tables import Tables
 from deltaproduce.versions import InPlace, StageFigures, Version, has_columns
 
 _LONG_AGO: Final = timedelta(days=1)
-_GONE: Final = (
-    "FILE_NOT_EXIST",
-    "PATH_NOT_FOUND",
-    "FileNotFoundException",
-    "DELTA_VERSION_NOT_FOUND",
-    "DELTA_NO_RECREATABLE_HISTORY_FOUND",
-    "DELTA_LOG_FILE_NOT_FOUND",
-    "DELTA_TRUNCATED_TRANSACTION_LOG",
-)
-"""What Delta and Spark say of files of the log, or of rows, that are not there any more."""
 
 
 def resolved(source: Source, tables: Tables) -> Source:
@@ -167,7 +158,7 @@ class Arrival:
         try:
             yield
         except Exception as error:
-            if self.last is None or self.begins or not any(sign in str(error) for sign in _GONE):
+            if self.last is None or self.begins or not tells_of_damage(error):
                 raise
             _refuse(
                 self.source,

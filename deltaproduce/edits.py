@@ -89,6 +89,13 @@ class Restore:
     delta_version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """One commit that deletes the rows for which a predicate holds, from the files too."""
+
+    predicate: str
+
+
 def content_edit(
     comparison: Comparison, how: Writing, before: Read | None, total: int, *, exists: bool
 ) -> Edit | None:

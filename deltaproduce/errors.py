@@ -113,7 +113,9 @@ class NotFoundError(DeltaProduceError):
 
 
 class CorruptStoreError(DeltaProduceError):
-    """The tables of a store do not agree with its version log.
+    """The tables of a store do not agree with its version log; `Store.repair` puts that right.
+
+    Someone else has written to them or to the log, or removed a table, or files are lost.
 
     Attributes:
         table: the name of the table that is wrong, if it is one table.

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from deltaproduce.batches import Batch
 from deltaproduce.compaction import Compactor
 from deltaproduce.delta_sources import Arrival
+from deltaproduce.findings import Finding
 from deltaproduce.fingerprints import fingerprint
 from deltaproduce.incremental import Found, full_step, producer_step, source_step, stored_step
 from deltaproduce.inputs import Feed
@@ -32,10 +33,13 @@ from deltaproduce.productions import Production
 from deltaproduce.publisher import Publisher
 from deltaproduce.readers import Reader
 from deltaproduce.redefinitions import Redefinition
+from deltaproduce.repairs import Repair
 from deltaproduce.resumption import Kept, Resumption
 from deltaproduce.rollbacks import Rollback, differences
 from deltaproduce.stages import Graph, Producer, Source
+from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
+from deltaproduce.vacuum import Vacuum, Vacuumed
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Attempt, InPlace, Version, columns_of, stage_at
 from deltaproduce.writes import NO_TABLES, Result, StageWrite, Write, WriteInPlace, WriteKept
@@ -74,6 +78,7 @@ class Executor:
         self._graph = graph
         self._tables = tables
         self._reader = reader
+        self._log = log
         self._table_type = table_type
         self._policy = policy
         self._progress = progress
@@ -91,12 +96,14 @@ class Executor:
         arrivals: Mapping[str, Arrival] | None = None,
         refreshed: Collection[str] = (),
         update_id: str | None = None,
+        repair: Repair | None = None,
     ) -> Version:
         """Publish the version after ``head``, unless nothing changes and there is no id to keep.
 
         Args:
             batches: what is given for sources.
             arrivals: what is new in the tables of those that are read in place.
+            repair: what is done about damaged stages.
 
         Returns:
             The version published, else ``head``.
@@ -111,11 +118,13 @@ class Executor:
         steps = self.plan(
             head, given=batches, snapshots=snapshots, arrivals=arrivals, refreshed=refreshed
         )
-        given = self._given(operation, head, batches, arrivals, update_id)
+        if repair is not None:
+            steps = repair.steps(steps)
+        given = None if repair else self._given(operation, head, batches, arrivals, update_id)
         attempt = Attempt.after(head, self._clock(), given)
         with self._tables.write_settings():
             left = self._publisher.left(head, [step.stage for step in steps], given)
-            results = self._compute(operation, head, steps, batches, arrivals, left)
+            results = self._compute(operation, head, steps, batches, arrivals, left, repair)
             overdue = any(arrival.is_overdue(self._clock()) for arrival in arrivals.values())
             if not results and update_id is None and not overdue:
                 return published
@@ -124,14 +133,50 @@ class Executor:
             writes = {
                 name: WriteKept(result, left.kept[name])
                 if name in left.kept
-                else self._write(head, result, arrivals.get(name))
+                else self._write(head, result, arrivals.get(name), repair)
                 for name, result in results.items()
             }
             head = _moved(head, [a for name, a in arrivals.items() if name not in writes])
             definitions = {**head.definitions, **self._definitions}
             return self._publisher.publish(
-                operation, head, writes, definitions, attempt, update_id=update_id
+                operation,
+                head,
+                writes,
+                definitions,
+                attempt,
+                update_id=update_id,
+                repairs=repair is not None,
             )
+
+    def repair(
+        self,
+        versions: Sequence[Version],
+        findings: Iterable[Finding],
+        operation: str = "repair",
+        *,
+        batches: Mapping[str, Batch] | None = None,
+        update_id: str | None = None,
+    ) -> Version:
+        """Publish a version in which the damaged stages of the head are put right.
+
+        Args:
+            versions: all of the store, oldest first.
+            findings: what is wrong with the newest.
+            batches: all rows of some sources.
+
+        Raises:
+            CorruptStoreError: rows of a source are lost, and not given.
+        """
+        batches = batches or {}
+        repair = Repair.of(self._graph, versions, findings, batches, self._reader, self._spark)
+        return self.run(
+            operation,
+            versions[-1],
+            batches=batches,
+            refreshed=repair.produced,
+            update_id=update_id,
+            repair=repair,
+        )
 
     def plan(
         self,
@@ -188,6 +233,15 @@ class Executor:
             definitions = rolled_back(head, wanted)
             return self._publisher.publish("rollback", head, writes, definitions, attempt)
 
+    def vacuum(
+        self, versions: Sequence[Version], kept: Sequence[Version], unfinished_hours: float
+    ) -> Vacuumed:
+        """Drop all versions but some of the newest; see `Vacuum.run`."""
+        self._compactor.finish()
+        vacuum = Vacuum(self._graph, self._tables, self._log, self._publisher)
+        with self._tables.write_settings():
+            return vacuum.run(versions, kept, self._clock(), unfinished_hours)
+
     def compact(self, head: Version) -> None:
         """Compact all tables now, and wait for the end."""
         self._compactor.start(self._compactor.applied(head), at_once=True)
@@ -203,10 +257,18 @@ class Executor:
             self._compactor.wait(stage, "feed")
         return self._compactor.applied(head)
 
-    def _write(self, head: Version, result: Result, arrival: Arrival | None = None) -> StageWrite:
+    def _write(
+        self,
+        head: Version,
+        result: Result,
+        arrival: Arrival | None = None,
+        repair: Repair | None = None,
+    ) -> StageWrite:
         last = head.stages.get(result.stage.name, NO_TABLES)
         if arrival is not None:
             return WriteInPlace(result, last, arrival.place, arrival.begins, result.mode)
+        if repair is not None and result.stage.name in repair.mends:
+            return repair.write(result, head, self._table_type)
         overlay = self._reader.overlay(head, result.stage)
         return Write.of(result, self._table_type, last, overlay)
 
@@ -228,6 +290,7 @@ class Executor:
         batches: Mapping[str, Batch],
         arrivals: Mapping[str, Arrival],
         left: Resumption,
+        repair: Repair | None = None,
     ) -> dict[str, Result]:
         """The results of the stages that the version touches, in topological order."""
         results: dict[str, Result] = {}
@@ -243,7 +306,7 @@ class Executor:
             self._progress(Progress(operation, name, done, len(steps)))
             started = time.perf_counter()
             if name not in settled:
-                found = self._step(step, head, results, batches, arrivals)
+                found = self._step(step, head, results, batches, arrivals, repair)
             else:
                 found = self._stored(step, head, left.kept[name]) if name in left.kept else None
             if found is not None:
@@ -269,31 +332,41 @@ class Executor:
         results: Mapping[str, Result],
         batches: Mapping[str, Batch],
         arrivals: Mapping[str, Arrival],
+        repair: Repair | None = None,
     ) -> Found | None:
         """What one stage's step finds out; None if it is not reached after all."""
         stage, old = step.stage, stage_at(head, step.stage)
         redefined = None if old is stage else Redefinition(old, stage)
         if stage.name in arrivals and isinstance(stage, Source):
             return self._arrived(stage, arrivals[stage.name], head, redefined)
-        content = self._reader.content(head, stage)
+        damaged = repair if repair is not None and stage.name in repair.mends else None
         if isinstance(stage, Source):
-            return source_step(stage, batches[stage.name], content, redefined)
+
+            def given(before: Stored | None) -> Found | None:
+                anew = damaged is not None
+                return source_step(stage, batches[stage.name], before, redefined, anew=anew)
+
+            if damaged is not None:
+                return damaged.found(stage, given, is_moved=stage.name in batches)
+            return given(self._reader.content(head, stage))
         feeds = [
             Feed(
                 feeder,
                 # Rows that did not change are in what a table has now, too.
                 arrivals[feeder.name].content
                 if feeder.name in arrivals and not arrivals[feeder.name].begins
+                else partial(repair.after, results[feeder.name].comparison)
+                if repair is not None and feeder.name in repair.mends
                 else partial(self._reader.content, head, feeder),
                 results[feeder.name].comparison if feeder.name in results else None,
             )
             for feeder in stage.feeders
         ]
-        time_zone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        last = head.stages.get(stage.name, NO_TABLES)
-        is_numbered = last.surrogate == stage.surrogate
-        given_out = last.surrogates if is_numbered else 0
-        production = Production(stage, given_out, time_zone, self._spark, is_numbered)
+        production = Production.of(stage, head.stages.get(stage.name, NO_TABLES), self._spark)
+        if damaged is not None and redefined is None:
+            produced = partial(full_step, production, feeds)
+            return damaged.found(stage, produced, is_moved=any(feed.changed for feed in feeds))
+        content = damaged.before(stage) if damaged else self._reader.content(head, stage)
         if step.how == "full":
             return full_step(production, feeds, content, redefined)
         mappings = partial(self._reader.key_mappings, head, stage)

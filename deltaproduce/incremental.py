@@ -116,11 +116,25 @@ def producer_step(
     Returns:
         What it changes; None if no feeder has changed a key.
     """
+    changed = changed_keys(feeds, sources_of(production.stage))
+    return None if changed is None else selected_step(production, feeds, content, mappings, changed)
+
+
+def selected_step(
+    production: Production,
+    feeds: Sequence[Feed],
+    content: Stored | None,
+    mappings: Callable[[], Stored | None],
+    changed: Selection,
+) -> Found:
+    """Produce some source keys again, whether a feeder has changed them or not.
+
+    Args:
+        changed: the keys, in the columns of the stage's source key; all that a feeder has changed
+            are among them. The rest is as for `producer_step`.
+    """
     stage = production.stage
     schema, sources, spark = stage.schema, sources_of(stage), production.spark
-    changed = changed_keys(feeds, sources)
-    if changed is None:
-        return None
     if content is None:
         return _first_of(production, *production.of_changed(feeds, changed))
     if content.small and changed.few:

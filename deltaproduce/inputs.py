@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType
 
-from deltaproduce.arrays import in_order, ranks
+from deltaproduce.arrays import empty, in_order, ranks
 from deltaproduce.atoms import arrow_type
 from deltaproduce.changes import KEY_DIFFERS, col, cols, content_columns, order, sources_of
 from deltaproduce.comparisons import ALIVE, Comparison
@@ -110,8 +110,7 @@ def changed_rows(stage: Producer, feeds: Sequence[Feed], keys: Selection) -> Row
     if len(feeds) == 1 and (only := feeds[0].changed):
         return only.upserts()  # they are in order
     found = _together(stage, changed_parts(feeds, keys), keys.spark)
-    assert found is not None  # a feed that changed has rows, if none is left of them
-    return found
+    return empty(input_columns(stage)) if found is None else found
 
 
 def all_rows(stage: Producer, feeds: Sequence[Feed], spark: SparkSession) -> Rows | None:

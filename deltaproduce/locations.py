@@ -21,6 +21,8 @@ CONTENT: Final = "content"
 KEY_MAPPINGS: Final = "key_mappings"
 UPDATES: Final = "updates"
 RUNS: Final = "runs"
+KINDS: Final = (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
+"""All kinds of tables that a stage may have."""
 
 _LOG: Final = "_versions"
 _SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
@@ -78,15 +80,22 @@ class Location:
     def table(self, stage: str, kind: str) -> Table:
         """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage."""
         if self.in_catalog:
-            return self._in_catalog(stage if kind == CONTENT else f"{stage}__{kind}")
-        name = f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}"
-        return Table(name, f"{self.address}/{name}", in_catalog=False)
+            return self.named(stage if kind == CONTENT else f"{stage}__{kind}")
+        return self.named(f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}")
 
     def log(self) -> Table:
         """The version log's table."""
+        return self.named(_LOG)
+
+    def named(self, name: str) -> Table:
+        """The table of that name, as the version log says it."""
         if self.in_catalog:
-            return self._in_catalog(_LOG)
-        return Table(_LOG, f"{self.address}/{_LOG}", in_catalog=False)
+            return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
+        return Table(name, f"{self.address}/{name}", in_catalog=False)
+
+    def has(self, table: Table) -> bool:
+        """Whether it is one of this store's tables, and not someone else's."""
+        return table == self.named(table.name)
 
     def check(self, stages: Sequence[str]) -> None:
         """Refuse stage names that cannot be table names here."""
@@ -99,9 +108,6 @@ class Location:
                     f"and _, and no ending {', '.join(_ENDINGS)}, or keep the store at a path",
                     stage=stage,
                 )
-
-    def _in_catalog(self, name: str) -> Table:
-        return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
 
 
 def _is_path(text: str) -> bool:

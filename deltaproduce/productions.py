@@ -42,6 +42,7 @@ from deltaproduce.selections import Rows, Selection, as_frame
 from deltaproduce.sql_producers import queried
 from deltaproduce.stages import Producer
 from deltaproduce.surrogates import numbered, numbered_here
+from deltaproduce.versions import StageFigures
 
 _ROWS_OF_ONE_TASK: Final = 5_000
 
@@ -61,6 +62,15 @@ class Production:
     time_zone: str
     spark: SparkSession
     is_numbered: bool = True
+
+    @staticmethod
+    def of(stage: Producer, last: StageFigures, spark: SparkSession) -> Production:
+        """How it is run after a version that has these figures of the stage."""
+        time_zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        is_numbered = last.surrogate == stage.surrogate
+        return Production(
+            stage, last.surrogates if is_numbered else 0, time_zone, spark, is_numbered
+        )
 
     @property
     def content(self) -> tuple[Column, ...]:

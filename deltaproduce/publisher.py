@@ -22,12 +22,13 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.compaction import Compactor
-from deltaproduce.edits import Edit, Read, Restore
+from deltaproduce.edits import Deletion, Edit, Read, Restore
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
 from deltaproduce.readers import Reader
-from deltaproduce.recovery import action
+from deltaproduce.recovery import action, conflict, current, is_ahead
 from deltaproduce.resumption import NOTHING_KEPT, Resumption, resumption
+from deltaproduce.retention import Cut, cuts, repointed
 from deltaproduce.stages import Graph, Source, Stage
 from deltaproduce.stored import Stored
 from deltaproduce.tables import Tables
@@ -83,7 +84,7 @@ class Publisher:
         """
         if given is None:
             return NOTHING_KEPT
-        tables = [(stage.name, kind) for stage in stages for kind in _kinds(stage)]
+        tables = [(stage.name, kind) for stage in stages for kind in kinds(stage)]
 
         @inheritable_thread_target(self._spark)
         def history(name: str, kind: str) -> Sequence[Commit]:
@@ -111,11 +112,13 @@ class Publisher:
         attempt: Attempt,
         *,
         update_id: str | None = None,
+        repairs: bool = False,
     ) -> Version:
         """Make the writes, and then the version of them: the commit point.
 
         Args:
             writes: what is done to each stage that changes, feeders first.
+            repairs: they are made though someone else has written to the tables, or removed them.
 
         Raises:
             ConflictError: another writer was faster; nothing of this is visible.
@@ -127,7 +130,9 @@ class Publisher:
             for name, write in writes.items()
         }
         planned = {name: write.figures(number, edits[name]) for name, write in writes.items()}
-        made = self._commit(head, writes, edits, planned, attempt)
+        if not repairs:
+            self._look(head, writes, edits)
+        made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
         figures = {
             stage.name: planned[stage.name].at(made[stage.name])
             if stage.name in writes
@@ -150,6 +155,65 @@ class Publisher:
         self._compactor.start(version)
         return version
 
+    def retain(
+        self, versions: Sequence[Version], kept: Sequence[Version], attempt: Attempt
+    ) -> tuple[Version, ...]:
+        """Drop all versions but some of the newest, with what only the others were read from.
+
+        First the histories are cut, beside the versions as every commit; then the others are
+        dropped from the version log, and those that are kept are read from what was cut.
+
+        Args:
+            versions: all of the store, oldest first.
+
+        Returns:
+            The kept versions as they are now.
+
+        Raises:
+            ConflictError: another writer was faster; no version was dropped.
+        """
+        head, made, checked = versions[-1], dict[Cut, int](), self._checked
+        beside = replace(attempt, version=head.number + 1)  # it sets back what ran ahead as any
+        self._checked = {}
+        for cut in cuts(versions, kept):
+            table = self._tables.location.table(cut.stage, cut.kind)
+            base = self._base(table, head.delta_version(cut.stage, cut.kind), checked, beside)
+            made[cut] = self._tables.commit(table, Deletion(cut.predicate), attempt, base)
+            checked[table] = made[cut]
+        self._checked = checked
+        if len(kept) == len(versions):
+            return tuple(kept)
+        found = repointed(kept, made)
+        self._log.rewrite(found, attempt)
+        return found
+
+    def _look(
+        self, head: Version, writes: Mapping[str, StageWrite], edits: Mapping[str, Edits]
+    ) -> None:
+        """Refuse to build on tables that are not written now, and that someone else has written to.
+
+        One Spark job for each whose state is not known.
+        """
+
+        @inheritable_thread_target(self._spark)
+        def look(name: str, kind: str) -> None:
+            table, pinned = self._tables.location.table(name, kind), head.delta_version(name, kind)
+            if pinned is None or self._checked.get(table) == pinned:
+                return
+            commits = self._tables.recent_commits(table, pinned)
+            action(table.name, pinned, commits)
+            if commits[0].delta_version == pinned:
+                self._checked[table] = pinned
+
+        tables = [
+            (name, kind)
+            for name, write in writes.items()
+            for kind in kinds(write.result.stage)
+            if kind not in edits[name]
+        ]
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            list(pool.map(lambda table: look(*table), tables))
+
     def _commit(
         self,
         head: Version,
@@ -157,6 +221,8 @@ class Publisher:
         edits: Mapping[str, Edits],
         planned: Mapping[str, StageFigures],
         attempt: Attempt,
+        *,
+        repairs: bool,
     ) -> dict[str, Mapping[str, int]]:
         """One commit for each table whose rows change; returns what they became, by stage."""
         self._tables.ensure_schema()
@@ -171,9 +237,13 @@ class Publisher:
         @inheritable_thread_target(self._spark)
         def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
             table = self._tables.location.table(name, kind)
-            # Where the table really is decides how it is set back.
-            known = {} if isinstance(edit, Restore) else checked
-            base = self._base(table, head.delta_version(name, kind), known)
+            pinned = head.delta_version(name, kind)
+            if repairs and pinned is not None:
+                base = self._base_of_repair(table, pinned, edit, attempt)
+            else:
+                # Where the table really is decides how it is set back.
+                known = {} if isinstance(edit, Restore) else checked
+                base = self._base(table, pinned, known, attempt)
             return self._tables.commit(table, edit, told, base)
 
         def telling(name: str) -> Attempt:
@@ -202,18 +272,35 @@ class Publisher:
         self._checked = checked
         return made
 
-    def _base(self, table: Table, pinned: int | None, checked: Mapping[Table, int]) -> int | None:
+    def _base(
+        self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt
+    ) -> int | None:
         """Make a table's newest rows those that the head pins; returns its delta version."""
         if pinned is not None and checked.get(table) == pinned:
             return pinned
         commits = self._tables.recent_commits(table, pinned)
+        if is_ahead(attempt.version, commits):
+            self._log.check_published(attempt.version)
+            raise conflict(table.name, attempt, commits)
         match action(table.name, pinned, commits):
             case "build":
                 return None
             case "restore" if pinned is not None:
-                return self._tables.restore(table, pinned)
+                return self._tables.restore(table, pinned, attempt)
             case _:
                 return commits[0].delta_version
+
+    def _base_of_repair(
+        self, table: Table, pinned: int, edit: Edit | Restore, attempt: Attempt
+    ) -> int | None:
+        """The delta version that a repair's commit is on top of; None if the table may be gone."""
+        if isinstance(edit, Edit) and edit.overwrite:
+            return None
+        commits = self._tables.recent_commits(table, pinned)
+        newest = current(pinned, commits)
+        if isinstance(edit, Restore) or newest is not None:
+            return newest or commits[0].delta_version
+        return self._tables.restore(table, pinned, attempt)
 
     def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
         """How to read a stage's rows as the head has them; nothing if it has none."""
@@ -225,7 +312,7 @@ class Publisher:
         }
 
 
-def _kinds(stage: Stage) -> tuple[str, ...]:
+def kinds(stage: Stage) -> tuple[str, ...]:
     """The tables that a store has of a stage."""
     if isinstance(stage, Source):
         return (UPDATES,) if stage.is_in_place else (CONTENT, UPDATES, RUNS)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -46,6 +47,9 @@ from deltaproduce.stored import Overlay, Stored, run_columns
 from deltaproduce.tables import Tables
 from deltaproduce.versions import StageFigures, Version, stage_at
 
+_Place: TypeAlias = tuple[int, int]
+"""A delta version of a content table, and the version that made the table anew, if any did."""
+
 
 class Reader:
     """Reads the stages of one store.
@@ -59,7 +63,7 @@ class Reader:
         self._tables = tables
         self._from_files = from_files
         self._overlays: dict[str, tuple[_Runs, Overlay]] = {}
-        self._contents: dict[str, tuple[int, pa.Table]] = {}
+        self._contents: dict[str, tuple[_Place, pa.Table]] = {}
 
     def content(self, version: Version, stage: Stage) -> Stored | None:
         """The content of a stage; None if it has no rows in that version."""
@@ -160,7 +164,7 @@ class Reader:
         if runs is not None and overlay is not None:
             self._overlays[stage] = runs, overlay
         if content is not None and limits.is_small(figures.rows, figures.row_bytes):
-            self._contents[stage] = figures.delta_versions[CONTENT], content
+            self._contents[stage] = _place(figures), content
 
     def _begun(self, version: Version, stage: Stage, first: int) -> DataFrame | None:
         """The updates that are not stored: all rows of a source that was read in place from then.
@@ -168,7 +172,7 @@ class Reader:
         None if that was not in the versions from ``first`` on.
         """
         figures = version.stages.get(stage.name)
-        if figures is None or not figures.begun or figures.begun < first:
+        if figures is None or not figures.begun or figures.begun < first or figures.begun_at < 0:
             return None
         rows = self._in_place(figures.table, figures.begun_at, stage)
         position, change = f.col(ORDINAL), f.when(f.col(ORDINAL) == 0, ADD).otherwise(UPDATE)
@@ -198,7 +202,7 @@ class Reader:
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
         if figures.table:
             base: Rows = self._in_place(figures.table, delta_version, stage)
-        elif kind == CONTENT and kept is not None and kept[0] == delta_version:
+        elif kind == CONTENT and kept is not None and kept[0] == _place(figures):
             base = kept[1]
         else:
             whole = self._from_files and figures.added.get(kind) == 0
@@ -207,6 +211,10 @@ class Reader:
         return Stored(
             base, tuple(columns), overlay, figures.rows, figures.row_bytes, self._tables.spark
         )
+
+
+def _place(figures: StageFigures) -> _Place:
+    return figures.delta_versions[CONTENT], figures.remade.get(CONTENT, 0)
 
 
 def _changed(span: Sequence[Version], stage: Stage) -> int:

@@ -1,8 +1,9 @@
 """Recovery: what to do with a table whose newest delta version is not the one that the head pins.
 
 Pure: it decides, `tables` acts. A table runs ahead when an attempt committed to it and was never
-published: it died, failed, or lost to another writer; or when it was compacted. The invariant: a
-table is only ever written from the rows that the head pins.
+published: it died, failed, or lost to another writer; when it was compacted; or when someone else
+has written to it, which is damage and never undone in passing. The invariant: a table is only ever
+written from the rows that the head pins.
 
 It stands apart so that each case has its test without a crash. `resumption` has what becomes of the
 rest of such an attempt.
@@ -10,13 +11,36 @@ rest of such an attempt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
 
 from deltaproduce.errors import ConflictError, CorruptStoreError
 from deltaproduce.versions import Attempt, Commit
 
 Action = Literal["build", "restore", "write"]
+
+_ARRANGING: Final = frozenset(
+    {
+        "ADD CONSTRAINT",
+        "CLUSTER BY",
+        "COMPUTE STATS",
+        "DOMAIN METADATA CLEANUP",
+        "DROP CONSTRAINT",
+        "DROP FEATURE",
+        "OPTIMIZE",
+        "OPTIMIZE CHECKPOINT",
+        "REORG",
+        "REORG TABLE UPGRADE UNIFORM",
+        "ROW TRACKING BACKFILL",
+        "ROW TRACKING UNBACKFILL",
+        "SET TBLPROPERTIES",
+        "UNSET TBLPROPERTIES",
+        "UPGRADE PROTOCOL",
+        "VACUUM END",
+        "VACUUM START",
+    }
+)
+"""Delta's operations that change no row and no column, whoever does them."""
 
 
 def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
@@ -31,18 +55,98 @@ def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
         ``pinned``; ``write``: it is as the head says, or compacted since.
 
     Raises:
-        CorruptStoreError: the table is gone, or older than what the head pins.
+        CorruptStoreError: see `intrusion`.
     """
     if pinned is None:
         return "build"
-    if not commits or commits[0].delta_version < pinned:
-        found = f"delta version {commits[0].delta_version}" if commits else "no table"
-        raise CorruptStoreError(
+    damage = intrusion(table, pinned, commits)
+    if damage is not None:
+        raise damage
+    return "restore" if current(pinned, commits) is None else "write"
+
+
+def arranges(commit: Commit) -> bool:
+    """Whether a commit changed no row, by what Delta says that it was."""
+    return commit.operation in _ARRANGING
+
+
+def foreign(commits: Sequence[Commit], since: int) -> tuple[Commit, ...]:
+    """The commits after a delta version that no attempt made, and that may have changed rows.
+
+    Args:
+        commits: in any order, which is kept.
+    """
+    return tuple(
+        c for c in commits if c.delta_version > since and c.attempt is None and not arranges(c)
+    )
+
+
+def intrusion(table: str, pinned: int, commits: Sequence[Commit]) -> CorruptStoreError | None:
+    """What someone else has done to a table that a version pins; None if nobody has.
+
+    Args:
+        commits: the table's last commits, newest first; none if there is no table.
+
+    Returns:
+        The table is gone, or made anew, or has rows that no attempt of ours has written.
+    """
+    if gone(pinned, commits):
+        found = "no table"
+        if commits:
+            newest = commits[0]
+            found = f"delta version {newest.delta_version}, a {newest.operation}"
+        return CorruptStoreError(
             f"table {table!r} should be at delta version {pinned} and has {found}: it was removed "
-            "or made anew by someone else; restore it from a backup, or load a new location",
+            "or made anew by someone else; store.repair() makes it again",
             table=table,
         )
-    return "restore" if current(pinned, commits) is None else "write"
+    strange = foreign(commits, pinned)
+    if not strange:
+        return None
+    first = strange[-1]
+    return CorruptStoreError(
+        f"table {table!r} should be at delta version {pinned}, and someone else has committed to "
+        f"it: delta version {first.delta_version} is a {first.operation} by no store; "
+        "store.repair() sets it back",
+        table=table,
+    )
+
+
+def gone(pinned: int, commits: Sequence[Commit]) -> bool:
+    """Whether the table that a version pins is there no more, or is another one.
+
+    Args:
+        commits: as in `intrusion`.
+    """
+    if not commits or commits[0].delta_version < pinned:
+        return True
+    return any(c.delta_version == pinned for c in foreign(commits, pinned - 1))
+
+
+def is_ahead(version: int, commits: Iterable[Commit]) -> bool:
+    """Whether a table was written for a later version than the one that is to be written now.
+
+    Then the version in between was published: by another writer, just now, or by one whose row the
+    version log has lost.
+    """
+    attempts = (c.attempt for c in commits if c.attempt is not None)
+    return any(attempt.version > version for attempt in attempts if attempt.folds is None)
+
+
+def overtaken(
+    table: str, attempt: Attempt | None, base: int | None, commits: Sequence[Commit]
+) -> ConflictError | CorruptStoreError:
+    """The error of an attempt whose commit is not the one on top of ``base``: who came between.
+
+    Args:
+        base: the delta version that it was to be on top of; None if no version has the table.
+        commits: the table's last commits, newest first.
+    """
+    # Without its own, except what it has set back before: where the table had been removed, its
+    # commit is all that there is.
+    others = [c for c in commits if c.attempt != attempt or c.operation == "RESTORE"]
+    damage = None if base is None else intrusion(table, base, others)
+    return conflict(table, attempt, commits) if damage is None else damage
 
 
 def current(pinned: int, commits: Sequence[Commit]) -> int | None:
@@ -90,14 +194,14 @@ def conflict(table: str, attempt: Attempt | None, commits: Sequence[Commit]) -> 
 
 
 def compacted(pinned: int, commits: Sequence[Commit]) -> tuple[Commit, ...]:
-    """The compactions that a table had since the pinned delta version, oldest first.
+    """The compactions since the pinned delta version, and whatever else changed no row.
 
-    Empty if there was anything else. A fold must go on from the commit before it, because one that
-    another writer overtook has old rows.
+    Oldest first; empty if there was anything else. A fold must go on from the commit before it,
+    because one that another writer overtook has old rows.
     """
     later = sorted((c for c in commits if c.delta_version > pinned), key=lambda c: c.delta_version)
     for number, commit in enumerate(later, pinned + 1):
         folds = commit.attempt is not None and commit.attempt.folds == number - 1
-        if commit.delta_version != number or not (commit.arranges or folds):
+        if commit.delta_version != number or not (arranges(commit) or folds):
             return ()
     return tuple(later)

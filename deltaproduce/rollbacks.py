@@ -123,6 +123,9 @@ class Rollback:
             folded=wanted.folded,
             runs=wanted.runs,
             run_rows=wanted.run_rows,
+            begun=self.last.begun,
+            begun_at=self.last.begun_at,
+            remade=self.last.remade,
         )
 
 

@@ -9,10 +9,11 @@ It stands apart so that the modules below need no conveniences.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -21,9 +22,11 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from deltaproduce.analysis import analysed
 from deltaproduce.batches import Batch
 from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
+from deltaproduce.damage import noticed
 from deltaproduce.delta_sources import arrivals
 from deltaproduce.errors import (
     ConflictError,
+    CorruptStoreError,
     DefinitionError,
     InvalidArgumentError,
     InvalidChangesError,
@@ -31,20 +34,32 @@ from deltaproduce.errors import (
 )
 from deltaproduce.executor import Executor, Progress
 from deltaproduce.feeds import FeedMode, feed_columns
+from deltaproduce.findings import Finding
 from deltaproduce.lineages import Lineage, lineage
-from deltaproduce.locations import Location
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES, Location
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.plan import Policy, Step, TableType
 from deltaproduce.readers import Reader, pair_of
 from deltaproduce.remains import Forgotten, alive_in, remains
+from deltaproduce.retention import retained
 from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.selections import Selection
 from deltaproduce.session import check_session
 from deltaproduce.stages import Producer, Source, Stage
 from deltaproduce.streams import StreamWriter
 from deltaproduce.tables import Tables
+from deltaproduce.vacuum import Vacuumed
+from deltaproduce.verification import Verifier
 from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import Version, find, span, stage_at, unbroken
+from deltaproduce.versions import (
+    Attempt,
+    Version,
+    check_there,
+    find,
+    span,
+    stage_at,
+    unbroken,
+)
 
 OnConflict = Literal["raise", "retry"]
 """What happens if another writer publishes first."""
@@ -55,6 +70,7 @@ _RETRYING: Final = Retrying(
     stop=stop_after_attempt(20),
     reraise=True,
 )
+_Outcome = TypeVar("_Outcome")
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -111,6 +127,7 @@ class Store:
                 raise DefinitionError(f"{name} is {value!r}; use one of {', '.join(known)}")
         self._spark = spark
         self._on_conflict: OnConflict = on_conflict
+        self._clock = clock
         place = Location.parse(str(location))
         place.check([stage.name for stage in pipeline.stages])
         self._tables = Tables(spark, place)
@@ -148,6 +165,11 @@ class Store:
         """All published versions, oldest first."""
         return list(self._log.versions())
 
+    def update_ids(self) -> list[str]:
+        """The ids under which updates were published, oldest first; of dropped versions too."""
+        self._log.versions()
+        return list(self._log.with_ids())
+
     def update(
         self,
         changes: Mapping[str, object] = _NOTHING_GIVEN,
@@ -167,7 +189,8 @@ class Store:
                 key, before their order in the DataFrame). The rows of a key replace all that it
                 had; keys not mentioned stay. Each DataFrame is computed once.
             update_id: a name for this batch. If a version was made under it, that version is
-                returned and the changes are not looked at: so a batch can be sent again. If an
+                returned and the changes are not looked at: so a batch can be sent again, also when
+                a vacuum has dropped that version, which then has no ``stages``. If an
                 update under it was cut off, the same changes carry it on: functions are not run
                 again for stages that it has stored. Costs a Spark job a source.
             on_conflict: as for the store, this time; as the store was opened if None.
@@ -275,7 +298,14 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        return self._published(lambda: self._executor.rollback(span(self._log.versions(), version)))
+
+        def attempt() -> Version:
+            versions = span(self._log.versions(), version)
+            stages = [stage.name for stage in self._graph.stages]
+            check_there(versions[-1], versions[0], stages, CONTENT, KEY_MAPPINGS, RUNS)
+            return self._executor.rollback(versions)
+
+        return self._published(attempt)
 
     def forget(self, source: str | Source, key: object) -> Forgotten:
         """Delete a key of a source, and what was made from it; say where it can still be read.
@@ -310,11 +340,58 @@ class Store:
         )
         versions = self._log.versions()
         if unbroken(versions, found.name):
-            alive = alive_in(versions, self._reader.history(version, found, keys))
+            with self._noticing():
+                alive = alive_in(versions, self._reader.history(version, found, keys))
         else:  # older updates are not at hand, so it may have been there at any time
             alive = frozenset(version.number for version in versions[:-1])
         stages = (found.name, *self._graph.downstream_of([found.name]))
         return Forgotten(version, remains(versions, stages, alive))
+
+    def verify(self, recompute: bool | int = False) -> tuple[Finding, ...]:
+        """Look for whatever is wrong with the head's tables; nothing is written.
+
+        Whether its tables are there, readable and untouched by others, and have their columns;
+        rows are numbered, counted and in order; key mappings are those of the content; updates are
+        such as versions make, and come to the content; and the version log is whole. It reads all
+        of every table, each three times at most.
+
+        Args:
+            recompute: call the functions too, and compare: for all keys if True; for so many
+                source keys of each stage, drawn at random, if a number. A function that does not
+                return the same for the same rows is found to differ.
+
+        Returns:
+            What is wrong, feeders first; nothing if all is right.
+        """
+        try:
+            versions = self._log.versions()
+        except CorruptStoreError as error:
+            return (Finding("", "_versions", "versions", str(error)),)
+        if not versions:
+            return ()
+        return tuple(Verifier(self._graph, self._tables, versions, recompute=recompute).findings())
+
+    def repair(self, *, recompute: bool | int = False) -> Version:
+        """Publish a version in which whatever `verify` finds wrong with the head is put right.
+
+        Tables that others have committed to are set back. Stages whose rows cannot be trusted are
+        produced in full from what their feeders have, those of a source are taken from its updates,
+        and what depends on them is brought up to date. The updates of the version say what that
+        changes for who has followed those before; only where these cannot be trusted do they begin
+        anew, with all rows, and `changes` does not reach across. A version log that others have
+        changed is set back first.
+
+        Args:
+            recompute: as for `verify`.
+
+        Returns:
+            The published version; the head if nothing is wrong.
+
+        Raises:
+            CorruptStoreError: the rows of a source, or of the version log, are lost; what to do.
+            ConflictError: another writer published first; nothing of this is visible.
+        """
+        return self._published(partial(self._repaired, recompute))
 
     def compact(self) -> None:
         """Put the rows of all tables in order now: runs into their tables, small files together.
@@ -325,7 +402,8 @@ class Store:
         Raises:
             ConflictError: another writer was faster; nothing is lost.
         """
-        self._executor.compact(self._log.head())
+        with self._noticing():
+            self._executor.compact(self._log.head())
 
     def wait(self) -> None:
         """Wait until nothing is done beside the versions any more.
@@ -333,6 +411,43 @@ class Store:
         Call it before Spark is stopped, so that a compaction is not cut off, and done in vain.
         """
         self._executor.wait()
+
+    def vacuum(
+        self,
+        keep_versions: int | None = None,
+        keep_days: float | None = None,
+        *,
+        unfinished_hours: float = 24,
+    ) -> Vacuumed:
+        """Drop old versions, and remove the files that only they are read from.
+
+        Versions that either of the two keeps are kept; the newest always is. They can be read as
+        before, also by whoever had begun to. The updates of dropped versions are deleted from the
+        updates tables, so `changes` reaches back to the oldest kept version. Their update ids stay
+        known. A file that a kept version was read from until now is removed by the next vacuum.
+
+        Costs some Spark jobs a table, and lists the files of every table.
+
+        Args:
+            keep_versions: so many of the newest.
+            keep_days: those that were the newest at any time in so many days.
+            unfinished_hours: files and tables that no version has are what writers left that
+                stopped, or what others are writing now: they are removed once they are so old.
+
+        Raises:
+            InvalidArgumentError: neither is given, or nothing would be kept.
+            ConflictError: another writer was faster; no version was dropped.
+            CommitUnknownError: it could not be found out whether versions were dropped.
+        """
+
+        def attempt() -> Vacuumed:
+            versions = self._log.versions()
+            kept = retained(versions, keep_versions, keep_days, self._clock())
+            if not kept:
+                return Vacuumed((), (), 0, 0)
+            return self._executor.vacuum(versions, kept, unfinished_hours)
+
+        return self._published(attempt)
 
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
@@ -349,11 +464,15 @@ class Store:
 
         Raises:
             NotFoundError: there is no such stage or version.
+            CorruptStoreError: the table is not there, or not as the version has it. Files that are
+                lost are Spark's own error, when the DataFrame is used.
         """
         wanted = self._version(version)
         found = stage_at(wanted, self._graph.stage(_name(stage)))
+        check_there(self._log.last_read, wanted, [found.name], CONTENT, RUNS)
         sources = sources_of(found)
-        rows = self._reader.content(wanted, found)
+        with self._noticing():
+            rows = self._reader.content(wanted, found)
         columns = content_columns(found.schema, sources)
         in_order = (*found.schema.key, *sources, ORDINAL_COLUMN) if ordered else ()
         return self._frame(None if rows is None else rows.all(), columns, in_order)
@@ -375,7 +494,9 @@ class Store:
         """
         wanted = self._version(version)
         found = stage_at(wanted, self._producer(stage))
-        rows = self._reader.key_mappings(wanted, found)
+        check_there(self._log.last_read, wanted, [found.name], KEY_MAPPINGS, RUNS)
+        with self._noticing():
+            rows = self._reader.key_mappings(wanted, found)
         pair = pair_of(found)
         return self._frame(None if rows is None else rows.all(), pair, pair if ordered else ())
 
@@ -397,6 +518,7 @@ class Store:
         """
         wanted = self._version(version)
         found = stage_at(wanted, self._graph.stage(_name(stage)))
+        check_there(self._log.last_read, wanted, [found.name], UPDATES)
         rows = self._reader.updates(wanted, found)
         in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
         return self._frame(rows, updates_columns(found.schema), in_order)
@@ -444,7 +566,9 @@ class Store:
                 f"{versions[-1].number}, with the same columns: what happened to it in between is "
                 "not known; load it anew"
             )
-        rows = self._reader.changes(versions, found, mode)
+        check_there(self._log.last_read, versions[0], [found.name], CONTENT, RUNS)
+        with self._noticing():
+            rows = self._reader.changes(versions, found, mode)
         return self._frame(rows, feed_columns(found.schema), ())
 
     def lineage(self, stage: str | Stage, key: object, version: int | None = None) -> Lineage:
@@ -465,7 +589,10 @@ class Store:
         """
         found = self._graph.stage(_name(stage))
         at = self._version(version)
-        return lineage(self._graph, self._reader, found, key, at, self._spark)
+        stages = [each.name for each in self._graph.stages]
+        check_there(self._log.last_read, at, stages, KEY_MAPPINGS, RUNS)
+        with self._noticing():
+            return lineage(self._graph, self._reader, found, key, at, self._spark)
 
     def stream_writer(self, source: str | Source, *, stream: str | None = None) -> StreamWriter:
         """What makes each micro-batch of a stream a version, exactly once: for ``foreachBatch``.
@@ -497,11 +624,9 @@ class Store:
         batches: dict[str, Batch] = {}
 
         def attempt() -> Version:
-            versions = self._log.versions()
-            if update_id is not None:
-                for version in versions:
-                    if version.update_id == update_id:
-                        return version
+            versions, known = self._log.versions(), self._log.with_ids()
+            if update_id is not None and update_id in known:
+                return known[update_id]
             if not batches:  # they are computed once, however often this is tried
                 batches.update(
                     {
@@ -513,22 +638,56 @@ class Store:
                 )
             head = self._log.last_read
             news = arrivals(self._graph, head, self._tables)
-            return self._executor.run(
-                operation, head, batches=batches, arrivals=news, update_id=update_id
-            )
+            try:
+                with self._noticing():
+                    return self._executor.run(
+                        operation, head, batches=batches, arrivals=news, update_id=update_id
+                    )
+            except CorruptStoreError as error:
+                lost = [self._tables.location.table(name, CONTENT).name for name in batches]
+                if operation != "load" or error.table not in lost:
+                    raise
+                return self._executor.repair(
+                    versions, self.verify(), operation, batches=batches, update_id=update_id
+                )
 
         return self._published(attempt, on_conflict)
 
     def _published(
-        self, attempt: Callable[[], Version], on_conflict: OnConflict | None = None
-    ) -> Version:
+        self, attempt: Callable[[], _Outcome], on_conflict: OnConflict | None = None
+    ) -> _Outcome:
         """What an attempt publishes, or, if wanted, one that comes after a conflict."""
         wanted = self._on_conflict if on_conflict is None else on_conflict
         if wanted not in get_args(OnConflict):
             known = ", ".join(get_args(OnConflict))
             message = f"on_conflict is {wanted!r}; use one of {known}"
             raise InvalidArgumentError(message, argument="on_conflict")
-        return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
+        with self._noticing():
+            return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
+
+    def _noticing(self) -> AbstractContextManager[None]:
+        """Errors from files of this store's tables that are gone or broken say so."""
+        location = self._tables.location
+        tables = [
+            location.table(stage.name, kind) for stage in self._graph.stages for kind in KINDS
+        ]
+        return noticed(lambda: self._tables.places([*tables, location.log()]))
+
+    def _repaired(self, recompute: bool | int) -> Version:
+        self._log.repair(Attempt.after(self._log.last_read, self._clock()))
+        found = self.verify(recompute)
+        for finding in found:
+            if finding.table == CONTENT and self._is_in_place(finding.stage):
+                raise CorruptStoreError(
+                    f"source {finding.stage!r}: {finding.wrong}; {finding.mend}",
+                    table=finding.stage,
+                )
+        versions = self._log.versions()
+        return self._executor.repair(versions, found) if found else self._log.last_read
+
+    def _is_in_place(self, stage: str) -> bool:
+        found = self._graph.stage(stage)
+        return isinstance(found, Source) and found.is_in_place
 
     def _refreshed(self, stage: str | Stage | None) -> Version:
         head = self._log.head()

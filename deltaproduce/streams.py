@@ -23,8 +23,8 @@ from deltaproduce.versions import Version
 class Updated(Protocol):
     """A store, as far as a stream needs it."""
 
-    def versions(self) -> Sequence[Version]:
-        """See `Store.versions`."""
+    def update_ids(self) -> Sequence[str]:
+        """See `Store.update_ids`."""
 
     def update(
         self, changes: Mapping[str, object], update_id: str, *, on_conflict: Literal["retry"]
@@ -59,7 +59,7 @@ class StreamWriter:
             self._session = changes.sparkSession
             self._store = self._opened(self._session)
         prefix = f"stream {self._stream}: "
-        ids = (version.update_id or "" for version in self._store.versions())
+        ids = self._store.update_ids()
         numbers = [int(found.removeprefix(prefix)) for found in ids if found.startswith(prefix)]
         if batch_id < max(numbers, default=0):
             raise InvalidArgumentError(

@@ -3,8 +3,9 @@
 A store's tables are named by a `Location` and changed by an `Edit`, in one Delta commit that
 carries its attempt. The invariant: `Tables.commit` returns only when the table moved by exactly one
 commit, ours, from the delta version that the write was computed from, compactions aside, which
-change no row; every other case is a `ConflictError`, and what was written stays invisible, because
-readers resolve delta versions through the version log.
+change no row; every other case is a `ConflictError`, or, if someone else has written to it, a
+`CorruptStoreError`, and what was written stays invisible, because readers resolve delta versions
+through the version log.
 
 It stands apart so that nothing else knows how Delta spells things: options, properties,
 history, `RESTORE`, paths against catalog names.
@@ -13,8 +14,10 @@ history, `RESTORE`, paths against catalog names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Final
@@ -26,12 +29,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql import types as t
 
+from deltaproduce.damage import tells_of_damage, unreadable
 from deltaproduce.ddl import identifier
-from deltaproduce.edits import Edit, Restore
+from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
 from deltaproduce.locations import Location, Table
-from deltaproduce.recovery import conflict, current, landed
+from deltaproduce.recovery import current, landed, overtaken
 from deltaproduce.schemas import Column
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
@@ -41,6 +45,7 @@ _COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
+_MARKED_ROWS = "spark.databricks.delta.delete.deletionVectors.persistent"
 _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 _FOR_EVER = "interval 36500 days"
 # By default Delta reads no delta version that is a week old and not the newest, lets VACUUM remove
@@ -78,6 +83,11 @@ _WRITE_SETTINGS = {
     "spark.databricks.delta.commitStats.collect": "false",
 }
 
+_VACUUM_SETTINGS = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.logging.enabled": "false",  # it would commit to the table
+}
+
 # Files below the one size are put together to files up to the other.
 _COMPACTION_SETTINGS = {
     "spark.databricks.delta.optimize.minFileSize": str(16 << 20),
@@ -102,13 +112,17 @@ class Tables:
 
         Args:
             whole: no row of that delta version's files is deleted, and they are in order.
+
+        Raises:
+            CorruptStoreError: it is one of the store's, and is not there, or not at that version.
         """
-        if whole and delta_version is not None and not table.in_catalog:
-            return self._read_files(table, delta_version)
-        reader = self.spark.read
-        if delta_version is not None:
-            reader = reader.option("versionAsOf", delta_version)
-        return _loaded(reader, table)
+        with self._whole(table):
+            if whole and delta_version is not None and not table.in_catalog:
+                return self._read_files(table, delta_version)
+            reader = self.spark.read
+            if delta_version is not None:
+                reader = reader.option("versionAsOf", delta_version)
+            return _loaded(reader, table)
 
     def feed(self, table: Table, first: int, last: int) -> DataFrame:
         """What the table's change data feed says of some delta versions, both among them.
@@ -139,7 +153,38 @@ class Tables:
         """Whether there is a Delta table."""
         if table.in_catalog:
             return self.spark.catalog.tableExists(table.address)
-        return bool(DeltaTable.isDeltaTable(self.spark, table.address))
+        with self._whole(table):
+            return bool(DeltaTable.isDeltaTable(self.spark, table.address))
+
+    def places(self, tables: Iterable[Table]) -> dict[str, str]:
+        """The directories of those of some tables that are there, by name.
+
+        One Spark job a table in a catalog.
+        """
+        if not self.location.in_catalog:
+            return {table.name: table.address for table in tables}
+        found = {}
+        for table in tables:
+            with suppress(AnalysisException):  # there is no such table
+                detail = self.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
+                found[table.name] = detail.location
+        return found
+
+    @contextmanager
+    def _whole(self, table: Table, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Says that one of the store's tables has lost its log, or some of it.
+
+        Args:
+            but: errors that may mean that there is no table.
+        """
+        try:
+            yield
+        except but:
+            raise
+        except Exception as error:
+            if not self.location.has(table) or not tells_of_damage(error):
+                raise
+            raise unreadable(table.name, error) from error
 
     def recent_commits(self, table: Table, since: int | None = None) -> tuple[Commit, ...]:
         """A table's newest commits, newest first; none when there is no table.
@@ -156,22 +201,17 @@ class Tables:
 
     def _commits(self, table: Table, limit: int) -> tuple[Commit, ...]:
         try:
-            delta_table = self._delta_table(table)
-            rows = delta_table.history(limit).selectExpr(
-                "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
-            )
-            found = rows.collect()
+            with self._whole(table, but=AnalysisException):
+                rows = self._delta_table(table).history(limit)
+                found = rows.selectExpr(
+                    "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
+                ).collect()
         except AnalysisException:
             if self.exists(table):
                 raise
             return ()
         return tuple(
-            Commit(
-                row.version,
-                Attempt.parse(row.userMetadata),
-                row.operation == "OPTIMIZE",
-                row.micros,
-            )
+            Commit(row.version, Attempt.parse(row.userMetadata), row.operation, row.micros)
             for row in found
         )
 
@@ -180,7 +220,9 @@ class Tables:
             return DeltaTable.forName(self.spark, table.address)
         return DeltaTable.forPath(self.spark, table.address)
 
-    def commit(self, table: Table, edit: Edit | Restore, attempt: Attempt, base: int | None) -> int:
+    def commit(
+        self, table: Table, edit: Edit | Restore | Deletion, attempt: Attempt, base: int | None
+    ) -> int:
         """Make one data commit and return the table's new delta version.
 
         Args:
@@ -189,19 +231,24 @@ class Tables:
 
         Raises:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
+            CorruptStoreError: it did, and not by a store.
         """
-        with self._session(edit) as session, self._effect("commit", table, attempt):
-            if isinstance(edit, Edit):
-                committed = self._write(session, table, edit, attempt)
-            else:
-                committed = self._set_back(session, table, edit.delta_version, attempt, base)
-        if committed is not None and base in (None, committed - 1):
+        self._files.pop(table, None)
+        with self._session(edit) as session, self._effect("commit", table, attempt, base):
+            match edit:
+                case Edit():
+                    committed = self._write(session, table, edit, attempt)
+                case Restore():
+                    committed = self._set_back(session, table, edit.delta_version, attempt, base)
+                case Deletion():
+                    committed = self._delete(session, table, edit.predicate, attempt) or base
+        if committed is not None and base in (None, committed, committed - 1):
             return committed
         commits = self.recent_commits(table, base)
         # What was set back stands on nothing that came between, not even on a compaction.
-        made = landed(attempt, base, commits) if isinstance(edit, Edit) else None
+        made = None if isinstance(edit, Restore) else landed(attempt, base, commits)
         if made is None:
-            raise conflict(table.name, attempt, commits)
+            raise overtaken(table.name, attempt, base, commits)
         # Tables may be compacted at any time, by Delta itself right behind a commit too.
         return current(made.delta_version, commits) or made.delta_version
 
@@ -253,19 +300,32 @@ class Tables:
         with _settings(session, {_USER_METADATA: attempt.metadata(table.name)}):
             return _committed(partial(session.sql, statement), session)
 
+    def _delete(
+        self, session: SparkSession, table: Table, predicate: str, attempt: Attempt
+    ) -> int | None:
+        """Delete rows, and write the files anew that had some; no commit if there are none."""
+        told = {_USER_METADATA: attempt.metadata(table.name), _MARKED_ROWS: "false"}
+        with _settings(session, told):
+            statement = f"DELETE FROM {table.sql} WHERE {predicate}"
+            return _committed(partial(session.sql, statement), session)
+
     @contextmanager
-    def _effect(self, name: str, table: Table, attempt: Attempt | None = None) -> Iterator[None]:
+    def _effect(
+        self, name: str, table: Table, attempt: Attempt | None = None, base: int | None = None
+    ) -> Iterator[None]:
         """An effect on a table, between its fail points; what prevents it is said.
 
         Raises:
             ConflictError: Delta refuses it because of another writer.
+            CorruptStoreError: or because of someone else.
             StorageError: there is no space, or no right to write.
         """
         try:
             with effect(name, table.name):
                 yield
         except _CONFLICTS as error:
-            raise conflict(table.name, attempt, self.recent_commits(table)) from error
+            commits = self.recent_commits(table, base)
+            raise overtaken(table.name, attempt, base, commits) from error
         except Exception as error:
             found = _UNWRITABLE.search(str(error))
             if found is None:
@@ -278,7 +338,7 @@ class Tables:
             ) from error
 
     @contextmanager
-    def _session(self, edit: Edit | Restore) -> Iterator[SparkSession]:
+    def _session(self, edit: Edit | Restore | Deletion) -> Iterator[SparkSession]:
         """A session that nothing else commits in meanwhile, so that its last commit is ours.
 
         Rows in Spark are tied to the session that they were made in. Rows from the driver can be
@@ -322,27 +382,80 @@ class Tables:
         with self._effect("create", table):
             named.execute()
 
-    def append_numbered(self, table: Table, rows: DataFrame, attempt: Attempt) -> int | None:
-        """Append to a table such that of all appends with one version number, one takes effect.
+    def commit_in_turn(
+        self, table: Table, rows: DataFrame, attempt: Attempt, *, overwrite: bool = False
+    ) -> int | None:
+        """Append to a table, or overwrite it: of all commits that take one turn, one takes effect.
 
-        Delta refuses a concurrent append with the same number, and skips a later one silently.
+        Delta refuses a concurrent one with the same turn, and skips a later one silently.
 
         Returns:
-            The delta version that the append became; None if it was skipped.
+            The delta version that it became; None if it was skipped.
 
         Raises:
             ConflictError: refused.
         """
         writer = self._writer(rows, table, attempt).option("txnAppId", _APP_ID)
-        with self._committing, self._effect("publish", table, attempt):
-            writer = writer.option("txnVersion", attempt.version).mode("append")
+        writer = writer.option("txnVersion", attempt.turn)
+        writer = writer.mode("overwrite" if overwrite else "append")
+        name = "drop versions" if overwrite else "publish"
+        with self._committing, self._effect(name, table, attempt):
             return _committed(partial(_save, writer, table), self.spark)
 
-    def restore(self, table: Table, delta_version: int) -> int:
-        """Set a table that ran ahead back to what the head pins; returns its new delta version."""
-        with self._effect("restore", table):
-            self.spark.sql(f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}")
+    def restore(self, table: Table, delta_version: int, attempt: Attempt) -> int:
+        """Set a table that ran ahead back to what the head pins; returns its new delta version.
+
+        The commit says whose it is, but not that it is of what the attempt was given to do.
+        """
+        told = replace(attempt, given=None, part=None)
+        with self._session(Restore(delta_version)) as session, self._effect("restore", table, told):
+            self._set_back(session, table, delta_version, told, None)
         return self.recent_commits(table)[0].delta_version
+
+    def directory(self, table: Table) -> str:
+        """The directory that a table's files are in."""
+        if not table.in_catalog:
+            return table.address
+        detail = self.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
+        return str(detail.location)
+
+    def found(self) -> tuple[Table, ...]:
+        """The tables that are where the store's are, whoever made them; one Spark job."""
+        location = self.location
+        if location.in_catalog:
+            rows = self.spark.sql(f"SHOW TABLES IN {location.address}").collect()
+            return tuple(location.named(row.tableName) for row in rows if not row.isTemporary)
+        try:
+            first_commits = globbed(location.address) + f"/*/*/_delta_log/{0:020d}.json"
+            files = self.spark.read.format("binaryFile").load(first_commits).select("path")
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return ()
+        return tuple(
+            location.named("/".join(row.path.split("/")[-4:-2])) for row in files.collect()
+        )
+
+    def remove_files(self, table: Table, files: DataFrame) -> None:
+        """Remove files of a table, whatever Delta's retention says; those that it has now stay.
+
+        Args:
+            files: those, as an inventory for `VACUUM`: ``path``, ``length``, ``isDir`` and
+                ``modificationTime`` (milliseconds).
+        """
+        view = f"{_APP_ID}_{uuid.uuid4().hex}"
+        statement = f"VACUUM {table.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
+        files.createTempView(view)
+        try:
+            with _settings(self.spark, _VACUUM_SETTINGS), self._effect("vacuum", table):
+                self.spark.sql(statement)
+        finally:
+            self.spark.catalog.dropTempView(view)
+
+    def drop(self, table: Table) -> None:
+        """Remove a table with all of its files."""
+        with self._effect("drop", table):
+            self.spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
 
     def ensure_schema(self) -> None:
         """Make the catalog's schema if it is missing; a path needs nothing."""
@@ -358,6 +471,11 @@ class Tables:
 
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
         return rows.write.format("delta").option("userMetadata", attempt.metadata(table.name))
+
+
+def globbed(path: str) -> str:
+    """A path as Spark takes it where patterns are allowed."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def _loaded(reader: DataFrameReader, table: Table) -> DataFrame:

@@ -1,28 +1,33 @@
-"""The version log: the table whose next row is the only commit point of a store.
+"""The version log: the table whose next commit is the only commit point of a store.
 
 A version exists when its row is in the log, and only then; all that was written before is
-invisible. The
-invariant: numbers are consecutive and each has one row. Two writers cannot both append number n,
-because the append carries ``txnVersion`` n under one ``txnAppId``: Delta refuses the second while
-both are under way, and skips it silently afterwards, which reading back finds out.
+invisible. The invariant: numbers are consecutive and each has one row. Every commit to the log
+takes the turn after that of the newest commit which its writer had read, as ``txnVersion`` under
+one ``txnAppId``: of two writers that read the same state of the log, Delta refuses the second while
+both are under way, and skips it silently afterwards, which reading back finds out. Most commits
+publish a version. One that drops versions takes a turn too, so a writer that still goes by a
+dropped version cannot publish. And only attempts of stores have changed rows; else none is read.
 
 It stands apart because this is where a store's atomicity is, in one screen of code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.locations import CONTENT
-from deltaproduce.recovery import conflict
+from deltaproduce.recovery import conflict, foreign
 from deltaproduce.tables import Tables
 from deltaproduce.versions import (
     EMPTY,
     Attempt,
+    Commit,
     Version,
     figures_from_json,
     figures_to_json,
@@ -42,24 +47,20 @@ class VersionLog:
         self._spark = spark
         self._tables = tables
         self._table = tables.location.log()
-        self._known: tuple[Version, ...] = ()
+        self._known: tuple[Version, ...] = ()  # dropped ones have no stages
         self._read: int | None = None
 
     def versions(self) -> tuple[Version, ...]:
-        """All published versions, oldest first; one Spark job if there is none since the last call.
+        """All versions that are kept, oldest first; one Spark job if nothing is new.
 
         Raises:
-            CorruptStoreError: a number is missing or there twice.
+            CorruptStoreError: a number is missing or there twice, or rows are not those that stores
+                have written.
         """
-        commits = self._tables.recent_commits(self._table) if self._exists() else ()
+        commits = self._commits()
         if commits and commits[0].delta_version != self._read:
-            unread = self._tables.read(self._table).where(f"number > {self.last_read.number}")
-            rows = unread.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
-            found = sorted((_version(row) for row in rows), key=lambda version: version.number)
-            self._known += tuple(found)
-            self._check_numbers()
-            self._read = commits[0].delta_version
-        return self._known
+            self._read_rows(commits)
+        return _kept(self._known)
 
     def head(self) -> Version:
         """The newest version, read now; the empty one if there is none."""
@@ -71,46 +72,167 @@ class VersionLog:
         """The newest version as of the last reading."""
         return self._known[-1] if self._known else EMPTY
 
+    def with_ids(self) -> dict[str, Version]:
+        """The versions with an update id, as of the last reading; dropped ones have no stages."""
+        return {v.update_id: v for v in self._known if v.update_id is not None}
+
+    def check_published(self, number: int) -> None:
+        """Refuse a log that does not have a version which a table shows was published.
+
+        Raises:
+            CorruptStoreError: its row is lost.
+        """
+        if self.head().number < number:
+            raise self._damaged(f"version {number}, which tables were written after, is gone", None)
+
     def publish(self, version: Version, attempt: Attempt) -> None:
         """Make a version visible: the commit point.
 
         Raises:
-            ConflictError: another writer has published this number.
+            ConflictError: another writer has taken the turn.
             CommitUnknownError: the commit failed, and so did reading back whether it took effect.
         """
-        rows = self._spark.createDataFrame([self._row(version, attempt)], _COLUMNS)
-        failure: Exception | None = None
         if not self._known:
             self._tables.create(self._table, _COLUMNS)
-        try:
-            published = self._tables.append_numbered(self._table, rows.coalesce(1), attempt)
-        except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
-            published, failure = None, error
-        if published is None:
-            published = self._published_by(attempt)
-        if published is None:
-            if failure is not None and not isinstance(failure, ConflictError):
-                raise failure
-            commits = self._tables.recent_commits(self._table, self._read)
-            raise conflict(self._table.name, attempt, commits) from failure
+        rows = self._frame([self._row(version, attempt)])
+        published = self._commit(rows, attempt, overwrite=False)
         if self._read in (None, published - 1):
-            self._known, self._read = (*self._known, version), published
+            self._known = (*self._known, replace(version, turn=attempt.turn))
+            self._read = published
 
-    def _exists(self) -> bool:
-        return self._read is not None or self._tables.exists(self._table)
+    def rewrite(self, versions: Sequence[Version], attempt: Attempt) -> None:
+        """Keep these versions and no other, as they are given; of others their update ids.
 
-    def _published_by(self, attempt: Attempt) -> int | None:
-        """The delta version that an attempt's row is in, read back; None if it is in none."""
+        Args:
+            versions: the newest ones, oldest first.
+
+        Raises:
+            DeltaProduceError: as `publish`.
+        """
+        dropped = [version for version in self._known if version.number < versions[0].number]
+        kept = [self._row(version, version.attempt or attempt) for version in versions]
+        remembered = [_remembered(version) for version in dropped if version.update_id is not None]
+        self._commit(self._frame([*remembered, *kept]), attempt, overwrite=True)
+        self.versions()
+
+    @property
+    def delta_version(self) -> int | None:
+        """That of the log itself, as of the last reading; None if there was no log."""
+        return self._read
+
+    def repair(self, attempt: Attempt) -> None:
+        """Set a log that someone else has changed back to what the stores have made of it.
+
+        Raises:
+            CorruptStoreError: no delta version is known to be right.
+        """
         try:
-            for commit in self._tables.recent_commits(self._table, self._read):
-                if commit.attempt == attempt:
-                    return commit.delta_version
-            return None
+            self.versions()
+        except CorruptStoreError:
+            commits = self._tables.recent_commits(self._table, 0)
+            ours = next((c.delta_version for c in commits if c.attempt is not None), None)
+            if ours is None or not foreign(commits, ours):
+                raise
+            self._check_numbers(self._rows(ours), None)
+            self._known, self._read = (), None
+            self._tables.restore(self._table, ours, replace(attempt, turn=0))  # it takes none
+            self.versions()
+
+    def _read_rows(self, commits: Sequence[Commit]) -> None:
+        """Read what is new in the log, or all of it, if more than that has changed.
+
+        Args:
+            commits: the log's last, newest first; all since the last reading.
+        """
+        newest, known = commits[0].delta_version, self._known
+        if self._read is None or foreign(commits, self._read) or self._was_rewritten(commits):
+            known = ()
+        last = known[-1].number if known else 0
+        known += self._rows(newest, f"number > {last}")
+        ours = next((c.delta_version for c in commits if c.attempt is not None), 0)
+        strange = foreign(commits, ours)
+        if strange and known != self._rows(ours):
+            raise self._damaged(
+                f"delta version {strange[-1].delta_version} of it is a {strange[-1].operation} by "
+                "no store",
+                ours,
+            )
+        self._check_numbers(known, ours if strange else None)
+        turn = _turn(commits) or _turn(self._tables.recent_commits(self._table, 0))
+        self._known = (*known[:-1], *(replace(version, turn=turn) for version in known[-1:]))
+        self._read = newest
+
+    def _was_rewritten(self, commits: Sequence[Commit]) -> bool:
+        """Whether versions were dropped since the last reading."""
+        later = (c.attempt for c in commits if self._read is None or c.delta_version > self._read)
+        last = self.last_read.number
+        return any(attempt is not None and attempt.version <= last for attempt in later)
+
+    def _commit(self, rows: DataFrame, attempt: Attempt, *, overwrite: bool) -> int:
+        """Commit to the log; returns the delta version that it became."""
+        failure: Exception | None = None
+        try:
+            made = self._tables.commit_in_turn(self._table, rows, attempt, overwrite=overwrite)
+        except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
+            made, failure = None, error
+        if made is None:
+            made = self._committed_by(attempt)
+        if made is not None:
+            return made
+        if failure is not None and not isinstance(failure, ConflictError):
+            raise failure
+        self.versions()  # a log that someone else has changed says so
+        commits = self._tables.recent_commits(self._table, self._read)
+        raise conflict(self._table.name, attempt, commits) from failure
+
+    def _commits(self) -> tuple[Commit, ...]:
+        """The log's last commits, newest first: those that are not read, one of ours among them."""
+        if self._read is None and not self._tables.exists(self._table):
+            return ()
+        commits = self._tables.recent_commits(self._table, self._read)
+        if self._read is not None and (not commits or commits[0].delta_version < self._read):
+            found = f"delta version {commits[0].delta_version}" if commits else "no table"
+            raise self._damaged(f"it has {found}, and was read at {self._read}", None)
+        if all(commit.attempt is None for commit in commits):
+            return self._tables.recent_commits(self._table, 0)
+        return commits
+
+    def _rows(self, delta_version: int, which: str = "true") -> tuple[Version, ...]:
+        """The versions that the log had, or some of them, oldest first; one Spark job."""
+        rows = self._tables.read(self._table, delta_version).where(which)
+        found = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
+        return tuple(sorted(map(_version, found), key=lambda version: version.number))
+
+    def _damaged(self, finding: str, good: int | None) -> CorruptStoreError:
+        """What is said of a log that someone else has changed.
+
+        Args:
+            good: the delta version that the stores' own commits have left; None if it is not known.
+        """
+        back = f"RESTORE TABLE {self._table.sql} TO VERSION AS OF {good}"
+        mend = (
+            "restore the table from a backup"
+            if good is None
+            else f"store.repair() sets it back, or {back}"
+        )
+        return CorruptStoreError(
+            f"the version log {self._table.address} was changed by someone else: {finding}; {mend}",
+            table=self._table.name,
+        )
+
+    def _committed_by(self, attempt: Attempt) -> int | None:
+        """The delta version that an attempt's commit became, read back; None if it made none."""
+        try:
+            commits = self._tables.recent_commits(self._table, self._read)
+            return next((c.delta_version for c in commits if c.attempt == attempt), None)
         except Exception as error:
             raise CommitUnknownError(
                 f"whether version {attempt.version} was published is unknown: the version log "
                 f"{self._table.address} cannot be read; read the head again before repeating it"
             ) from error
+
+    def _frame(self, rows: Sequence[Row]) -> DataFrame:
+        return self._spark.createDataFrame(list(rows), _COLUMNS).coalesce(1)
 
     def _row(self, version: Version, attempt: Attempt) -> Row:
         location = self._tables.location
@@ -136,16 +258,17 @@ class VersionLog:
             attempt=attempt.id,
         )
 
-    def _check_numbers(self) -> None:
-        numbers = [version.number for version in self._known]
+    def _check_numbers(self, known: Sequence[Version], good: int | None) -> None:
+        numbers = [version.number for version in _kept(known)]
         expected = list(range(numbers[0], numbers[0] + len(numbers))) if numbers else []
         if numbers != expected:
             wrong = next(a for a, b in zip(numbers, expected, strict=True) if a != b)
-            raise CorruptStoreError(
-                f"the version log {self._table.address} goes wrong at number {wrong}: numbers "
-                "must be consecutive; restore the table to a delta version before",
-                table=self._table.name,
-            )
+            raise self._damaged(f"numbers must be consecutive, and it goes wrong at {wrong}", good)
+
+
+def _kept(versions: Sequence[Version]) -> tuple[Version, ...]:
+    """Without those that were dropped, of which the log has no more than their update ids."""
+    return tuple(version for version in versions if version.stages)
 
 
 def _version(row: Row) -> Version:
@@ -154,10 +277,30 @@ def _version(row: Row) -> Version:
         committed_at=datetime.fromtimestamp(row.micros / 1e6, tz=UTC),
         operation=row.operation,
         update_id=row.update_id,
-        stages=figures_from_json(row.figures),
+        stages={} if row.figures is None else figures_from_json(row.figures),
         definitions={
             name: Fingerprint(found.layout, found.function)
-            for name, found in row.fingerprints.items()
+            for name, found in (row.fingerprints or {}).items()
         },
         attempt=Attempt(row.attempt, row.number),
     )
+
+
+def _remembered(version: Version) -> Row:
+    """What stays of a version that is dropped: its update id, so that it is not applied twice."""
+    return Row(
+        number=version.number,
+        committed_at=version.committed_at,
+        operation=version.operation,
+        update_id=version.update_id,
+        fingerprints=None,
+        tables=None,
+        figures=None,
+        attempt=None if version.attempt is None else version.attempt.id,
+    )
+
+
+def _turn(commits: Sequence[Commit]) -> int:
+    """The turn of the newest of some commits that has taken one; 0 if none has."""
+    attempts = (commit.attempt for commit in commits if commit.attempt is not None)
+    return next((attempt.turn for attempt in attempts if attempt.turn), 0)

@@ -55,9 +55,12 @@ class StageFigures:
             ``content`` in ``delta_versions`` is that table's.
         table_id: that table's id.
         table_micros: when that delta version was committed, in microseconds since 1970.
-        begun: of a source that is read in place, the version whose updates are all its rows: they
-            are not stored, but in the table at
-        begun_at: this delta version.
+        begun: the version whose updates are all rows that there were then, if updates were begun
+            anew since there are any. Of a source that is read in place they are not stored, but in
+            the table at
+        begun_at: this delta version; -1 if they are stored.
+        remade: kind -> the version in which a table was made anew that someone else had removed.
+            Older versions pin delta versions of a table that is not there any more.
     """
 
     mode: Mode
@@ -84,6 +87,7 @@ class StageFigures:
     table_micros: int = 0
     begun: int = 0
     begun_at: int = 0
+    remade: Mapping[str, int] = field(default_factory=dict)
 
     def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""
@@ -110,11 +114,12 @@ class Version:
     Attributes:
         number: 1, 2, 3, …
         committed_at: when it was published, with time zone; None for the empty version.
-        operation: ``update``, ``load``, ``refresh``, ``rollback`` or ``forget``.
+        operation: ``update``, ``load``, ``refresh``, ``rollback``, ``forget`` or ``repair``.
         update_id: the caller's name for the batch, if it gave one.
         stages: figures of every source and stage by name.
         definitions: stage name -> fingerprint of the definition its tables were made by.
         attempt: the attempt that published it.
+        turn: of the head, the turn of the version log's newest commit when the head was read.
     """
 
     number: int
@@ -124,6 +129,7 @@ class Version:
     stages: Mapping[str, StageFigures]
     definitions: Mapping[str, Fingerprint] = field(default_factory=dict)
     attempt: Attempt | None = None
+    turn: int = field(default=0, compare=False)
 
     def delta_version(self, stage: str, kind: str) -> int | None:
         """The delta version of one table; None when it does not exist in this version."""
@@ -196,15 +202,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of one writer at publishing one version, or at folding the runs of one.
+    """One try of one writer at publishing one version, dropping old ones, or folding runs of one.
 
     Attributes:
         id: unique.
-        version: the number it tries to publish, or the version whose runs it folds.
+        version: the number it tries to publish; or the head's, if it drops versions; or that of the
+            version whose runs it folds.
         folds: of a fold, the delta version of the table that it goes on from.
         started_at: when, with time zone; None if that is not known.
         given: a digest of what it was given to do, if a later attempt may carry it on.
         part: what it does to the stage whose table a commit is to, if it may be carried on.
+        turn: what its commit to the version log takes: the one after that which it has read.
     """
 
     id: str
@@ -213,11 +221,18 @@ class Attempt:
     started_at: datetime | None = field(default=None, compare=False)
     given: str | None = field(default=None, compare=False)
     part: Part | None = field(default=None, compare=False)
+    turn: int = field(default=0, compare=False)
 
     @staticmethod
     def after(head: Version, started_at: datetime, given: str | None = None) -> Attempt:
         """A new attempt at the version after ``head``."""
-        return Attempt(uuid.uuid4().hex, head.number + 1, started_at=started_at, given=given)
+        attempt = Attempt.dropping(head, started_at)
+        return replace(attempt, version=head.number + 1, given=given)
+
+    @staticmethod
+    def dropping(head: Version, started_at: datetime) -> Attempt:
+        """A new attempt at dropping versions before ``head``."""
+        return Attempt(uuid.uuid4().hex, head.number, started_at=started_at, turn=head.turn + 1)
 
     @staticmethod
     def folding(version: Version, base: int) -> Attempt:
@@ -241,6 +256,7 @@ class Attempt:
             None if started is None else datetime.fromisoformat(started),
             found.get("given"),
             None if part is None else Part.parse(part),
+            found.get("turn", 0),
         )
 
     def metadata(self, table: str) -> str:
@@ -253,6 +269,7 @@ class Attempt:
             "started_at": None if self.started_at is None else self.started_at.isoformat(),
             "given": self.given,
             "part": None if self.part is None else asdict(self.part),
+            "turn": self.turn or None,
         }
         return json.dumps({name: value for name, value in found.items() if value is not None})
 
@@ -263,13 +280,13 @@ class Commit:
 
     Attributes:
         attempt: which of ours made it; None if none did.
-        arranges: Delta says that it arranged the rows anew and changed none, as `OPTIMIZE` does.
+        operation: what it was, in Delta's words, such as ``WRITE`` or ``OPTIMIZE``.
         micros: when, in microseconds since 1970.
     """
 
     delta_version: int
     attempt: Attempt | None
-    arranges: bool = False
+    operation: str = "WRITE"
     micros: int = 0
 
 
@@ -315,12 +332,55 @@ def unbroken(versions: Iterable[Version], stage: str) -> bool:
 
     They do not if a pipeline without the stage made some of them, or one that defined it with other
     key or value columns: then its updates were begun anew. So they were if a table that it is read
-    from was not known to be the same any more.
+    from was not known to be the same any more, or if a repair could not trust them.
     """
     figures = [version.stages.get(stage) for version in versions]
     has_tables = [found is not None and bool(found.delta_versions) for found in figures]
     begun = {(found.key, found.value, found.begun) for found in figures if found and found.key}
     return has_tables == sorted(has_tables) and len(begun) <= 1
+
+
+def check_there(head: Version, version: Version, stages: Iterable[str], *kinds: str) -> None:
+    """Refuse an older version of tables that someone else removed, and a repair made anew.
+
+    Raises:
+        NotFoundError: of such a table.
+    """
+    for stage in stages:
+        figures = head.stages.get(stage)
+        remade = {} if figures is None else figures.remade
+        for kind in kinds:
+            pinned = version.delta_version(stage, kind)
+            if pinned is not None and remade.get(kind, 0) > version.number:
+                raise NotFoundError(
+                    f"table {kind!r} of {stage!r} is not there any more as of version "
+                    f"{version.number}: someone else removed it, and version {remade[kind]} made "
+                    "it anew"
+                )
+
+
+def told_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
+    """Since which version a stage's updates say all that happened to it, up to the newest.
+
+    Args:
+        versions: all of a store, oldest first.
+
+    Returns:
+        The number; and whether the stage had no rows before, or none that its updates of that
+        version do not speak of.
+    """
+    newest, since = versions[-1].stages[stage], len(versions) - 1
+    while since:
+        figures = versions[since - 1].stages.get(stage)
+        if figures is None or not figures.delta_versions or not _goes_on(figures, newest):
+            break
+        since -= 1
+    return versions[since].number, since > 0 or versions[0].number == 1
+
+
+def _goes_on(one: StageFigures, other: StageFigures) -> bool:
+    """Whether the updates of two versions of a stage are of one series."""
+    return (one.key, one.value, one.begun) == (other.key, other.value, other.begun)
 
 
 def stage_at(version: Version, stage: Stage) -> Stage:

@@ -231,6 +231,9 @@ class Write:
             folded=self.last.folded if self.how in ("nothing", "run") else number,
             runs=0 if overlay is None else overlay.runs,
             run_rows=0 if overlay is None else overlay.added,
+            begun=0 if self.result.updates_anew else self.last.begun,
+            begun_at=0 if self.result.updates_anew else self.last.begun_at,
+            remade=self.last.remade,
         )
 
     def _added_before(self) -> dict[str, int]:
@@ -298,6 +301,7 @@ class WriteInPlace:
             added={**{k: n for k, n in last.added.items() if k == UPDATES}, **added(last, edits)},
             begun=begun[0],
             begun_at=begun[1],
+            remade=last.remade,
         )
         return figures if self.place is None else self.place.pinned(figures)
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import UTC
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,6 +94,25 @@ def assert_stages(
                 expected = plain_rows(getattr(oracle, table)(twin.name, version))
                 found = plain_rows(frame.collect())
                 assert found == expected, f"{table} of {name} at version {version}"
+
+
+def on_disk(location: str) -> set[str]:
+    """The data files and deletion vectors of a store, by name."""
+    found = (path for path in Path(location).glob("**/*") if "_delta_log" not in path.parts)
+    return {path.name for path in found if path.is_file() and path.name[0] not in "._"}
+
+
+def assert_no_orphans(spark: SparkSession, store: Store) -> None:
+    """Each data file of a store is in one of its versions, or in the newest state of a table."""
+    location, reader = store._tables.location.address, spark.read.format("delta")
+    frames = [reader.load(f"{location}/_versions")]
+    for version in store.versions():
+        for stage, figures in version.stages.items():
+            for kind, pinned in figures.delta_versions.items():
+                pinning = spark.read.format("delta").option("versionAsOf", pinned)
+                frames += [f.load(f"{location}/{stage}/{kind}") for f in (pinning, reader)]
+    named = {file.split("/")[-1] for frame in frames for file in frame.inputFiles()}
+    assert {name for name in on_disk(location) if name.endswith(".parquet")} == named
 
 
 def assert_lineage(

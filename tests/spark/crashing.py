@@ -13,6 +13,7 @@ from comparing import as_frames, as_snapshots
 from pyspark.sql import SparkSession
 
 from deltaproduce import Pipeline, Store, failpoints
+from deltaproduce.plan import TableType
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
 Point = tuple[failpoints.When, str, str]
@@ -138,6 +139,11 @@ OPERATIONS: Mapping[str, Operation] = {
     "compaction": Operation(
         lambda store, *_: store.compact(), lambda *_: None, effects=("commit", "optimize")
     ),
+    "vacuum": Operation(
+        lambda store, *_: store.vacuum(keep_versions=2, unfinished_hours=0),
+        lambda *_: None,
+        effects=("drop versions", "vacuum"),
+    ),
 }
 
 
@@ -153,9 +159,15 @@ ALL_OPERATIONS: Mapping[str, Operation] = {
 """Those that processes can be told to do."""
 
 
-def built(spark: SparkSession, location: str, versions: int = VERSIONS) -> Oracle:
+def built(
+    spark: SparkSession,
+    location: str,
+    versions: int = VERSIONS,
+    table_type: TableType = "merge_on_read",
+) -> Oracle:
     """Make a store of some versions; returns its oracle."""
-    store, oracle = Store(spark, location, orders()), Oracle(orders())
+    store = Store(spark, location, orders(), table_type=table_type)
+    oracle = Oracle(orders())
     for number in range(versions):
         store.update(frames(spark, drawn(number)))
         oracle.update(drawn(number))

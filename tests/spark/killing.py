@@ -220,7 +220,7 @@ def _look(spark: SparkSession, location: str, oracle: Oracle, outcome: Outcome) 
         update(store, spark, next_one)
         updated(oracle, next_one)
         _count(store, oracle.head, outcome)
-    older = random.Random(case.number).randint(0, before)
+    older = random.Random(case.number).choice([found.number for found in store.versions()])
     for version in (oracle.head, older):
         assert_same(store, oracle, orders(), version)
 
@@ -232,8 +232,9 @@ def _count(store: Store, head: int, outcome: Outcome) -> None:
     names = [version.number for version in versions]
     ids = [version.update_id for version in versions if version.update_id is not None]
     outcome.doubled += len(names) - len(set(names)) + len(ids) - len(set(ids))
-    assert names == [*range(1, len(names) + 1)]
-    assert len(names) in (head, head + 1)
+    first = names[0] if outcome.case.name == "vacuum" and names else 1
+    assert names == [*range(first, store.head.number + 1)]
+    assert store.head.number in (head, head + 1)
 
 
 def as_table(outcomes: Sequence[Outcome]) -> str:

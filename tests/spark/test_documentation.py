@@ -68,7 +68,17 @@ def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str)
 
 
 @pytest.mark.parametrize(
-    "page", ["arrow", "surrogates", "consumers", "changed-definitions", "delta-sources", "streams"]
+    "page",
+    [
+        "arrow",
+        "surrogates",
+        "consumers",
+        "changed-definitions",
+        "delta-sources",
+        "streams",
+        "retention",
+        "verification",
+    ],
 )
 def test_a_page_prints_what_it_shows(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], page: str

@@ -200,14 +200,15 @@ def folded(delta_version, base):
         ([folded(6, 4)], None),  # what came between is not known
         ([folded(6, 4), Commit(5, Attempt("someone", 8))], None),  # it was overtaken
         ([Commit(6, Attempt("someone", 8)), folded(5, 4)], None),
-        ([Commit(5, None)], None),
-        ([Commit(5, None, arranges=True)], 5),
-        ([Commit(6, None, arranges=True), folded(5, 4)], 6),
-        ([Commit(6, None, arranges=True), Commit(5, Attempt("someone", 8))], None),
+        ([Commit(5, None, "SET TBLPROPERTIES")], 5),
+        ([Commit(6, Attempt("us", 8), "RESTORE"), Commit(5, Attempt("someone", 8))], None),
+        ([Commit(5, None, "OPTIMIZE")], 5),
+        ([Commit(6, None, "OPTIMIZE"), folded(5, 4)], 6),
+        ([Commit(6, None, "OPTIMIZE"), Commit(5, Attempt("someone", 8))], None),
     ],
 )
 def test_a_table_may_be_compacted_and_still_have_the_rows_that_are_pinned(later, newest):
-    commits = [*later, Commit(4, Attempt("us", 6)), Commit(3, None)]
+    commits = [*later, Commit(4, Attempt("us", 6)), Commit(3, Attempt("us", 5))]
     assert current(4, commits) == newest
     assert len(compacted(4, commits)) == (len(later) if newest else 0)
     assert action("leaf/content", 4, commits) == ("restore" if newest is None else "write")

@@ -73,7 +73,7 @@ def test_a_table_that_moved_since_is_not_kept():
         kind: (Commit(found[0].delta_version + 1, None), *found) for kind, found in orders.items()
     }
     assert kept(orders={**orders, "content": moved["content"]}) == []
-    arranged = Commit(6, None, arranges=True)
+    arranged = Commit(6, None, "OPTIMIZE")
     assert kept(orders={**orders, "content": (arranged, *orders["content"])}) == ["orders"]
 
 

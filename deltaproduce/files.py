@@ -1,0 +1,125 @@
+"""Files: which files of a table no delta version that is needed has.
+
+They are found by name: a file is needed at each delta version from the commit that adds it up to
+the one that removes it, as the table's log says. The invariant: no file that a needed delta version
+has, or the newest one, is found, and none that a writer may be about to commit.
+
+It stands apart from `tables`, which removes them. Delta's log is read as its protocol lays it down
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md): a JSON file for each commit, with
+actions ``add`` and ``remove``; a deletion vector is in a file named by a UUID, which the action has
+in Z85 (https://rfc.zeromq.org/spec/32).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+
+from deltaproduce.locations import Table
+from deltaproduce.tables import Tables, globbed
+
+_ACTION: Final = (
+    "struct<path: string, deletionVector: struct<storageType: string, pathOrInlineDv: string>>"
+)
+_INVENTORY: Final = "path string, length bigint, isDir boolean, modificationTime bigint"
+_Z85: Final = (
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+_UUID: Final = "(.{8})(.{4})(.{4})(.{4})(.{12})"
+
+
+def unneeded(
+    tables: Tables, table: Table, needed: Collection[int], unfinished_since: datetime
+) -> DataFrame:
+    """The files of a table that no version needs, as an inventory; lazily.
+
+    Args:
+        needed: the delta versions that are read, beside the newest one.
+        unfinished_since: files that no commit names are found if they are older than this.
+
+    Returns:
+        ``path``, ``length``, ``isDir``, ``modificationTime`` (milliseconds since 1970).
+    """
+    spark, place = tables.spark, globbed(tables.directory(table))
+    listed = (
+        spark.read.format("binaryFile")
+        .option("recursiveFileLookup", "true")
+        .load(place)
+        .select("path", "length", "modificationTime", _base_name(f.col("path")).alias("name"))
+    )
+    named = _named(spark, place, needed)
+    is_old = f.col("modificationTime") < f.lit(unfinished_since)
+    if not _has(spark, f"{place}/_delta_log/{0:020d}.json"):  # of old files it may not say any more
+        is_old = f.lit(False)
+    found = listed.join(named, "name", "left_outer").where(f.coalesce(~f.col("needed"), is_old))
+    inventory = found.select(
+        "path", "length", f.lit(False), f.unix_millis("modificationTime").alias("modificationTime")
+    )
+    return spark.createDataFrame([], _INVENTORY).union(inventory)
+
+
+def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFrame:
+    """The names of all files that a table's log tells of, and whether each is needed."""
+    log = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(f"{place}/_delta_log/*.json")
+    action = f.coalesce("add", "remove")
+    commit = f.regexp_extract("_metadata.file_name", r"^(\d{20})\.json$", 1)
+    actions = log.where(action.isNotNull() & (commit != "")).select(
+        commit.cast("bigint").alias("commit"),
+        f.col("add").isNotNull().alias("adds"),
+        _base_name(action["path"]).alias("file"),
+        _vector(action["deletionVector"]).alias("vector"),
+    )
+    one = Window.partitionBy("file", "vector").orderBy("commit")
+    spans = actions.select(
+        "file",
+        "vector",
+        f.when(f.col("adds"), f.col("commit")).alias("first"),
+        f.when(f.col("adds"), f.lead("commit").over(one)).otherwise(f.col("commit")).alias("end"),
+        (f.col("adds") | f.lag("commit").over(one).isNull()).alias("counts"),
+    )
+    read = f.array(*(f.lit(number).cast("bigint") for number in sorted(needed)))
+    is_read = f.exists(
+        read, lambda number: (number >= f.coalesce("first", f.lit(0))) & (number < f.col("end"))
+    )
+    is_needed = f.col("counts") & (f.col("end").isNull() | is_read)
+    names = f.explode(f.array_compact(f.array("file", "vector")))
+    of_spans = spans.select(names.alias("name"), is_needed.alias("needed"))
+    return of_spans.groupBy("name").agg(f.max("needed").alias("needed"))
+
+
+def _vector(vector: Column) -> Column:
+    """The name of the file that a deletion vector is in; null if it is in none."""
+    kind, text = vector["storageType"], vector["pathOrInlineDv"]
+    blocks = [f.substring(text, -20 + 5 * n, 5) for n in range(4)]
+    uuid = f.regexp_replace(f.concat(*map(_hex, blocks)), _UUID, "$1-$2-$3-$4-$5")
+    named = f.concat(f.lit("deletion_vector_"), uuid, f.lit(".bin"))
+    return f.when(kind == "u", named).when(kind == "p", _base_name(text))
+
+
+def _hex(block: Column) -> Column:
+    """Four bytes, which are five digits of Z85, in hexadecimal."""
+    number = f.lit(0).cast("bigint")
+    for place in range(5):
+        digit = f.substring(block, place + 1, 1)
+        number = number * 85 + f.instr(f.lit(_Z85), digit) - 1
+    return f.lpad(f.lower(f.hex(number)), 8, "0")
+
+
+def _base_name(path: Column) -> Column:
+    return f.substring_index(path, "/", -1)
+
+
+def _has(spark: SparkSession, path: str) -> bool:
+    """Whether there is such a file; no Spark job."""
+    try:
+        spark.read.format("binaryFile").load(path)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return False
+    return True

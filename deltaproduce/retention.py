@@ -1,0 +1,139 @@
+"""Retention: which versions a vacuum keeps, what of their histories, and which tables they need.
+
+Pure: from the versions and their figures. The invariant: the newest version is always kept, those
+that are kept are the newest ones, and every row that one of them is read from stays.
+
+It stands apart so that what is kept can be tested without a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.locations import RUNS, UPDATES
+from deltaproduce.schemas import VERSION
+from deltaproduce.versions import StageFigures, Version, unbroken
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows of old versions that no kept version is read from, at the beginning of a table.
+
+    Attributes:
+        stage: the table's stage.
+        kind: ``updates`` or ``runs``.
+        below: rows of versions before this one are not needed.
+        versions: the numbers of the kept versions that have all their rows in what is left.
+    """
+
+    stage: str
+    kind: str
+    below: int
+    versions: frozenset[int]
+
+    @property
+    def predicate(self) -> str:
+        """What holds for the rows that are not needed."""
+        return f"{VERSION} < {self.below}"
+
+
+def retained(
+    versions: Sequence[Version],
+    keep_versions: int | None,
+    keep_days: float | None,
+    now: datetime,
+) -> tuple[Version, ...]:
+    """The versions to keep: what either of the two asks for.
+
+    Args:
+        versions: all of a store, oldest first.
+        keep_versions: so many of the newest.
+        keep_days: those that were the newest at any time in so many days before ``now``.
+
+    Raises:
+        InvalidArgumentError: neither is given, or no version would be kept.
+    """
+    if keep_versions is None and keep_days is None:
+        raise InvalidArgumentError(
+            "vacuum needs keep_versions or keep_days: versions that neither keeps are dropped",
+            argument="keep_versions",
+        )
+    if keep_versions is not None and (type(keep_versions) is not int or keep_versions < 1):
+        raise InvalidArgumentError(
+            f"keep_versions is {keep_versions!r}; it is a whole number from 1 on, because the "
+            "newest version is always kept",
+            argument="keep_versions",
+        )
+    if keep_days is not None and (type(keep_days) not in (int, float) or not keep_days >= 0):
+        raise InvalidArgumentError(
+            f"keep_days is {keep_days!r}; it is a number of days from 0 on", argument="keep_days"
+        )
+    if not versions:
+        return ()
+    counted = 1 if keep_versions is None else keep_versions
+    since = None if keep_days is None else now - timedelta(days=keep_days)
+    overtaken = [version.committed_at for version in versions[1:]]
+    timed = sum(1 for time in overtaken if since is not None and time and time >= since) + 1
+    return tuple(versions[-max(counted, timed) :])
+
+
+def cuts(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[Cut, ...]:
+    """What is not needed any more of tables that rows are only added to.
+
+    Args:
+        versions: all of a store, oldest first.
+        kept: those of them that stay.
+    """
+    dropped = versions[: len(versions) - len(kept)]
+    if not dropped:
+        return ()
+    found = []
+    for stage, figures in kept[-1].stages.items():
+        had = [version.stages[stage] for version in dropped if stage in version.stages]
+        if UPDATES in figures.delta_versions and any(old.changed_keys for old in had):
+            alike = _same_history(kept, stage)
+            found.append(Cut(stage, UPDATES, kept[0].number, alike))
+        if RUNS in figures.delta_versions and figures.folded and any(old.runs for old in had):
+            alike = frozenset(
+                v.number for v in kept if _reads_the_same(v.stages.get(stage), figures)
+            )
+            found.append(Cut(stage, RUNS, figures.folded + 1, alike))
+    return tuple(found)
+
+
+def repointed(versions: Iterable[Version], made: Mapping[Cut, int]) -> tuple[Version, ...]:
+    """The versions, reading what was cut from the delta versions that the cuts became."""
+    return tuple(_repointed(version, made) for version in versions)
+
+
+def pins(versions: Iterable[Version], stage: str, kind: str) -> frozenset[int]:
+    """The delta versions of one table that some versions are read from."""
+    found = (version.delta_version(stage, kind) for version in versions)
+    return frozenset(pinned for pinned in found if pinned is not None)
+
+
+def _repointed(version: Version, made: Mapping[Cut, int]) -> Version:
+    stages = dict(version.stages)
+    for cut, delta_version in made.items():
+        if version.number in cut.versions:
+            stages[cut.stage] = stages[cut.stage].at({cut.kind: delta_version})
+    return replace(version, stages=stages)
+
+
+def _same_history(kept: Sequence[Version], stage: str) -> frozenset[int]:
+    """The last of the versions that have added to one table of updates."""
+    number = next(n for n in range(len(kept)) if unbroken(kept[n:], stage))
+    alike = (v for v in kept[number:] if v.delta_version(stage, UPDATES) is not None)
+    return frozenset(version.number for version in alike)
+
+
+def _reads_the_same(figures: StageFigures | None, newest: StageFigures) -> bool:
+    """Whether the runs that a version is read from are in the same rows as the newest version's."""
+    return (
+        figures is not None
+        and figures.delta_versions.get(RUNS) == newest.delta_versions[RUNS]
+        and figures.folded == newest.folded
+    )

@@ -1,0 +1,42 @@
+"""Since when updates say all, and which older versions there are no more."""
+
+from dataclasses import replace
+
+import pytest
+
+from deltaproduce import NotFoundError
+from deltaproduce.versions import EMPTY, StageFigures, Version, check_there, told_since
+
+FIGURES = StageFigures("seek", delta_versions={"content": 3, "updates": 4}, key="k int")
+
+
+def versions(*found, first=1):
+    return [
+        Version(number, None, "update", None, {} if figures is None else {"leaf": figures})
+        for number, figures in enumerate(found, first)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("figures", "first", "since"),
+    [
+        ([FIGURES, FIGURES], 1, (1, True)),
+        ([FIGURES, FIGURES], 5, (5, False)),
+        ([None, FIGURES], 5, (6, True)),
+        ([replace(FIGURES, key="k string"), FIGURES], 5, (6, True)),
+        ([FIGURES, None, FIGURES, FIGURES], 5, (7, True)),
+        ([FIGURES, replace(FIGURES, begun=6), replace(FIGURES, begun=6)], 5, (6, True)),
+        ([StageFigures("skipped"), FIGURES], 5, (6, True)),
+    ],
+)
+def test_updates_say_all_since_they_were_begun(figures, first, since):
+    assert told_since(versions(*figures, first=first), "leaf") == since
+
+
+def test_older_versions_of_a_table_that_was_made_anew_are_refused():
+    old, new = versions(FIGURES, replace(FIGURES, remade={"content": 2}))
+    check_there(new, old, ["leaf", "none"], "updates")
+    check_there(new, new, ["leaf"], "content")
+    check_there(new, EMPTY, ["leaf"], "content")
+    with pytest.raises(NotFoundError):
+        check_there(new, old, ["leaf"], "updates", "content")
