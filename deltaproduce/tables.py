@@ -369,7 +369,7 @@ class Tables:
             self._delta_table(table).optimize().executeCompaction()
 
     def create(self, table: Table, columns: str) -> None:
-        """Make an empty table if there is none."""
+        """Make an empty table if there is none, or one that was begun and has no commit."""
         builder = DeltaTable.createIfNotExists(self.spark)
         named = (
             builder.tableName(table.address)
@@ -378,9 +378,16 @@ class Tables:
         )
         for name, value in _KEPT.items():
             named = named.property(name, value)
-        named = named.addColumns(self.spark.createDataFrame([], columns).schema)
+        rows = self.spark.createDataFrame([], columns)
         with self._effect("create", table):
-            named.execute()
+            try:
+                named.addColumns(rows.schema).execute()
+            except AnalysisException:
+                if self.exists(table):
+                    raise
+                # A process ended before the first commit. The builder takes an empty log for a
+                # table, and then does not find it; a write makes one, if only one file too many.
+                _save(rows.write.format("delta").options(**_KEPT).mode("ignore"), table)
 
     def commit_in_turn(
         self, table: Table, rows: DataFrame, attempt: Attempt, *, overwrite: bool = False

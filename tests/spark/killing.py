@@ -38,9 +38,6 @@ from pyspark.sql import SparkSession
 from deltaproduce import Store
 from deltaproduce.testing import Oracle
 
-IN_ONE_PROCESS = 20
-"""Operations that are killed at once: a process takes as long to start as some take to be done."""
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -142,14 +139,20 @@ def all_cases(stores: Stores, operations: Mapping[str, Operation]) -> Iterator[C
                 number += 1
 
 
-def killed(stores: Stores, wanted: Iterator[Case]) -> Iterator[Outcome]:
-    """What is found after each kill."""
+def killed(stores: Stores, wanted: Iterator[Case], *, at_once: int) -> Iterator[Outcome]:
+    """What is found after each kill.
+
+    Args:
+        at_once: operations that are killed with one process, which takes long to start.
+    """
     with ThreadPoolExecutor(1) as pool:
-        begun = _begin(pool, stores, wanted)
+        begun = _begin(pool, stores, islice(wanted, at_once))
         while begun is not None:
             copies, kills = begun
             outcomes = kills.result()
-            begun = _begin(pool, stores, wanted)  # while the stores of the last ones are looked at
+            begun = _begin(
+                pool, stores, islice(wanted, at_once)
+            )  # while the stores of the last ones are looked at
             for outcome in outcomes:
                 location, oracle = copies[outcome.case]
                 try:
@@ -168,10 +171,10 @@ Copies = Mapping[Case, tuple[str, Oracle]]
 def _begin(
     pool: ThreadPoolExecutor, stores: Stores, wanted: Iterator[Case]
 ) -> tuple[Copies, Future[list[Outcome]]] | None:
-    """Begin with as many kills as one process is for; None if there are no more."""
+    """Begin with some kills in one process; None if there are none."""
     copies = {
         case: stores.copy(f"killed-{case.number}", ALL_OPERATIONS[case.name].beforehand)
-        for case in islice(wanted, IN_ONE_PROCESS)
+        for case in wanted
     }
     locations = {case: location for case, (location, _) in copies.items()}
     return (copies, pool.submit(_kill, locations)) if copies else None

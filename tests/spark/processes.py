@@ -44,7 +44,7 @@ def started(
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
         text=True,
-        start_new_session=True,
+        process_group=0,  # in the same session: stopped ones end with whoever started them
     )
 
 
@@ -70,6 +70,8 @@ class Child:
     """A process that does operations and holds them at fail points; see `main`."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
+        # Spark would take what was stopped for minutes for lost when it goes on.
+        settings = {**settings, "spark.network.timeout": "1h"}
         self._process = started("processes", json.dumps(settings))
         self._lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
