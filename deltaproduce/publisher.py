@@ -286,6 +286,9 @@ class Publisher:
             case "build":
                 return None
             case "restore" if pinned is not None:
+                # Who was overtaken, and set tables back, would be in the next one's way.
+                if self._log.head().number >= attempt.version:
+                    raise conflict(table.name, attempt, commits)
                 return self._tables.restore(table, pinned, attempt)
             case _:
                 return commits[0].delta_version

@@ -19,6 +19,7 @@ from crashing import (
     Operation,
     Point,
     batch,
+    built,
     drawn,
     frames,
     orders,
@@ -30,7 +31,14 @@ from processes import TO_THE_END, Child, Stop, all_started
 from pyspark.sql import SparkSession
 from stressing import expected
 
-from deltaproduce import ConflictError, InvalidArgumentError, Store, failpoints, limits
+from deltaproduce import (
+    ConflictError,
+    InvalidArgumentError,
+    Progress,
+    Store,
+    failpoints,
+    limits,
+)
 from deltaproduce.testing import Oracle
 
 ALL_STOPS = os.environ.get("DELTAPRODUCE_KILLS") == "all"
@@ -79,6 +87,25 @@ def test_a_conflict_is_tried_again_if_wanted(spark: SparkSession, location: str)
     with pytest.raises(InvalidArgumentError) as caught:
         first.update({}, on_conflict="wait")  # type: ignore[arg-type]
     assert caught.value.argument == "on_conflict"
+
+
+def test_who_was_overtaken_is_not_in_the_way_of_the_next_one(
+    spark: SparkSession, location: str
+) -> None:
+    """It sets back no table for a version that another has published meanwhile."""
+    oracle, reached = built(spark, location, 1), list[Point]()
+
+    def overtake(progress: Progress) -> None:
+        if progress.stage == "commit":
+            update(Store(spark, location, orders()), spark, 1)
+            updated(oracle, 1)
+
+    store = Store(spark, location, orders(), progress=overtake)
+    with pytest.raises(ConflictError), failpoints.armed(lambda *point: reached.append(point)):
+        store.update(frames(spark, drawn(2)))
+    by_the_other = reached.index(("after", "publish", "_versions")) + 1
+    assert reached[by_the_other:] == []
+    assert_same(store, oracle, orders(), oracle.head)
 
 
 @dataclass(slots=True)
@@ -233,8 +260,8 @@ def wake_up(child: Child, sleepers: Sequence[Sleeper]) -> None:
 
 VERSIONS_UNDER_STRESS = int(os.environ.get("DELTAPRODUCE_STRESS_VERSIONS", "6"))
 READERS = 3 if VERSIONS_UNDER_STRESS >= 50 else 1
-SECONDS_A_VERSION = 60
-"""After which a process is taken to hang: it takes three if the machine has nothing else to do."""
+SECONDS_A_VERSION = 120
+"""After which a process is taken to hang: it takes a few if the machine has nothing else to do."""
 
 
 def test_writers_and_readers_in_processes_of_their_own(
