@@ -1,6 +1,7 @@
 """Forcing a store's steps to be done in one way or another: each must make the same tables."""
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,6 +22,9 @@ class Way:
 
 _NONE_SMALL = {"SMALL_TABLE_ROWS": 0}
 _IN_SPARK = {**_NONE_SMALL, "LOCAL_ROWS": 0}
+LONGER = "RANDOM_PIPELINES" in os.environ
+"""Whether a longer search than CI's is wanted."""
+
 WAYS = (
     Way("small tables"),
     Way("replaced", limits=_NONE_SMALL),
@@ -62,3 +66,8 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(name, before)
+
+
+def some(names: Iterable[str], *chosen: str) -> list[str]:
+    """The chosen ones; all of them for a longer search."""
+    return [name for name in names if LONGER or name in chosen]

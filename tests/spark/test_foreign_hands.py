@@ -1,6 +1,5 @@
 """What someone else does to a store's tables is noticed, named, and mended in a version."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 from comparing import as_snapshots, assert_changes, assert_same
 from crashing import FACTOR, CrashAt, CrashError, batch, built, drawn, fail, frames, orders
+from forcing import LONGER, some
 from pyspark.sql import SparkSession
 
 from deltaproduce import CorruptStoreError, NotFoundError, Store, failpoints, limits
@@ -44,7 +44,7 @@ def originals(
 
 TABLE_TYPES: list[TableType] = [
     "merge_on_read",
-    *(["copy_on_write"] if "RANDOM_PIPELINES" in os.environ else []),
+    *(["copy_on_write"] if LONGER else []),
 ]
 
 
@@ -150,7 +150,7 @@ def update(place: Place) -> Callable[[Store], object]:
     return lambda store: store.update(changes)
 
 
-@pytest.mark.parametrize("harm", COMMITS)
+@pytest.mark.parametrize("harm", some(COMMITS, "append"))
 def test_a_commit_by_someone_else_is_noticed(place: Place, harm: str) -> None:
     """By a store that is just opened, and by one that knows the table."""
     knowing = place.open()
@@ -230,7 +230,7 @@ def test_tables_that_others_committed_to_are_set_back(place: Place) -> None:
     mended(place)
 
 
-@pytest.mark.parametrize("harm", LOSSES)
+@pytest.mark.parametrize("harm", some(LOSSES, "removed files"))
 def test_a_stage_that_lost_files_is_produced_again(place: Place, harm: str) -> None:
     """Reads and updates notice it, verification finds it, and a repair makes its tables anew."""
     table = "by_customer/content"
