@@ -1,7 +1,7 @@
 """After a crash at any point there is one whole version: nothing is lost, doubled or half done."""
 
 import os
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -158,7 +158,8 @@ def test_killed_processes(
     outcomes = []
     for outcome in killed(stores, wanted, at_once=20 if ALL_KILLS else 6):
         outcomes.append(outcome)
-        print(outcome)
+        with capsys.disabled() if ALL_KILLS else nullcontext():
+            print(outcome, flush=True)
     if ALL_KILLS:
         with capsys.disabled():
             print(f"\n\n{as_table(outcomes)}\n")
