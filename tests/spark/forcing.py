@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from pyspark.sql import SparkSession
 
 from deltaproduce import limits
@@ -24,6 +25,9 @@ _NONE_SMALL = {"SMALL_TABLE_ROWS": 0}
 _IN_SPARK = {**_NONE_SMALL, "LOCAL_ROWS": 0}
 LONGER = "RANDOM_PIPELINES" in os.environ
 """Whether a longer search than CI's is wanted."""
+
+longer = pytest.mark.skipif(not LONGER, reason="takes long: set RANDOM_PIPELINES to run it")
+"""Marks a test that CI has no time for."""
 
 WAYS = (
     Way("small tables"),

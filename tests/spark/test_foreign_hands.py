@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from comparing import as_snapshots, assert_changes, assert_same
 from crashing import FACTOR, CrashAt, CrashError, batch, built, drawn, fail, frames, orders
-from forcing import LONGER, some
+from forcing import LONGER, longer, some
 from pyspark.sql import SparkSession
 
 from deltaproduce import CorruptStoreError, NotFoundError, Store, failpoints, limits
@@ -169,6 +169,7 @@ def test_a_commit_by_someone_else_is_noticed(place: Place, harm: str) -> None:
     assert_same(knowing, place.oracle, orders(), head)
 
 
+@longer
 def test_what_changes_no_row_is_no_damage(place: Place) -> None:
     for table in ("by_customer/content", "by_customer/updates"):
         sql(
@@ -179,6 +180,7 @@ def test_what_changes_no_row_is_no_damage(place: Place) -> None:
     place.update(7)
 
 
+@longer
 def test_what_an_attempt_left_and_set_back_is_none(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +221,7 @@ def found(place: Place) -> set[tuple[str, str]]:
     return {(f"{f.stage}/{f.table}".lstrip("/"), f.what) for f in place.open().verify()}
 
 
+@longer
 def test_tables_that_others_committed_to_are_set_back(place: Place) -> None:
     tables = ["by_customer/content", "by_customer/key_mappings", "by_customer/updates"]
     harms = [*COMMITS.values(), COMMITS["append"]]
@@ -230,6 +233,7 @@ def test_tables_that_others_committed_to_are_set_back(place: Place) -> None:
     mended(place)
 
 
+@longer
 @pytest.mark.parametrize("harm", some(LOSSES, "removed files"))
 def test_a_stage_that_lost_files_is_produced_again(place: Place, harm: str) -> None:
     """Reads and updates notice it, verification finds it, and a repair makes its tables anew."""
@@ -247,6 +251,7 @@ def test_a_stage_that_lost_files_is_produced_again(place: Place, harm: str) -> N
     mended(place)
 
 
+@longer
 def test_updates_begin_anew_if_they_are_lost(place: Place) -> None:
     drop(place.spark, place.path / "by_customer/updates")
     before = place.oracle.head
@@ -260,12 +265,14 @@ def test_updates_begin_anew_if_they_are_lost(place: Place) -> None:
     assert rows == store.content("by_customer", repaired).count()
 
 
+@longer
 def test_a_source_is_taken_from_its_updates(place: Place) -> None:
     remove_files(place.spark, place.path / "orders/content")
     assert found(place) == {("orders/content", "unreadable")}
     mended(place)
 
 
+@longer
 def test_a_source_that_is_lost_is_loaded(place: Place) -> None:
     for kind in ("content", "updates"):
         remove_files(place.spark, place.path / f"orders/{kind}")
@@ -282,6 +289,7 @@ def test_a_source_that_is_lost_is_loaded(place: Place) -> None:
     place.update(7)
 
 
+@longer
 def test_a_repair_that_crashes_is_done_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before each of its effects in turn, and after it is published."""
     monkeypatch.setattr("deltaproduce.publisher._WRITERS", 1)
@@ -307,6 +315,7 @@ LOG = {
 }
 
 
+@longer
 def test_the_version_log_is_watched_and_set_back(place: Place) -> None:
     operations = [lambda store: store.head, update(place), lambda store: store.content("orders")]
     for number, harm in enumerate(LOG.values() if place.table_type == "merge_on_read" else ()):
@@ -326,6 +335,7 @@ def test_the_version_log_is_watched_and_set_back(place: Place) -> None:
     place.update(7)
 
 
+@longer
 def test_a_version_log_that_is_gone_is_not_taken_for_a_new_store(place: Place) -> None:
     knowing = place.open()
     assert knowing.head.number == place.oracle.head

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from comparing import as_frames, assert_no_orphans, assert_same, on_disk
 from crashing import batch, drawn, frames, orders
-from forcing import LONGER, WAYS, Way, forced
+from forcing import LONGER, WAYS, Way, forced, longer
 from pyspark.sql import SparkSession
 from swapping import swap
 
@@ -46,6 +46,7 @@ def assert_kept(store: Store, oracle: Oracle, pipeline: Pipeline, kept: range) -
         store.content(pipeline.stages[0].name, version=kept[0] - 1)
 
 
+@longer
 @pytest.mark.parametrize("way", [FOLDED, *([WHOLE] if LONGER else [])], ids=lambda way: way.name)
 def test_kept_versions_are_as_before_and_others_are_gone(
     spark: SparkSession, location: str, way: Way
@@ -84,6 +85,7 @@ def test_kept_versions_are_as_before_and_others_are_gone(
         assert_kept(store, oracle, orders(), range(oracle.head - 2, oracle.head + 1))
 
 
+@longer
 def test_only_the_newest_version_is_kept(spark: SparkSession, location: str) -> None:
     """What is left is one file for each table, and no vector of deleted rows."""
     oracle, store = Oracle(orders()), Store(spark, location, orders(), table_type="copy_on_write")
@@ -104,6 +106,7 @@ def test_only_the_newest_version_is_kept(spark: SparkSession, location: str) -> 
         assert_kept(store, oracle, orders(), range(oracle.head, oracle.head + 1))
 
 
+@longer
 def test_who_has_begun_to_read_can_go_on(spark: SparkSession, location: str) -> None:
     oracle, store = Oracle(orders()), Store(spark, location, orders())
     with forced(FOLDED):
@@ -139,6 +142,7 @@ def test_a_rollback_to_a_version_that_goes_meanwhile(spark: SparkSession, locati
         assert_kept(other, oracle, orders(), range(4, 6))
 
 
+@longer
 @pytest.mark.parametrize("moment", ["commit", "publish"])
 def test_an_update_that_is_under_way(spark: SparkSession, location: str, moment: str) -> None:
     """What it has written stays, and it is tried again behind the vacuum."""
@@ -203,6 +207,7 @@ def test_an_update_that_was_cut_off_is_carried_on_behind_a_vacuum(
     assert_kept(store, oracle, orders(), range(3, 6))
 
 
+@longer
 def test_update_ids_outlive_their_versions(spark: SparkSession, location: str) -> None:
     oracle, store = Oracle(orders()), Store(spark, location, orders())
     for number in range(4):
@@ -226,6 +231,7 @@ def test_update_ids_outlive_their_versions(spark: SparkSession, location: str) -
     assert_kept(store, oracle, orders(), range(6, 7))
 
 
+@longer
 def test_versions_of_so_many_days(spark: SparkSession, location: str) -> None:
     """The one that was the newest when they began is among them."""
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
@@ -267,6 +273,7 @@ def wider() -> Pipeline:
     return pipeline
 
 
+@longer
 def test_stages_that_no_version_has_any_more(spark: SparkSession, tmp_path: Path) -> None:
     """Their tables go, if they are the store's own, not another's, and not of an unfinished one."""
     location = str(tmp_path / "a store {1} 50%25 [x]")
@@ -296,6 +303,7 @@ def test_stages_that_no_version_has_any_more(spark: SparkSession, tmp_path: Path
     assert [tuple(row) for row in found] == [*again.content("by_customer", 5)]
 
 
+@longer
 def test_a_store_in_a_catalog(spark: SparkSession) -> None:
     spark.sql("DROP SCHEMA IF EXISTS vacuumed CASCADE")
     oracle, store = Oracle(swap), Store(spark, "vacuumed", swap)
@@ -313,6 +321,7 @@ def test_a_store_in_a_catalog(spark: SparkSession) -> None:
         spark.sql("DROP SCHEMA vacuumed CASCADE")
 
 
+@longer
 def test_a_source_that_is_read_in_place_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "theirs")
     pipeline = Pipeline("reading")
@@ -334,6 +343,7 @@ def test_a_source_that_is_read_in_place_is_left_alone(spark: SparkSession, tmp_p
     assert store.content("turned").count() == 5
 
 
+@longer
 def test_unfinished_files_stay_for_a_while(spark: SparkSession, location: str) -> None:
     oracle, store = Oracle(orders()), Store(spark, location, orders())
     for number in range(3):

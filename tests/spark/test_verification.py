@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from comparing import as_frames
 from crashing import FACTOR, built, orders
-from forcing import WAYS, Way, forced, some
+from forcing import WAYS, Way, forced, longer, some
 from pyspark.sql import SparkSession
 from series import drawn as examples
 from series import packed, packed_histories
@@ -94,7 +94,7 @@ def planted(spark: SparkSession, store: Store, statements: Mapping[str, str]) ->
     store._log.publish(version, attempt)
 
 
-@pytest.mark.parametrize("fault", some(FAULTS, "numbers, mappings and words", "columns"))
+@pytest.mark.parametrize("fault", some(FAULTS, "numbers, mappings and words"))
 def test_a_fault_is_found_and_put_right(
     spark: SparkSession, original: Path, tmp_path: Path, fault: str
 ) -> None:
@@ -111,6 +111,7 @@ def test_a_fault_is_found_and_put_right(
     assert store.verify(recompute=True) == ()
 
 
+@longer
 def test_functions_are_run_again_if_wanted(
     spark: SparkSession, original: Path, tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_functions_are_run_again_if_wanted(
         FACTOR[0] = 1
 
 
+@longer
 @pytest.mark.parametrize(
     "way",
     [way for way in WAYS if way.name in some(("runs", "mixed"), "mixed")],

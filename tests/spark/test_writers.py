@@ -26,6 +26,7 @@ from crashing import (
     update,
     updated,
 )
+from forcing import longer
 from killing import Stores
 from processes import TO_THE_END, Child, Stop, all_started
 from pyspark.sql import SparkSession
@@ -183,9 +184,7 @@ class Sleeper:
 
 
 SOME_SLEEPERS: Sequence[tuple[str, Stop, bool]] = [
-    ("update", ("before", "commit"), True),
     ("update", 5, False),  # between two commits
-    ("retried update", ("before", "publish"), False),
     ("update", ("before", "publish"), True),
 ]
 
@@ -264,6 +263,7 @@ SECONDS_A_VERSION = 120
 """After which a process is taken to hang: it takes a few if the machine has nothing else to do."""
 
 
+@longer
 def test_writers_and_readers_in_processes_of_their_own(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:
