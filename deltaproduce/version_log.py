@@ -135,7 +135,7 @@ class VersionLog:
                 raise
             self._check_numbers(self._rows(ours), None)
             self._known, self._read = (), None
-            self._tables.restore(self._table, ours, replace(attempt, turn=0))  # it takes none
+            self._tables.restore(self._table, ours, replace(attempt, turn=_turn(commits)))
             self.versions()
 
     def _read_rows(self, commits: Sequence[Commit]) -> None:
@@ -158,7 +158,7 @@ class VersionLog:
                 ours,
             )
         self._check_numbers(known, ours if strange else None)
-        turn = _turn(commits) or _turn(self._tables.recent_commits(self._table, 0))
+        turn = _turn(commits)
         self._known = (*known[:-1], *(replace(version, turn=turn) for version in known[-1:]))
         self._read = newest
 
@@ -301,6 +301,9 @@ def _remembered(version: Version) -> Row:
 
 
 def _turn(commits: Sequence[Commit]) -> int:
-    """The turn of the newest of some commits that has taken one; 0 if none has."""
+    """The turn that the log's newest commit of ours has taken; 0 if there is none.
+
+    A version that was published before turns were counted took its number.
+    """
     attempts = (commit.attempt for commit in commits if commit.attempt is not None)
-    return next((attempt.turn for attempt in attempts if attempt.turn), 0)
+    return next((attempt.turn or attempt.version for attempt in attempts), 0)
