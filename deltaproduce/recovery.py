@@ -66,8 +66,9 @@ def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
 
 
 def arranges(commit: Commit) -> bool:
-    """Whether a commit changed no row, by what Delta says that it was."""
-    return commit.operation in _ARRANGING
+    """Whether a commit changed no row, and is none of ours that says that a table has moved."""
+    is_ours = commit.attempt is not None and commit.operation != "OPTIMIZE"
+    return commit.operation in _ARRANGING and not is_ours
 
 
 def foreign(commits: Sequence[Commit], since: int) -> tuple[Commit, ...]:
