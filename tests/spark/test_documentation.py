@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pyarrow.compute as pc
 import pytest
+from forcing import longer
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -77,7 +78,7 @@ def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str)
         "delta-sources",
         "streams",
         "retention",
-        "verification",
+        pytest.param("verification", marks=longer),
     ],
 )
 def test_a_page_prints_what_it_shows(
