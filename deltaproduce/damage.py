@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote
 
-from deltaproduce.errors import CorruptStoreError
+from deltaproduce.errors import CorruptStoreError, StorageError
 
 SIGNS: Final = (
     "CANNOT_READ_FILE_FOOTER",
@@ -55,7 +55,7 @@ def noticed(places: Callable[[], Mapping[str, str]]) -> Iterator[None]:
     """
     try:
         yield
-    except CorruptStoreError:
+    except (CorruptStoreError, StorageError):  # Java says of both that a file is not found
         raise
     except Exception as error:
         table = table_of(error, places) if tells_of_damage(error) else None

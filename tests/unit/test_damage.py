@@ -2,7 +2,7 @@
 
 import pytest
 
-from deltaproduce import CorruptStoreError
+from deltaproduce import CorruptStoreError, StorageError
 from deltaproduce.damage import noticed, table_of, tells_of_damage
 
 PLACES = {"leaf/content": "/lake/a store/leaf/content", "leaf/updates": "s3://b/lake/leaf/updates"}
@@ -53,3 +53,10 @@ def test_other_errors_stay_what_they_are():
         raise CorruptStoreError("FAILED_READ_FILE", table="mine")
     assert found.value.table == "mine"
     assert not asked
+
+
+def test_a_store_that_cannot_be_written_is_not_damaged():
+    """Java says of a disk that is read only that a file is not found."""
+    said = "java.io.FileNotFoundException: /lake/a store/leaf/content/p.parquet (Read-only file system)"
+    with pytest.raises(StorageError), noticed(places):
+        raise StorageError("cannot be written") from RuntimeError(said)
