@@ -57,6 +57,6 @@ def test_other_errors_stay_what_they_are():
 
 def test_a_store_that_cannot_be_written_is_not_damaged():
     """Java says of a disk that is read only that a file is not found."""
-    said = "java.io.FileNotFoundException: /lake/a store/leaf/content/p.parquet (Read-only file system)"
+    said = "FileNotFoundException: /lake/a store/leaf/content/p.parquet (Read-only file system)"
     with pytest.raises(StorageError), noticed(places):
         raise StorageError("cannot be written") from RuntimeError(said)
