@@ -88,13 +88,8 @@ class Publisher:
 
         @inheritable_thread_target(self._spark)
         def history(name: str, kind: str) -> Sequence[Commit]:
-            table, pinned = self._tables.location.table(name, kind), head.delta_version(name, kind)
-            if pinned is not None and self._checked.get(table) == pinned:
-                return ()
-            commits = self._tables.recent_commits(table, pinned)
-            if commits and commits[0].delta_version == pinned:
-                self._checked[table] = pinned
-            return commits
+            table = self._tables.location.table(name, kind)
+            return self._unchecked(table, head.delta_version(name, kind)) or ()
 
         with ThreadPoolExecutor(_WRITERS) as pool:
             found = list(pool.map(lambda table: history(*table), tables))
@@ -198,12 +193,9 @@ class Publisher:
         @inheritable_thread_target(self._spark)
         def look(name: str, kind: str) -> None:
             table, pinned = self._tables.location.table(name, kind), head.delta_version(name, kind)
-            if pinned is None or self._checked.get(table) == pinned:
-                return
-            commits = self._tables.recent_commits(table, pinned)
-            action(table.name, pinned, commits)
-            if commits[0].delta_version == pinned:
-                self._checked[table] = pinned
+            commits = None if pinned is None else self._unchecked(table, pinned)
+            if commits is not None:
+                action(table.name, pinned, commits)
 
         tables = [
             (name, kind)
@@ -271,6 +263,15 @@ class Publisher:
                 checked[self._tables.location.table(name, kind)] = delta_version
         self._checked = checked
         return made
+
+    def _unchecked(self, table: Table, pinned: int | None) -> Sequence[Commit] | None:
+        """A table's commits from what the head pins on; None if it is known to be as pinned."""
+        if pinned is not None and self._checked.get(table) == pinned:
+            return None
+        commits = self._tables.recent_commits(table, pinned)
+        if commits and commits[0].delta_version == pinned:
+            self._checked[table] = pinned
+        return commits
 
     def _base(
         self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt

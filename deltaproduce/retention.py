@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.locations import RUNS, UPDATES
 from deltaproduce.schemas import VERSION
-from deltaproduce.versions import StageFigures, Version, unbroken
+from deltaproduce.versions import StageFigures, Version, told_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,9 @@ def _repointed(version: Version, made: Mapping[Cut, int]) -> Version:
 
 def _same_history(kept: Sequence[Version], stage: str) -> frozenset[int]:
     """The last of the versions that have added to one table of updates."""
-    number = next(n for n in range(len(kept)) if unbroken(kept[n:], stage))
-    alike = (v for v in kept[number:] if v.delta_version(stage, UPDATES) is not None)
-    return frozenset(version.number for version in alike)
+    since, _ = told_since(kept, stage)
+    alike = (v for v in kept if v.delta_version(stage, UPDATES) is not None)
+    return frozenset(version.number for version in alike if version.number >= since)
 
 
 def _reads_the_same(figures: StageFigures | None, newest: StageFigures) -> bool:

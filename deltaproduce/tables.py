@@ -161,13 +161,10 @@ class Tables:
 
         One Spark job a table in a catalog.
         """
-        if not self.location.in_catalog:
-            return {table.name: table.address for table in tables}
         found = {}
         for table in tables:
             with suppress(AnalysisException):  # there is no such table
-                detail = self.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
-                found[table.name] = detail.location
+                found[table.name] = self.directory(table)
         return found
 
     @contextmanager
@@ -420,7 +417,7 @@ class Tables:
         return self.recent_commits(table)[0].delta_version
 
     def directory(self, table: Table) -> str:
-        """The directory that a table's files are in."""
+        """The directory that a table's files are in; one Spark job in a catalog."""
         if not table.in_catalog:
             return table.address
         detail = self.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]

@@ -16,7 +16,6 @@ from deltaproduce.plan import TableType
 from deltaproduce.testing import Oracle, plain_rows
 from deltaproduce.versions import EMPTY, Attempt
 
-Copied = Callable[[], tuple[Store, Oracle]]
 Harm = Callable[[SparkSession, Path], object]
 """Something done to a table, given its directory."""
 

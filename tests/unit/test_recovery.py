@@ -40,6 +40,11 @@ def test_a_table_that_was_set_back_by_an_attempt_is_set_back_again():
     assert action("leaf/content", 5, commits(OTHER, (US, "RESTORE"))) == "restore"
 
 
+def test_a_property_that_a_rollback_sets_says_that_the_table_has_moved():
+    assert action("leaf/content", 5, commits((US, "SET TBLPROPERTIES"))) == "restore"
+    assert action("leaf/content", 5, commits((US, "OPTIMIZE"))) == "write"
+
+
 def test_a_table_made_anew_is_damage_even_at_the_same_delta_version():
     assert intrusion("leaf/content", 5, [Commit(5, None), Commit(4, None)]) is not None
     assert intrusion("leaf/content", 0, [Commit(0, None, "CREATE TABLE")]) is not None
