@@ -11,7 +11,7 @@ among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import Final
@@ -47,11 +47,26 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
     """The columns of some rows, on the driver; one Spark job.
 
     The types are those of `arrow_type`, so that tables fetched from anywhere can be put together.
+
+    Raises:
+        KeyboardInterrupt: for Ctrl-C; pyspark would say only that its job was cancelled.
     """
-    found = rows.select(*(identifier(c.name) for c in columns)).toArrow()
+    try:
+        found = rows.select(*(identifier(c.name) for c in columns)).toArrow()
+    except Exception as error:
+        if any(isinstance(earlier, KeyboardInterrupt) for earlier in _contexts(error)):
+            raise KeyboardInterrupt from error
+        raise
     types = (arrow_type(c.data_type) for c in columns)
     arrays = [column.cast(t) for column, t in zip(found.columns, types, strict=True)]
     return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
+
+
+def _contexts(error: BaseException) -> Iterator[BaseException]:
+    """What was being handled when an error came up, and before that."""
+    while error.__context__ is not None:
+        error = error.__context__
+        yield error
 
 
 def empty(columns: Sequence[Column]) -> pa.Table:

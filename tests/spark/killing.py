@@ -106,10 +106,10 @@ class Stores:
         return str(location), deepcopy(oracle)
 
     def _build(self, beforehand: Beforehand) -> tuple[str, Oracle]:
-        name = f"built-{len(self._built)}"
         if not beforehand.ahead:
-            location = str(self.folder / name)
+            location = str(self.folder / f"built-{len(self._built)}")
             return location, built(self.spark, location, beforehand.versions)
+        name = f"ahead-{len(self._built)}"
         location, oracle = self.copy(name, replace(beforehand, ahead=False))
         run_ahead(self.spark, location)
         return location, oracle

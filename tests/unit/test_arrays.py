@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from deltaproduce.arrays import among, codes, distinct, in_order
+from deltaproduce.arrays import among, codes, distinct, fetched, in_order
 from deltaproduce.schemas import Column
 
 NESTED = pa.struct([("xs", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.int64()))])
@@ -108,3 +108,31 @@ def test_nulls_come_first_ascending_and_last_descending(descending):
     found = in_order(rows, columns).column("t").to_pylist()
     ascending = [None, "", "B", "b", "z", "é"]
     assert found == (ascending[::-1] if descending else ascending)
+
+
+class Frame:
+    """Rows that cannot be fetched."""
+
+    def __init__(self, *errors):
+        self.errors = errors
+
+    def select(self, *_):
+        return self
+
+    def toArrow(self):  # noqa: N802 pyspark's name
+        """As pyspark: while it handles one error, another comes up."""
+        raising = self.errors[0]
+        try:
+            if self.errors[1:]:
+                Frame(*self.errors[1:]).toArrow()
+        finally:
+            raise raising
+
+
+def test_ctrl_c_is_one_though_pyspark_says_something_else():
+    cancelled = ValueError("Job 7 cancelled")
+    with pytest.raises(KeyboardInterrupt) as caught:
+        fetched(Frame(cancelled, RuntimeError(), KeyboardInterrupt()), [])
+    assert caught.value.__cause__ is cancelled
+    with pytest.raises(ValueError, match="cancelled"):
+        fetched(Frame(cancelled, RuntimeError()), [])
