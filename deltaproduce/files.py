@@ -30,7 +30,6 @@ _INVENTORY: Final = "path string, length bigint, isDir boolean, modificationTime
 _Z85: Final = (
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 )
-_UUID: Final = "(.{8})(.{4})(.{4})(.{4})(.{12})"
 
 
 def unneeded(
@@ -72,8 +71,9 @@ def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFram
         commit.cast("bigint").alias("commit"),
         f.col("add").isNotNull().alias("adds"),
         _base_name(action["path"]).alias("file"),
-        _vector(action["deletionVector"]).alias("vector"),
+        action["deletionVector"].alias("vector"),
     )
+    actions = actions.withColumn("vector", _vector())
     one = Window.partitionBy("file", "vector").orderBy("commit")
     spans = actions.select(
         "file",
@@ -92,22 +92,28 @@ def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFram
     return of_spans.groupBy("name").agg(f.max("needed").alias("needed"))
 
 
-def _vector(vector: Column) -> Column:
-    """The name of the file that a deletion vector is in; null if it is in none."""
-    kind, text = vector["storageType"], vector["pathOrInlineDv"]
-    blocks = [f.substring(text, -20 + 5 * n, 5) for n in range(4)]
-    uuid = f.regexp_replace(f.concat(*map(_hex, blocks)), _UUID, "$1-$2-$3-$4-$5")
-    named = f.concat(f.lit("deletion_vector_"), uuid, f.lit(".bin"))
-    return f.when(kind == "u", named).when(kind == "p", _base_name(text))
+def _vector() -> Column:
+    """The name of the file that an action's deletion vector is in; null if it is in none.
+
+    Written as text, because Spark takes a call for each part of an expression otherwise.
+    """
+    blocks = (f"substring(vector.pathOrInlineDv, {start}, 5)" for start in (-20, -15, -10, -5))
+    digits = f"concat({', '.join(map(_hex_sql, blocks))})"
+    return f.expr(
+        f"""CASE vector.storageType
+            WHEN 'u' THEN concat('deletion_vector_', regexp_replace({digits},
+                '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})$', '$1-$2-$3-$4-$5'), '.bin')
+            WHEN 'p' THEN substring_index(vector.pathOrInlineDv, '/', -1) END"""
+    )
 
 
-def _hex(block: Column) -> Column:
-    """Four bytes, which are five digits of Z85, in hexadecimal."""
-    number = f.lit(0).cast("bigint")
-    for place in range(5):
-        digit = f.substring(block, place + 1, 1)
-        number = number * 85 + f.instr(f.lit(_Z85), digit) - 1
-    return f.lpad(f.lower(f.hex(number)), 8, "0")
+def _hex_sql(block: str) -> str:
+    """Four bytes, which are five digits of Z85, in hexadecimal; SQL of SQL."""
+    values = (
+        f"(instr('{_Z85}', substring({block}, {place}, 1)) - 1) * {85 ** (5 - place)}L"
+        for place in range(1, 6)
+    )
+    return f"lpad(lower(hex({' + '.join(values)})), 8, '0')"
 
 
 def _base_name(path: Column) -> Column:

@@ -37,11 +37,13 @@ def update(spark: SparkSession, store: Store, oracle: Oracle, number: int) -> No
     assert store.update(frames(spark, drawn(number))).number == oracle.update(drawn(number))
 
 
-def assert_kept(store: Store, oracle: Oracle, pipeline: Pipeline, kept: range) -> None:
+def assert_kept(
+    store: Store, oracle: Oracle, pipeline: Pipeline, kept: range, *, in_spark: bool = False
+) -> None:
     """These versions are there, equal to the oracle's, and no others."""
     assert [version.number for version in store.versions()] == [*kept]
     for number in kept:
-        assert_same(store, oracle, pipeline, number)
+        assert_same(store, oracle, pipeline, number, in_spark=in_spark)
     with pytest.raises(NotFoundError):
         store.content(pipeline.stages[0].name, version=kept[0] - 1)
 
@@ -93,9 +95,9 @@ def test_only_the_newest_version_is_kept(spark: SparkSession, location: str) -> 
         for number in range(4):
             update(spark, store, oracle, number)
         assert any(name.endswith(".bin") for name in on_disk(location))
-        store.refresh()
-        store.rollback(2)
-        oracle.rollback(2)
+        for number in (3, 2):
+            store.rollback(number)
+            oracle.rollback(number)
         for _ in range(2):
             store.vacuum(keep_versions=1, unfinished_hours=0)
         vectors = {name for name in on_disk(location) if name.endswith(".bin")}
@@ -241,7 +243,7 @@ def test_versions_of_so_many_days(spark: SparkSession, location: str) -> None:
         now[0] += timedelta(days=2)
     assert store.vacuum(keep_versions=2, keep_days=3).versions == (1, 2, 3)
     assert store.vacuum(keep_versions=2, keep_days=0.5).versions == ()
-    assert store.vacuum(keep_days=2).versions == (4,)
+    assert store.vacuum(keep_days=1.9).versions == (4,)
     assert_kept(store, oracle, orders(), range(5, 6))
     assert store.vacuum(keep_days=0).versions == ()
 
@@ -282,19 +284,20 @@ def test_stages_that_no_version_has_any_more(spark: SparkSession, tmp_path: Path
         given = as_frames(spark, wider(), drawn(number))
         assert wide.update(given).number == oracle.update(drawn(number))
     wide.vacuum(keep_versions=2, unfinished_hours=0)
-    assert_kept(wide, oracle, wider(), range(2, 4))
+    assert_kept(wide, oracle, wider(), range(2, 4), in_spark=True)  # delta-rs takes %25 for %
     spark.range(3).write.format("delta").save(f"{location}/others/content")
     store = Store(spark, location, orders())
     changed = drawn(9)
     assert store.update(frames(spark, changed)).number == 4
     assert store.vacuum(keep_versions=2, unfinished_hours=0).tables == ()
     assert store.update(frames(spark, batch((9, 9, 9)))).number == 5
-    tables = tuple(f"by 50%25 [amount]/{kind}" for kind in ("content", "key_mappings", "updates"))
+    theirs = "by 50%25 %5Bamount%5D"
+    tables = [f"{theirs}/{kind}" for kind in ("content", "key_mappings", "updates")]
     assert store.vacuum(keep_versions=1, unfinished_hours=24).tables == ()
-    assert sorted(store.vacuum(keep_versions=1, unfinished_hours=0).tables) == [*tables]
+    assert sorted(store.vacuum(keep_versions=1, unfinished_hours=0).tables) == tables
     names = {path.name for path in Path(location).iterdir()}
-    assert names == {"orders", "by_customer", "others", "_versions", "by 50%25 [amount]"}
-    assert not [*Path(location, "by 50%25 [amount]").glob("*")]
+    assert names == {"orders", "by_customer", "others", "_versions", theirs}
+    assert not [*Path(location, theirs).glob("*")]
     assert spark.read.format("delta").load(f"{location}/others/content").count() == 3
     again = Oracle(orders())
     for changes in (drawn(0), drawn(1), drawn(2), drawn(9), batch((9, 9, 9))):
@@ -310,7 +313,7 @@ def test_a_store_in_a_catalog(spark: SparkSession) -> None:
     try:
         for number in range(5):
             changes: dict[str, list[Change]] = {
-                "pairs": [Upsert((number,), (number % 3,)), Delete((number // 2,))]
+                "pairs": [Upsert((number,), (number % 3,)), Delete((number - 2,))]
             }
             assert store.update(as_frames(spark, swap, changes)).number == oracle.update(changes)
         assert store.vacuum(keep_versions=2, unfinished_hours=0).files
@@ -318,24 +321,24 @@ def test_a_store_in_a_catalog(spark: SparkSession) -> None:
         for number in (4, 5):
             assert_same(Store(spark, "vacuumed", swap), oracle, swap, number, in_spark=True)
     finally:
-        spark.sql("DROP SCHEMA vacuumed CASCADE")
+        spark.sql("DROP SCHEMA IF EXISTS vacuumed CASCADE")
 
 
 @longer
 def test_a_source_that_is_read_in_place_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "theirs")
     pipeline = Pipeline("reading")
-    theirs = pipeline.delta_source("theirs", place, key="k", value="n")
+    theirs = pipeline.delta_source("theirs", table=place, key="k bigint", value="n bigint")
 
     @pipeline.producer(theirs, key="n bigint", value="k bigint")
     def turned(k: int, values: Iterator[int]) -> Iterator[tuple[int, int]]:
         for n in values:
             yield n, k
 
-    store = Store(spark, str(tmp_path / "store"), pipeline)
     for number in range(4):
         rows = spark.range(number + 2).selectExpr("id AS k", f"id + {number} AS n")
         rows.write.format("delta").mode("overwrite").save(place)
+        store = Store(spark, str(tmp_path / "store"), pipeline)
         store.update()
     files = on_disk(place)
     store.vacuum(keep_versions=1, unfinished_hours=0)
