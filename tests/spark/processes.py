@@ -27,8 +27,8 @@ Stop: TypeAlias = int | tuple[str, str]
 
 TO_THE_END: Stop = ("at", "the end")
 
-TIMEOUT_SECONDS = 240
-"""How long a process may be silent: most of it is its start on a busy machine."""
+TIMEOUT_SECONDS = 600
+"""How long a process may be silent, on a busy machine: it starts, or comes to a late fail point."""
 
 
 def started(
