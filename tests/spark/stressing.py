@@ -59,7 +59,6 @@ def write(spark: SparkSession, location: str, first: int, step: int, versions: i
 
 def read(spark: SparkSession, location: str, seed: int, versions: int, seconds: float) -> None:
     """Read all tables of the newest version, and of an older one, until there are so many."""
-    os.nice(10)  # writers come first, or versions would be few
     store, draw, head = Store(spark, location, orders()), random.Random(seed), 0
     until = time.monotonic() + seconds
     while head < versions and time.monotonic() < until:
@@ -89,6 +88,8 @@ def main(role: str, settings: str, location: str, *numbers: str) -> None:
     """Be a writer or a reader."""
     for name, limit in LIMITS.items():
         setattr(limits, name, limit)
+    if role == "read":
+        os.nice(10)  # with its Java process: writers come first, or versions would be few
     spark = local_session("stressing", cores=1, memory="1g", config=json.loads(settings))
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     {"write": write, "read": read}[role](spark, location, *map(int, numbers))
