@@ -42,7 +42,7 @@ from deltaproduce import (
 )
 from deltaproduce.testing import Oracle
 
-ALL_STOPS = os.environ.get("DELTAPRODUCE_KILLS") == "all"
+SLEEPERS = int(os.environ.get("DELTAPRODUCE_SLEEPERS", "0"))
 
 
 def test_a_conflict_names_the_other(spark: SparkSession, location: str) -> None:
@@ -206,14 +206,17 @@ def all_sleepers() -> Iterator[tuple[str, Stop, bool]]:
 def test_a_writer_that_sleeps_is_fenced_off(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever it is stopped: others go on, and when it wakes up it damages nothing."""
+    """Wherever it is stopped: others go on, and when it wakes up it damages nothing.
+
+    DELTAPRODUCE_SLEEPERS says how many of `all_sleepers` there are to be, drawn at random.
+    """
     monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
     monkeypatch.setattr("deltaproduce.publisher._WRITERS", 1)
     stores, child, sleepers = Stores(spark, tmp_path), Child(SETTINGS), []
     try:
-        for number, (name, stop, within) in enumerate(
-            all_sleepers() if ALL_STOPS else SOME_SLEEPERS
-        ):
+        drawn_ones = random.Random(SLEEPERS).sample([*all_sleepers()], SLEEPERS)
+        chosen = drawn_ones or SOME_SLEEPERS
+        for number, (name, stop, within) in enumerate(chosen):
             copy = stores.copy(f"sleeper-{number}", ALL_OPERATIONS[name].beforehand)
             sleepers.append(Sleeper(number, name, stop, within, *copy))
         put_to_sleep(child, sleepers)
