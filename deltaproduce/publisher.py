@@ -126,7 +126,7 @@ class Publisher:
         }
         planned = {name: write.figures(number, edits[name]) for name, write in writes.items()}
         if not repairs:
-            self._look(head, writes, edits)
+            self._look(head, writes)
         made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
         figures = {
             stage.name: planned[stage.name].at(made[stage.name])
@@ -182,12 +182,10 @@ class Publisher:
         self._log.rewrite(found, attempt)
         return found
 
-    def _look(
-        self, head: Version, writes: Mapping[str, StageWrite], edits: Mapping[str, Edits]
-    ) -> None:
-        """Refuse to build on tables that are not written now, and that someone else has written to.
+    def _look(self, head: Version, writes: Mapping[str, StageWrite]) -> None:
+        """Refuse, before the first commit, to build on tables that someone else has written to.
 
-        One Spark job for each whose state is not known.
+        Tables that are not written now count, too. One Spark job for each whose state is not known.
         """
 
         @inheritable_thread_target(self._spark)
@@ -198,10 +196,7 @@ class Publisher:
                 action(table.name, pinned, commits)
 
         tables = [
-            (name, kind)
-            for name, write in writes.items()
-            for kind in kinds(write.result.stage)
-            if kind not in edits[name]
+            (name, kind) for name, write in writes.items() for kind in kinds(write.result.stage)
         ]
         with ThreadPoolExecutor(_WRITERS) as pool:
             list(pool.map(lambda table: look(*table), tables))

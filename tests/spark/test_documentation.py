@@ -8,7 +8,6 @@ from types import ModuleType
 
 import pyarrow.compute as pc
 import pytest
-from forcing import longer
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -78,7 +77,7 @@ def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str)
         "delta-sources",
         "streams",
         "retention",
-        pytest.param("verification", marks=longer),
+        "verification",
     ],
 )
 def test_a_page_prints_what_it_shows(

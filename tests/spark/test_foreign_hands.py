@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from comparing import as_snapshots, assert_changes, assert_same
+from comparing import as_snapshots, assert_changes, assert_same, on_disk
 from crashing import FACTOR, CrashAt, CrashError, batch, built, drawn, fail, frames, orders
 from forcing import LONGER, longer, some
 from pyspark.sql import SparkSession
@@ -160,6 +160,9 @@ def test_a_commit_by_someone_else_is_noticed(place: Place, harm: str) -> None:
     COMMITS[harm](place.spark, place.path / table)
     head = place.oracle.head
     assert_same(place.open(), place.oracle, orders(), head)  # readers have what the head pins
+    before = on_disk(str(place.path))
+    refused(place, table, update(place))
+    assert on_disk(str(place.path)) == before  # of a store that has looked, nothing is stored
     for store in (knowing, knowing, place.open()):
         with pytest.raises(CorruptStoreError) as caught:
             update(place)(store)
