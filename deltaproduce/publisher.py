@@ -85,17 +85,9 @@ class Publisher:
         if given is None:
             return NOTHING_KEPT
         tables = [(stage.name, kind) for stage in stages for kind in kinds(stage)]
-
-        @inheritable_thread_target(self._spark)
-        def history(name: str, kind: str) -> Sequence[Commit]:
-            table = self._tables.location.table(name, kind)
-            return self._unchecked(table, head.delta_version(name, kind)) or ()
-
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            found = list(pool.map(lambda table: history(*table), tables))
         histories: dict[str, dict[str, Sequence[Commit]]] = {stage.name: {} for stage in stages}
-        for (name, kind), commits in zip(tables, found, strict=True):
-            histories[name][kind] = commits
+        for (name, kind), commits in self._histories(head, tables).items():
+            histories[name][kind] = commits or ()
         return resumption(head, given, histories)
 
     def publish(
@@ -187,19 +179,30 @@ class Publisher:
 
         Tables that are not written now count, too. One Spark job for each whose state is not known.
         """
+        tables = [
+            (name, kind)
+            for name, write in writes.items()
+            for kind in kinds(write.result.stage)
+            if head.delta_version(name, kind) is not None
+        ]
+        for (name, kind), commits in self._histories(head, tables).items():
+            if commits is not None:
+                table = self._tables.location.table(name, kind)
+                action(table.name, head.delta_version(name, kind), commits)
+
+    def _histories(
+        self, head: Version, tables: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], Sequence[Commit] | None]:
+        """What `_unchecked` says of some tables, by stage and kind; several at a time."""
 
         @inheritable_thread_target(self._spark)
-        def look(name: str, kind: str) -> None:
-            table, pinned = self._tables.location.table(name, kind), head.delta_version(name, kind)
-            commits = None if pinned is None else self._unchecked(table, pinned)
-            if commits is not None:
-                action(table.name, pinned, commits)
+        def history(name: str, kind: str) -> Sequence[Commit] | None:
+            table = self._tables.location.table(name, kind)
+            return self._unchecked(table, head.delta_version(name, kind))
 
-        tables = [
-            (name, kind) for name, write in writes.items() for kind in kinds(write.result.stage)
-        ]
         with ThreadPoolExecutor(_WRITERS) as pool:
-            list(pool.map(lambda table: look(*table), tables))
+            found = pool.map(lambda table: history(*table), tables)
+            return dict(zip(tables, found, strict=True))
 
     def _commit(
         self,
