@@ -34,6 +34,7 @@ from deltaproduce.ddl import identifier
 from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
+from deltaproduce.file_systems import remove_table
 from deltaproduce.locations import Location, Table
 from deltaproduce.recovery import current, landed, overtaken
 from deltaproduce.schemas import Column
@@ -459,7 +460,10 @@ class Tables:
     def drop(self, table: Table) -> None:
         """Remove a table with all of its files."""
         with self._effect("drop", table):
-            self.spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
+            if table.in_catalog:
+                self.spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
+            else:
+                remove_table(self.spark, table.address)
 
     def ensure_schema(self) -> None:
         """Make the catalog's schema if it is missing; a path needs nothing."""

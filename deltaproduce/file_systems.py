@@ -1,0 +1,70 @@
+"""File systems: what is asked of Hadoop's, because neither Spark nor Delta has a word for it.
+
+A table at a path is never dropped by Delta (``DROP TABLE`` takes it for someone else's, and does
+nothing), and Spark does not say where a path without a scheme is. So this is the only module that
+reaches behind PySpark's public interface, for the file system that Spark itself uses. The
+invariant: a removal that is cut off leaves a table that Delta can read, and that can be removed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from deltaproduce.errors import StorageError
+
+_LOG = "_delta_log"
+
+
+def remove_table(spark: SparkSession, address: str) -> None:
+    """Remove a Delta table's directory, and the one that it is in if nothing else is.
+
+    The data goes first, then the log, newest first: what the log says of it stays readable.
+
+    Raises:
+        StorageError: the session is one of Spark Connect, which has no way to.
+    """
+    path = _path(spark, address)
+    if path is None:
+        raise StorageError(
+            f"a session of Spark Connect cannot remove the directory {address}: remove it by hand, "
+            "or vacuum the store in another session"
+        )
+    system = _system(spark, path)
+    if not system.exists(path):
+        return
+    for entry in removed_in_turn(system, path):
+        system.delete(entry, True)
+    parent = path.getParent()
+    if not system.listStatus(parent):
+        system.delete(parent, False)
+
+
+def removed_in_turn(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Java
+    """What is removed of a table's directory, and at last the directory with the first commit."""
+    log = path.suffix(f"/{_LOG}")
+    data = [entry for entry in _entries(system, path) if entry.getName() != _LOG]
+    commits = sorted(_entries(system, log), key=_place, reverse=True)
+    return [*data, *commits[:-1], path]
+
+
+def _entries(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Java
+    found = system.listStatus(path) if system.exists(path) else ()
+    return [status.getPath() for status in found]
+
+
+def _place(entry: Any) -> tuple[str, bool]:  # noqa: ANN401 an object of Java
+    """Where a file of a log is in it: a commit comes before what was made from it."""
+    number, _, kind = str(entry.getName()).partition(".")
+    return number, kind != "json"
+
+
+def _path(spark: SparkSession, address: str) -> Any:  # noqa: ANN401 an object of Java
+    jvm = getattr(spark, "_jvm", None)
+    return None if jvm is None else jvm.org.apache.hadoop.fs.Path(address)
+
+
+def _system(spark: SparkSession, path: Any) -> Any:  # noqa: ANN401 objects of Java
+    settings = spark._jsparkSession.sessionState().newHadoopConf()
+    return path.getFileSystem(settings)
