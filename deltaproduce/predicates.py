@@ -16,7 +16,7 @@ numbers since the epoch. Spark folds them to constants before it plans the scan.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -28,6 +28,12 @@ HASH = "_hash"
 """The column of a key table that holds ``xxhash64`` of all its key columns."""
 
 _LONGEST_LITERAL_BYTES = 256
+
+# Spark leaves Parquet's row groups out by values of the hybrid calendar, which goes from 4 to 15
+# October 1582: rows of the days between are not found. A moment is on one of them in some zone.
+_GAP = date(1582, 10, 4), date(1582, 10, 15)
+_FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in _GAP)
+_MICROS_A_DAY = 24 * 3_600_000_000
 
 
 def hash_sql(names: Sequence[str]) -> str:
@@ -63,7 +69,10 @@ def membership(columns: Sequence[Column], keys: pa.Table) -> str:
 
 
 def literal(scalar: pa.Scalar, data_type: t.DataType) -> str | None:
-    """One key value as SQL text of exactly ``data_type``; None if that would be too long."""
+    """One key value as SQL text of exactly ``data_type``.
+
+    None if that would be too long, or Spark would not find it in a file.
+    """
     match data_type:
         case t.StringType() | t.BinaryType():
             content = scalar.as_buffer().to_pybytes()
@@ -74,9 +83,12 @@ def literal(scalar: pa.Scalar, data_type: t.DataType) -> str | None:
         case t.BooleanType():
             return "TRUE" if scalar.as_py() else "FALSE"
         case t.DateType():
-            return f"date_from_unix_date({scalar.cast(pa.int32()).as_py()})"
+            day = scalar.cast(pa.int32()).as_py()
+            return None if _FIRST_DAY < day < _LAST_DAY else f"date_from_unix_date({day})"
         case t.TimestampType():
-            return f"timestamp_micros(CAST('{_micros(scalar)}' AS BIGINT))"
+            moment = _micros(scalar)
+            found = f"timestamp_micros(CAST('{moment}' AS BIGINT))"
+            return None if _FIRST_DAY <= moment // _MICROS_A_DAY <= _LAST_DAY else found
         case t.TimestampNTZType():
             return _timestamp_ntz(_micros(scalar))
         case t.DecimalType():

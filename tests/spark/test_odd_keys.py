@@ -16,15 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from comparing import as_frames, assert_same
-from forcing import WAYS, Way, forced
+from forcing import WAYS, Way, forced, setting
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from series import drawn
 
 from deltaproduce import Pipeline, Store
+from deltaproduce.arrays import fetched
 from deltaproduce.ddl import identifier
 from deltaproduce.predicates import HASH, hash_sql, literal, membership
 from deltaproduce.schemas import Column, Columns
+from deltaproduce.selections import Selection
 from deltaproduce.testing import Delete, Oracle, Upsert, plain, strategies
 
 # What PySpark can read of a timestamp with time zone ends an offset before Python's own end.
@@ -224,6 +226,28 @@ def test_predicates_select_their_keys_from_a_table(spark: SparkSession, location
         assert keys.filter(pc.equal(keys.column("n"), n)).column(column)[0] in even.column(column)
     nothing = table.where(membership(COLUMNS[:1], even.slice(0, 0)))
     assert nothing.isEmpty()
+
+
+@pytest.mark.parametrize("data_type", [t.DateType(), t.TimestampType()])
+def test_days_between_two_calendars_are_found(
+    spark: SparkSession, location: str, data_type: t.DataType
+) -> None:
+    """Each is in a file of its own, which Spark itself leaves out when it looks for that day."""
+    column = Column("moment", data_type)
+    first = (date(1582, 10, 1) - date(1970, 1, 1)).days
+    moment = f"timestamp_seconds(({first} + id) * 86400)"
+    rows = spark.range(0, 20, 1, 20).selectExpr(
+        f"CAST({moment} AS {data_type.simpleString()}) AS moment"
+    )
+    with setting(spark, "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"):
+        rows.write.parquet(location)
+    table = spark.read.parquet(location)
+    keys = fetched(table, [column])
+    assert len(keys) == 20
+    for n in range(20):
+        sought = Selection((column,), keys.slice(n, 1), spark)
+        found = fetched(sought.rows_of(table), [column])
+        assert found.to_pylist() == keys.slice(n, 1).to_pylist()
 
 
 def test_literals_have_exactly_their_value_and_type(spark: SparkSession) -> None:

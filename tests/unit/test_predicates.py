@@ -1,7 +1,7 @@
 """The text of predicates, without Spark; that Spark reads it so is for tests/spark."""
 
 import re
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pytest
@@ -53,6 +53,13 @@ def test_days_and_instants_are_numbers():
     assert "-719162" in literal(pa.scalar(date.min), t.DateType())
     instant = pa.scalar(-(2**60), pa.timestamp("us", "Europe/Paris"))
     assert str(-(2**60)) in literal(instant, t.TimestampType())
+
+
+@pytest.mark.parametrize(("day", "has_one"), [(4, True), (5, False), (14, False), (15, True)])
+def test_days_that_the_hybrid_calendar_lacks_have_no_literal(day, has_one):
+    assert (literal(pa.scalar(date(1582, 10, day)), t.DateType()) is not None) == has_one
+    noon = pa.scalar(datetime(1582, 10, day, 12, tzinfo=UTC), pa.timestamp("us", "UTC"))
+    assert literal(noon, t.TimestampType()) is None  # it is one of them in some zone
 
 
 def test_no_keys_are_no_rows():
