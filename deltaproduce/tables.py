@@ -235,7 +235,8 @@ class Tables:
         with self._session(edit) as session, self._effect("commit", table, attempt, base):
             match edit:
                 case Edit():
-                    committed = self._write(session, table, edit, attempt)
+                    is_known = base is not None or not self.exists(table)
+                    committed = self._write(session, table, edit, attempt, is_known=is_known)
                 case Restore():
                     committed = self._set_back(session, table, edit.delta_version, attempt, base)
                 case Deletion():
@@ -251,9 +252,14 @@ class Tables:
         return current(made.delta_version, commits) or made.delta_version
 
     def _write(
-        self, session: SparkSession, table: Table, edit: Edit, attempt: Attempt
+        self, session: SparkSession, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool
     ) -> int | None:
-        """Write; returns the delta version that it became, None if Delta committed nothing."""
+        """Write; returns the delta version that it became, None if Delta committed nothing.
+
+        Args:
+            is_known: what is overwritten is new, or was made as tables are here; anything else may
+                have any properties, and a write would keep them.
+        """
         rows = as_frame(edit.rows, session, edit.columns)
         if isinstance(edit.rows, pa.Table):
             rows = rows.coalesce(1)
@@ -269,12 +275,13 @@ class Tables:
             writer = writer.mode("append")
         if edit.file_rows is not None:
             writer = writer.option("maxRecordsPerFile", edit.file_rows)
-        try:
-            return _committed(partial(_save, writer, table), session)
-        except AnalysisException as error:
-            # A table that is overwritten keeps its properties, which name columns that it loses.
-            if not edit.overwrite or error.getCondition() != _UNKNOWN_COLUMN:
-                raise
+        if is_known or not edit.overwrite:
+            try:
+                return _committed(partial(_save, writer, table), session)
+            except AnalysisException as error:
+                # A table that is overwritten keeps its properties, which name columns it loses.
+                if not edit.overwrite or error.getCondition() != _UNKNOWN_COLUMN:
+                    raise
         return _committed(partial(_replace, rows, table, edit, attempt), session)
 
     def _set_back(

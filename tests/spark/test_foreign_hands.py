@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from comparing import as_snapshots, assert_changes, assert_same, on_disk
 from crashing import FACTOR, CrashAt, CrashError, batch, built, drawn, fail, frames, orders
+from deltalake import DeltaTable
 from forcing import LONGER, longer, some
 from pyspark.sql import SparkSession
 
@@ -240,6 +241,7 @@ def test_tables_that_others_committed_to_are_set_back(place: Place) -> None:
 def test_a_stage_that_lost_files_is_produced_again(place: Place, harm: str) -> None:
     """Reads and updates notice it, verification finds it, and a repair makes its tables anew."""
     table = "by_customer/content"
+    properties = DeltaTable(str(place.path / table)).metadata().configuration
     LOSSES[harm](place.spark, place.path / table)
     error = refused(place, table, update(place))
     if harm in ("drop", "log without commits"):
@@ -251,6 +253,7 @@ def test_a_stage_that_lost_files_is_produced_again(place: Place, harm: str) -> N
     LOSSES[harm](place.spark, place.path / "by_customer/key_mappings")
     assert found(place) == {(table, what), ("by_customer/key_mappings", what)}
     mended(place)
+    assert DeltaTable(str(place.path / table)).metadata().configuration == properties
 
 
 @longer
