@@ -72,6 +72,7 @@ class Edit:
             the table for which it holds.
         lookup: the columns by which the table will be looked up.
         file_rows: a file has at most so many rows; without it, a file has those of a partition.
+        sought: keys are looked up in the files, so that small row groups are worth their place.
     """
 
     rows: Rows
@@ -80,6 +81,7 @@ class Edit:
     predicate: str | None
     lookup: tuple[Column, ...]
     file_rows: int | None = None
+    sought: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def content_edit(
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
     if not _ranged(comparison):
         rows = _filed(rows, total, key, placed)
-    return Edit(rows, columns, rewritten, predicate, key)
+    return Edit(rows, columns, rewritten, predicate, key, sought=rewritten)
 
 
 def mappings_edit(
@@ -153,7 +155,8 @@ def mappings_edit(
     else:
         predicate = comparison.predicate(sources, MOVED_PAIRS)
         rows, total = comparison.pick(pair, {**ALIVE, IS_PAIR: True}), counts.pairs_new
-    return Edit(_filed(rows, total, sources, placed), pair, rewritten, predicate, sources)
+    rows = _filed(rows, total, sources, placed)
+    return Edit(rows, pair, rewritten, predicate, sources, sought=rewritten)
 
 
 def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit | None:
@@ -197,7 +200,7 @@ def fold_edit(stored: Stored, stage: Stage, kind: str) -> Edit:
     rows = stored.all()
     tasks = min(_tasks(rows) // 2, stored.count // _ROWS_PER_FILE)
     sorted_rows = in_ranges(rows, tasks, by).sortWithinPartitions(*order(placed))
-    return Edit(sorted_rows, stored.columns, True, None, by, file_rows=_ROWS_PER_FILE)
+    return Edit(sorted_rows, stored.columns, True, None, by, file_rows=_ROWS_PER_FILE, sought=True)
 
 
 def emptied(stage: Stage, kind: str) -> Edit:

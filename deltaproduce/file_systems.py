@@ -1,9 +1,10 @@
 """File systems: what is asked of Hadoop's, because neither Spark nor Delta has a word for it.
 
 A table at a path is never dropped by Delta (``DROP TABLE`` takes it for someone else's, and does
-nothing), and Spark does not say where a path without a scheme is. So this is the only module that
-reaches behind PySpark's public interface, for the file system that Spark itself uses. The
-invariant: a removal that is cut off leaves a table that Delta can read, and that can be removed.
+nothing), and Spark does not say in which file system a path without a scheme is. So this is the
+only module that reaches behind PySpark's public interface, for the file system that Spark itself
+uses. The invariant: a removal that is cut off leaves a table that Delta can read, and that can be
+removed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from pyspark.sql import SparkSession
 from deltaproduce.errors import StorageError
 
 _LOG = "_delta_log"
+
+
+def is_local(spark: SparkSession, address: str) -> bool:
+    """Whether a path, as Spark takes it, is in a file system of this machine."""
+    path = _path(spark, address)
+    return path is not None and _system(spark, path).getScheme() == "file"
 
 
 def remove_table(spark: SparkSession, address: str) -> None:

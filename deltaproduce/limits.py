@@ -19,6 +19,12 @@ LOCAL_BYTES = 64 << 20
 SEEK_KEYS = 10_000
 """The most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in seconds."""
 
+GROUP_ROWS = 8_192
+"""The most rows of a row group in files where keys are looked up from the driver (`seeks`)."""
+
+SEEK_ROWS = 16_000_000
+"""The most rows of row groups that a look-up reads there; Spark reads more at a time."""
+
 RUN_ROWS = 300_000
 """The most rows of one run (merge on read); a step of more writes the table anew."""
 

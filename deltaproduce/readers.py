@@ -200,17 +200,17 @@ class Reader:
             return None
         table = self._tables.location.table(stage.name, kind)
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
+        files = None
         if figures.table:
             base: Rows = self._in_place(figures.table, delta_version, stage)
         elif kind == CONTENT and kept is not None and kept[0] == _place(figures):
             base = kept[1]
+        elif self._from_files and figures.added.get(kind) == 0:
+            base, files = self._tables.read_whole(table, delta_version)
         else:
-            whole = self._from_files and figures.added.get(kind) == 0
-            base = self._tables.read(table, delta_version, whole=whole)
-        overlay = self.overlay(version, stage)
-        return Stored(
-            base, tuple(columns), overlay, figures.rows, figures.row_bytes, self._tables.spark
-        )
+            base = self._tables.read(table, delta_version)
+        overlay, spark = self.overlay(version, stage), self._tables.spark
+        return Stored(base, tuple(columns), overlay, figures.rows, figures.row_bytes, spark, files)
 
 
 def _place(figures: StageFigures) -> _Place:

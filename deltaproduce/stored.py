@@ -25,6 +25,7 @@ from deltaproduce import limits
 from deltaproduce.arrays import among, codes, distinct, empty, fetched, frame
 from deltaproduce.changes import same
 from deltaproduce.schemas import ORDINAL, VERSION, VERSION_COLUMN, Column
+from deltaproduce.seeks import ParquetFiles
 from deltaproduce.selections import Rows, Selection, as_frame, as_table
 
 IS_ALIVE: Final = Column("_is_alive", BooleanType(), nullable=False)
@@ -99,6 +100,7 @@ class Stored:
         overlay: what came after the base; None if nothing did.
         count: how many rows there are, or, of key mappings, at most.
         row_bytes: about how many bytes one has.
+        files: the files of the base, if they are known and no row of theirs is deleted.
     """
 
     base: Rows
@@ -107,6 +109,7 @@ class Stored:
     count: int
     row_bytes: int
     spark: SparkSession
+    files: ParquetFiles | None = None
 
     @property
     def small(self) -> bool:
@@ -131,9 +134,11 @@ class Stored:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
         if not keys.few:
             return keys.rows_of(self.all())
-        base = as_frame(self.base, self.spark, self.columns)
         most = limits.local_rows(self.row_bytes)
-        found = fetched(keys.rows_of(base).limit(most + 1), self.columns)
+        found = None if self.files is None else self.files.rows_of(keys, self.columns)
+        if found is None:
+            base = as_frame(self.base, self.spark, self.columns)
+            found = fetched(keys.rows_of(base).limit(most + 1), self.columns)
         if len(found) > most:
             return keys.rows_of(self.all())
         return self._merged(found, keys)

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 from typing import Final
 
@@ -29,15 +29,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql import types as t
 
+from deltaproduce import limits
 from deltaproduce.damage import tells_of_damage, unreadable
 from deltaproduce.ddl import identifier
 from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
-from deltaproduce.file_systems import remove_table
+from deltaproduce.file_systems import is_local, remove_table
 from deltaproduce.locations import Location, Table
 from deltaproduce.recovery import current, landed, overtaken
 from deltaproduce.schemas import Column
+from deltaproduce.seeks import ParquetFiles
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
 
@@ -47,6 +49,7 @@ _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may ad
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
 _MARKED_ROWS = "spark.databricks.delta.delete.deletionVectors.persistent"
+_GROUP_ROWS = "parquet.block.row.count.limit"  # Delta passes it to Parquet as a setting only
 _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 _FOR_EVER = "interval 36500 days"
 # By default Delta reads no delta version that is a week old and not the newest, lets VACUUM remove
@@ -104,22 +107,15 @@ class Tables:
         self.location = location
         self._committing = Lock()
         self._idle: list[SparkSession] = []
-        self._files: dict[Table, tuple[int, DataFrame]] = {}
+        self._written_whole: dict[Table, tuple[int, DataFrame, ParquetFiles | None]] = {}
 
-    def read(
-        self, table: Table, delta_version: int | None = None, *, whole: bool = False
-    ) -> DataFrame:
+    def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
         """The table's rows at a delta version (the newest without one).
-
-        Args:
-            whole: no row of that delta version's files is deleted, and they are in order.
 
         Raises:
             CorruptStoreError: it is one of the store's, and is not there, or not at that version.
         """
         with self._whole(table):
-            if whole and delta_version is not None and not table.in_catalog:
-                return self._read_files(table, delta_version)
             reader = self.spark.read
             if delta_version is not None:
                 reader = reader.option("versionAsOf", delta_version)
@@ -133,22 +129,42 @@ class Tables:
         reader = self.spark.read.option("readChangeFeed", "true")
         return _loaded(reader.option("startingVersion", first).option("endingVersion", last), table)
 
-    def _read_files(self, table: Table, delta_version: int) -> DataFrame:
-        """The same rows from the table's files: one Spark job instead of Delta's three, or seven.
+    def read_whole(self, table: Table, delta_version: int) -> tuple[DataFrame, ParquetFiles | None]:
+        """The rows at a delta version that was written whole: in order, and none of them deleted.
 
-        Delta plans each read with jobs over its list of files, to leave some out by their
-        statistics. The files of a table that was written whole are few, and in key order, so
-        Parquet's own statistics do.
+        They come from the files: one Spark job instead of Delta's three, or seven. Delta plans each
+        read with jobs over its list of files, to leave some out by their statistics; these files
+        are few, and Parquet's own statistics do.
+
+        Returns:
+            The rows, and their files if those can be read by name.
+
+        Raises:
+            CorruptStoreError: as `read`.
         """
-        known = self._files.get(table)
+        known = self._written_whole.get(table)
         if known is not None and known[0] == delta_version:
-            return known[1]
-        rows = self.read(table, delta_version)
-        files = rows.inputFiles()
-        plain = files and all(PLAIN_PATH.fullmatch(file) for file in files)
-        found = self.spark.read.schema(rows.schema).parquet(*files) if plain else rows
-        self._files[table] = delta_version, found
-        return found
+            return known[1:]
+        rows, files = self.read(table, delta_version), None
+        if table.in_catalog:
+            return rows, None
+        with self._whole(table):
+            addresses = rows.inputFiles()
+            if addresses and all(PLAIN_PATH.fullmatch(address) for address in addresses):
+                rows = self.spark.read.schema(rows.schema).parquet(*addresses)
+                files = ParquetFiles(addresses)
+        self._written_whole[table] = delta_version, rows, files
+        return rows, files
+
+    def _layout(self, edit: Edit) -> dict[str, str]:
+        """The settings of a session in which Parquet lays out an edit's files as they are read."""
+        small = edit.sought and self._local
+        return {_GROUP_ROWS: str(limits.GROUP_ROWS)} if small else {}
+
+    @cached_property
+    def _local(self) -> bool:
+        """Whether the store's files are on this machine, where a small row group costs little."""
+        return not self.location.in_catalog and is_local(self.spark, self.location.address)
 
     def exists(self, table: Table) -> bool:
         """Whether there is a Delta table."""
@@ -231,12 +247,13 @@ class Tables:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
             CorruptStoreError: it did, and not by a store.
         """
-        self._files.pop(table, None)
+        self._written_whole.pop(table, None)
         with self._session(edit) as session, self._effect("commit", table, attempt, base):
             match edit:
                 case Edit():
                     is_known = base is not None or not self.exists(table)
-                    committed = self._write(session, table, edit, attempt, is_known=is_known)
+                    with _settings(session, self._layout(edit)):
+                        committed = self._write(session, table, edit, attempt, is_known=is_known)
                 case Restore():
                     committed = self._set_back(session, table, edit.delta_version, attempt, base)
                 case Deletion():

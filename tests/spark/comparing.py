@@ -177,14 +177,12 @@ def read_by_delta_rs(store: Store) -> Store:
 
 
 class TablesByDeltaRs(Tables):
-    def read(
-        self, table: Table, delta_version: int | None = None, *, whole: bool = False
-    ) -> DataFrame:
+    def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
         if not table.address.startswith(self.location.address):  # someone else's
-            return super().read(table, delta_version, whole=whole)
+            return super().read(table, delta_version)
         found = DeltaTable(table.address, version=delta_version)
         if "timestamp" in found.schema().to_json():  # those of Spark are in years that it knows not
-            return super().read(table, delta_version, whole=whole)
+            return super().read(table, delta_version)
         query = QueryBuilder().register("found", found).execute("SELECT * FROM found")
         struct = StructType.fromJson(json.loads(found.schema().to_json()))
         rows = pa.table(query.read_all()).cast(to_arrow_schema(struct, timezone="UTC"))

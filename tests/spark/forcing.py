@@ -21,7 +21,7 @@ class Way:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
-_NONE_SMALL = {"SMALL_TABLE_ROWS": 0}
+_NONE_SMALL = {"SMALL_TABLE_ROWS": 0, "GROUP_ROWS": 3}
 _IN_SPARK = {**_NONE_SMALL, "LOCAL_ROWS": 0}
 LONGER = "RANDOM_PIPELINES" in os.environ
 """Whether a longer search than CI's is wanted."""
@@ -46,6 +46,7 @@ WAYS = (
         "merge_on_read",
         {"SMALL_TABLE_ROWS": 9, "LOCAL_ROWS": 6, "LOCAL_BYTES": 2_000, "SEEK_KEYS": 4},
     ),
+    Way("runs, sought by Spark", "merge_on_read", {**_NONE_SMALL, "SEEK_ROWS": 0}),
 )
 
 

@@ -13,7 +13,8 @@ from deltalake import DeltaTable, QueryBuilder
 from forcing import WAYS, Way, forced
 from pyspark.sql import Row, SparkSession
 
-from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version
+from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version, limits
+from deltaproduce.seeks import ParquetFiles
 
 shop = Pipeline("shop")
 orders = shop.source("orders", key="order_id bigint", value="customer string, amount bigint")
@@ -37,6 +38,7 @@ def by_page(visit_id: int, pages: Iterator[Any]) -> Iterator[Any]:
         yield page, visit_id
 
 
+ORDER = ("order_id", "customer", "amount")
 ORDERS = "order_id bigint, customer string, amount bigint"
 VISITS = "visit_id bigint, page string"
 TOTALS = {  # by version
@@ -156,6 +158,39 @@ def test_files_of_a_first_load_are_sorted_and_disjoint(spark: SparkSession, loca
         assert all(found == sorted(found, reverse=descending) for found in values)
         ranges = sorted((min(found), max(found)) for found in values)
         assert all(low[1] < high[0] for low, high in itertools.pairwise(ranges))
+
+
+def test_keys_are_sought_in_small_row_groups(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what a table is looked up in has them: content and key mappings, not updates."""
+    monkeypatch.setattr(limits, "GROUP_ROWS", 8)
+    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    read: list[int] = []
+    reading = ParquetFiles._read
+
+    def counting(files: ParquetFiles, footers: Any, groups: Any) -> pa.Table:
+        read.append(len(groups))
+        return reading(files, footers, groups)
+
+    monkeypatch.setattr(ParquetFiles, "_read", counting)
+    store = Store(spark, location, shop)
+    store.update({"orders": spark.range(400).selectExpr("id", "'c' || id % 100", "1").toDF(*ORDER)})
+    for table, largest in (
+        ("orders/content", 8),
+        ("by_customer/content", 8),
+        ("by_customer/key_mappings", 8),
+        ("by_customer/updates", 400),
+    ):
+        (file,) = Path(location, table).glob("*.parquet")
+        footer = pq.read_metadata(file)
+        groups = [footer.row_group(n).num_rows for n in range(footer.num_row_groups)]
+        assert max(groups) == largest, table
+    version = store.update({"orders": spark.createDataFrame([(17, "c40", 5)], ORDERS)})
+    assert version.stages["totals"].changed_keys == 2
+    assert 0 < sum(read) <= 12
+    found = {row.customer: row.total for row in store.content("totals").collect()}
+    assert (len(found), found["c17"], found["c40"], found["c41"]) == (100, 3, 9, 4)
 
 
 def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:

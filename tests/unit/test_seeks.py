@@ -1,0 +1,232 @@
+"""`seeks` against filters over the whole table: which row groups it reads, and when it declines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from deltaproduce import limits
+from deltaproduce.atoms import arrow_type
+from deltaproduce.schemas import Column
+from deltaproduce.seeks import ParquetFiles, local_path
+from deltaproduce.selections import Selection
+
+_ID, _PART, _TEXT = (
+    Column("id", t.LongType()),
+    Column("part", t.StringType()),
+    Column("text", t.StringType()),
+)
+
+
+def _selection(columns: Sequence[Column], *keys: Any) -> Selection:
+    rows = [key if isinstance(key, tuple) else (key,) for key in keys]
+    arrays = [
+        pa.array([row[i] for row in rows], arrow_type(c.data_type)) for i, c in enumerate(columns)
+    ]
+    table = pa.table(arrays, [c.name for c in columns])
+    return Selection(tuple(columns), table, cast(Any, None))
+
+
+def _written(folder: Path, tables: Sequence[pa.Table], group_rows: int = 3) -> list[str]:
+    """Writes each table as a file, and returns the files as Spark names them."""
+    for number, table in enumerate(tables):
+        pq.write_table(table, folder / f"part-{number:05}.parquet", row_group_size=group_rows)
+    return [f"file://{folder}/part-{number:05}.parquet" for number in range(len(tables))]
+
+
+def _numbers(first: int, last: int) -> pa.Table:
+    ids = list(range(first, last))
+    return pa.table({"id": pa.array(ids, pa.int64()), "text": [f"row {i}" for i in ids]})
+
+
+@pytest.fixture
+def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many row groups each reading of a file took."""
+    counts: list[int] = []
+    read = ParquetFiles._read
+
+    def counting(files: ParquetFiles, footers: Any, groups: Any) -> pa.Table:
+        counts.append(len(groups))
+        return read(files, footers, groups)
+
+    monkeypatch.setattr(ParquetFiles, "_read", counting)
+    return counts
+
+
+def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: list[int]) -> None:
+    files = ParquetFiles(_written(tmp_path, [_numbers(0, 30), _numbers(30, 60)]))
+    found = files.rows_of(_selection([_ID], 4, 31, 32, 59, 70), (_ID, _TEXT))
+    assert found is not None
+    assert sorted(found["id"].to_pylist()) == [4, 31, 32, 59]
+    assert sorted(groups_read) == [1, 2]
+    assert found["text"].to_pylist() == [f"row {i}" for i in found["id"].to_pylist()]
+
+
+def test_nothing_is_read_for_keys_beyond_the_table(tmp_path: Path, groups_read: list[int]) -> None:
+    files = ParquetFiles(_written(tmp_path, [_numbers(10, 20)]))
+    found = files.rows_of(_selection([_ID], -1, 9, 20), (_ID, _TEXT))
+    assert found is not None
+    assert not len(found)
+    assert not groups_read
+    assert found.schema.names == ["id", "text"]
+
+
+def test_many_groups_are_read_a_part_at_a_time(tmp_path: Path, groups_read: list[int]) -> None:
+    files = ParquetFiles(_written(tmp_path, [_numbers(0, 600)]))
+    found = files.rows_of(_selection([_ID], *range(600)), (_ID, _TEXT))
+    assert found is not None
+    assert len(found) == 600
+    assert groups_read == [64, 64, 64, 8]
+
+
+def test_a_table_without_rows_has_none(tmp_path: Path) -> None:
+    files = ParquetFiles(_written(tmp_path, [_numbers(0, 0)]))
+    found = files.rows_of(_selection([_ID], 1), (_ID, _TEXT))
+    assert found is not None
+    assert not len(found)
+
+
+_SMALL = st.integers(-4, 4)
+_KEYS: dict[str, tuple[t.DataType, st.SearchStrategy[Any]]] = {
+    "tinyint": (t.ByteType(), st.integers(-128, 127)),
+    "smallint": (t.ShortType(), _SMALL),
+    "int": (t.IntegerType(), st.integers(-(2**31), 2**31 - 1) | _SMALL),
+    "bigint": (t.LongType(), st.integers(-(2**63), 2**63 - 1) | _SMALL),
+    "date": (t.DateType(), st.dates() | _SMALL.map(lambda n: date(1970, 1, 1) + timedelta(n))),
+    "text": (t.StringType(), st.text("a\0b\x7fé\U0001f600", max_size=3)),
+}
+
+
+@pytest.mark.parametrize("name", _KEYS)
+@given(data=st.data())
+def test_the_rows_are_those_of_a_filter(
+    data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """For each type of key, of one column or two, in files that need not even be sorted."""
+    data_type, values = _KEYS[name]
+    parts = data.draw(st.integers(1, 2))
+    columns = (Column("key", data_type), _PART)
+    row = st.tuples(values, st.sampled_from(["a", "b", None]))
+    rows = data.draw(st.lists(row, max_size=20))
+    if data.draw(st.booleans()):
+        rows.sort(key=lambda row: cast(Any, row[0]))
+    keys = row | st.sampled_from(rows) if rows else row
+    sought = {key[:parts] for key in data.draw(st.lists(keys, max_size=6))}
+    schema = pa.schema([("key", arrow_type(data_type)), ("part", pa.string())])
+    halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]
+    tables = [
+        pa.Table.from_pylist([{"key": key, "part": part} for key, part in half], schema)
+        for half in halves
+    ]
+    files = ParquetFiles(_written(tmp_path_factory.mktemp("files"), tables, group_rows=2))
+    found = files.rows_of(_selection(columns[:parts], *sought), columns)
+    assert found is not None
+    assert Counter(zip(*found.to_pydict().values(), strict=True)) == Counter(
+        key for key in rows if key[:parts] in sought
+    )
+
+
+def test_values_of_all_types_come_as_spark_exchanges_them(tmp_path: Path) -> None:
+    """Timestamps that Spark writes have 96 bits and no zone in Parquet."""
+    moment = datetime(1600, 1, 1, tzinfo=UTC)
+    types: dict[str, tuple[t.DataType, Any]] = {
+        "moment": (t.TimestampType(), moment),
+        "far": (t.TimestampType(), datetime(9999, 12, 31, tzinfo=UTC)),
+        "local": (t.TimestampNTZType(), datetime(2020, 5, 17, 1, 2, 3, 4)),
+        "price": (t.DecimalType(12, 2), Decimal("1.50")),
+        "items": (t.ArrayType(t.StructType().add("n", t.IntegerType())), [{"n": 1}, None]),
+        "by": (t.MapType(t.StringType(), t.LongType()), [("a", 1)]),
+        "raw": (t.BinaryType(), b"\0\1"),
+    }
+    columns = [_ID, *(Column(name, data_type) for name, (data_type, _) in types.items())]
+    row = {"id": 1, **{name: value for name, (_, value) in types.items()}}
+    schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
+    table = pa.Table.from_pylist([row], schema)
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    found = ParquetFiles([f"file:{tmp_path}/a.parquet"]).rows_of(_selection([_ID], 1), columns)
+    assert found is not None
+    assert found.schema.equals(schema)
+    assert found.to_pylist() == [row]
+
+
+def test_a_part_of_another_column_is_not_mistaken_for_the_key(tmp_path: Path) -> None:
+    """A column may be called ``a.b``, which is the path of a part of ``a`` as well."""
+    dotted = Column("a.b", t.LongType())
+    nested = Column("a", t.StructType().add("b", t.LongType()))
+    schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in (nested, dotted)])
+    table = pa.Table.from_pylist([{"a": {"b": 9 - n}, "a.b": n} for n in range(9)], schema)
+    files = ParquetFiles(_written(tmp_path, [table]))
+    found = files.rows_of(_selection([dotted], 1), (nested, dotted))
+    assert found is not None
+    assert found.to_pylist() == [{"a": {"b": 8}, "a.b": 1}]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value"),
+    [
+        (t.DoubleType(), 1.0),
+        (t.FloatType(), 1.0),
+        (t.BooleanType(), True),
+        (t.BinaryType(), b"1"),
+        (t.DecimalType(3, 0), Decimal(1)),
+        (t.TimestampType(), datetime(2020, 1, 1, tzinfo=UTC)),
+        (t.StringType("UTF8_LCASE"), "a"),
+        (t.LongType(), None),
+    ],
+)
+def test_keys_without_a_plain_order_are_for_spark(
+    data_type: t.DataType, value: object, tmp_path: Path
+) -> None:
+    column = Column("key", data_type)
+    table = pa.table({"key": pa.array([value], arrow_type(data_type))})
+    files = ParquetFiles(_written(tmp_path, [table]))
+    assert files.rows_of(_selection([column], value), (column,)) is None
+
+
+def test_files_elsewhere_are_for_spark() -> None:
+    for address in ("s3a://bucket/a.parquet", "hdfs://name/a", "dbfs:/a", "file://host/a", "a"):
+        assert local_path(address) is None, address
+        assert ParquetFiles([address]).rows_of(_selection([_ID], 1), (_ID,)) is None
+    assert local_path("file:///a/b") == local_path("file:/a/b") == local_path("/a/b") == "/a/b"
+
+
+def test_files_that_are_gone_or_damaged_are_for_spark(tmp_path: Path) -> None:
+    addresses = _written(tmp_path, [_numbers(0, 3), _numbers(3, 6)])
+    known, unknown = ParquetFiles(addresses), ParquetFiles(addresses)
+    keys, columns = _selection([_ID], 1, 4), (_ID, _TEXT)
+    assert known.rows_of(keys, columns) is not None
+    second = Path(local_path(addresses[1]) or "")
+    second.write_bytes(second.read_bytes()[:4])
+    assert known.rows_of(keys, columns) is None
+    assert unknown.rows_of(keys, columns) is None
+    second.unlink()
+    assert known.rows_of(keys, columns) is None
+    assert unknown.rows_of(keys, columns) is None
+
+
+def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:
+    pq.write_table(_numbers(0, 3), tmp_path / "a.parquet", write_statistics=False)
+    assert (
+        ParquetFiles([f"file:{tmp_path}/a.parquet"]).rows_of(_selection([_ID], 1), (_ID, _TEXT))
+        is None
+    )
+
+
+def test_more_rows_than_the_limit_are_for_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ParquetFiles(_written(tmp_path, [_numbers(0, 30)]))
+    monkeypatch.setattr(limits, "SEEK_ROWS", 6)
+    assert files.rows_of(_selection([_ID], 0, 4), (_ID, _TEXT)) is not None
+    assert files.rows_of(_selection([_ID], 0, 4, 8), (_ID, _TEXT)) is None
