@@ -48,6 +48,8 @@ class Bench:
 @contextmanager
 def opened(directory: str | None, memory: str) -> Iterator[Bench]:
     """A session that logs its events, and a directory below this one, deleted at the end."""
+    if directory is not None:
+        Path(directory).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory) as name:
         work = Path(name)
         events = work / "events"
