@@ -306,11 +306,18 @@ class Verifier:
             found = (
                 None if keys.empty else selected_step(production, feeds, content, mappings, keys)
             )
-        if found is not None and found.comparison.counts.pairs_changed:
-            counts = found.comparison.counts
+        if found is None:
+            return
+        counts = found.comparison.counts
+        others, differing = "rows", counts.pairs_changed
+        missing, surplus = counts.rows_added, counts.rows_removed
+        if stage.preserve is not None:  # values depend on what their keys had when they were stored
+            missing, surplus = counts.pairs_new, counts.pairs_gone
+            others, differing = "pairs of source key and key", missing + surplus
+        if differing:
             wrong = (
-                f"its function makes other rows of what its feeders have: {counts.rows_added} that "
-                f"are not stored, and not {counts.rows_removed} that are"
+                f"its function makes other {others} of what its feeders have: {missing} that are "
+                f"not stored, and not {surplus} that are"
             )
             yield Finding(stage.name, CONTENT, "recomputed", wrong, "store.repair(recompute=True)")
 
