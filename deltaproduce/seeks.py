@@ -79,11 +79,12 @@ class ParquetFiles:
         self._paths = [local_path(address) for address in addresses]
         self._indexes: dict[str, _Index | None] = {}
 
-    def rows_of(self, keys: Selection, columns: Sequence[Column]) -> pa.Table | None:
+    def rows_of(self, keys: Selection, columns: Sequence[Column], most: int) -> pa.Table | None:
         """All rows of these keys, which are few, and of no others; None if Spark is to be asked.
 
         Args:
             columns: the table's columns; they come in the types of `arrow_type`.
+            most: if there are more rows, some more than these are enough.
         """
         assert isinstance(keys.keys, pa.Table)
         by, first = keys.columns[0], keys.keys.column(0)
@@ -101,12 +102,19 @@ class ParquetFiles:
             rows = rows.filter(pc.is_in(rows.column(by.name), value_set=first))
             return keys.exactly(rows.select(schema.names).cast(schema))
 
+        found, count = [schema.empty_table()], 0
+        parts = _parts(index.groups[i] for i in holding.tolist())
         try:
             with ThreadPoolExecutor(os.cpu_count()) as threads:
-                found = list(threads.map(read, _parts(index.groups[i] for i in holding.tolist())))
+                for rows in threads.map(read, parts):
+                    found.append(rows)
+                    count += len(rows)
+                    if count > most:
+                        threads.shutdown(cancel_futures=True)
+                        break
         except (OSError, pa.ArrowInvalid):
             return None
-        return pa.concat_tables([schema.empty_table(), *found])
+        return pa.concat_tables(found)
 
     def _read(self, footers: Sequence[pq.FileMetaData], groups: Sequence[_Group]) -> pa.Table:
         """Some row groups of one file."""

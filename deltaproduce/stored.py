@@ -135,7 +135,7 @@ class Stored:
         if not keys.few:
             return keys.rows_of(self.all())
         most = limits.local_rows(self.row_bytes)
-        found = None if self.files is None else self.files.rows_of(keys, self.columns)
+        found = None if self.files is None else self.files.rows_of(keys, self.columns, most)
         if found is None:
             base = as_frame(self.base, self.spark, self.columns)
             found = fetched(keys.rows_of(base).limit(most + 1), self.columns)

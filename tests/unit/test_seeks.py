@@ -22,6 +22,7 @@ from deltaproduce.schemas import Column
 from deltaproduce.seeks import ParquetFiles, local_path
 from deltaproduce.selections import Selection
 
+_MOST = 1_000
 _ID, _PART, _TEXT = (
     Column("id", t.LongType()),
     Column("part", t.StringType()),
@@ -66,7 +67,7 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: list[int]) -> None:
     files = ParquetFiles(_written(tmp_path, [_numbers(0, 30), _numbers(30, 60)]))
-    found = files.rows_of(_selection([_ID], 4, 31, 32, 59, 70), (_ID, _TEXT))
+    found = files.rows_of(_selection([_ID], 4, 31, 32, 59, 70), (_ID, _TEXT), _MOST)
     assert found is not None
     assert sorted(found["id"].to_pylist()) == [4, 31, 32, 59]
     assert sorted(groups_read) == [1, 2]
@@ -75,7 +76,7 @@ def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: l
 
 def test_nothing_is_read_for_keys_beyond_the_table(tmp_path: Path, groups_read: list[int]) -> None:
     files = ParquetFiles(_written(tmp_path, [_numbers(10, 20)]))
-    found = files.rows_of(_selection([_ID], -1, 9, 20), (_ID, _TEXT))
+    found = files.rows_of(_selection([_ID], -1, 9, 20), (_ID, _TEXT), _MOST)
     assert found is not None
     assert not len(found)
     assert not groups_read
@@ -84,15 +85,26 @@ def test_nothing_is_read_for_keys_beyond_the_table(tmp_path: Path, groups_read: 
 
 def test_many_groups_are_read_a_part_at_a_time(tmp_path: Path, groups_read: list[int]) -> None:
     files = ParquetFiles(_written(tmp_path, [_numbers(0, 600)]))
-    found = files.rows_of(_selection([_ID], *range(600)), (_ID, _TEXT))
+    found = files.rows_of(_selection([_ID], *range(600)), (_ID, _TEXT), _MOST)
     assert found is not None
     assert len(found) == 600
     assert groups_read == [64, 64, 64, 8]
 
 
+def test_no_more_is_read_than_tells_that_there_is_too_much(
+    tmp_path: Path, groups_read: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    files = ParquetFiles(_written(tmp_path, [_numbers(0, 60_000)]))
+    found = files.rows_of(_selection([_ID], *range(0, 60_000, 3)), (_ID, _TEXT), 70)
+    assert found is not None
+    assert 70 < len(found) < 20_000
+    assert sum(groups_read) < 20_000
+
+
 def test_a_table_without_rows_has_none(tmp_path: Path) -> None:
     files = ParquetFiles(_written(tmp_path, [_numbers(0, 0)]))
-    found = files.rows_of(_selection([_ID], 1), (_ID, _TEXT))
+    found = files.rows_of(_selection([_ID], 1), (_ID, _TEXT), _MOST)
     assert found is not None
     assert not len(found)
 
@@ -130,7 +142,7 @@ def test_the_rows_are_those_of_a_filter(
         for half in halves
     ]
     files = ParquetFiles(_written(tmp_path_factory.mktemp("files"), tables, group_rows=2))
-    found = files.rows_of(_selection(columns[:parts], *sought), columns)
+    found = files.rows_of(_selection(columns[:parts], *sought), columns, _MOST)
     assert found is not None
     assert Counter(zip(*found.to_pydict().values(), strict=True)) == Counter(
         key for key in rows if key[:parts] in sought
@@ -154,7 +166,9 @@ def test_values_of_all_types_come_as_spark_exchanges_them(tmp_path: Path) -> Non
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
     table = pa.Table.from_pylist([row], schema)
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
-    found = ParquetFiles([f"file:{tmp_path}/a.parquet"]).rows_of(_selection([_ID], 1), columns)
+    found = ParquetFiles([f"file:{tmp_path}/a.parquet"]).rows_of(
+        _selection([_ID], 1), columns, _MOST
+    )
     assert found is not None
     assert found.schema.equals(schema)
     assert found.to_pylist() == [row]
@@ -167,7 +181,7 @@ def test_a_part_of_another_column_is_not_mistaken_for_the_key(tmp_path: Path) ->
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in (nested, dotted)])
     table = pa.Table.from_pylist([{"a": {"b": 9 - n}, "a.b": n} for n in range(9)], schema)
     files = ParquetFiles(_written(tmp_path, [table]))
-    found = files.rows_of(_selection([dotted], 1), (nested, dotted))
+    found = files.rows_of(_selection([dotted], 1), (nested, dotted), _MOST)
     assert found is not None
     assert found.to_pylist() == [{"a": {"b": 8}, "a.b": 1}]
 
@@ -191,13 +205,13 @@ def test_keys_without_a_plain_order_are_for_spark(
     column = Column("key", data_type)
     table = pa.table({"key": pa.array([value], arrow_type(data_type))})
     files = ParquetFiles(_written(tmp_path, [table]))
-    assert files.rows_of(_selection([column], value), (column,)) is None
+    assert files.rows_of(_selection([column], value), (column,), _MOST) is None
 
 
 def test_files_elsewhere_are_for_spark() -> None:
     for address in ("s3a://bucket/a.parquet", "hdfs://name/a", "dbfs:/a", "file://host/a", "a"):
         assert local_path(address) is None, address
-        assert ParquetFiles([address]).rows_of(_selection([_ID], 1), (_ID,)) is None
+        assert ParquetFiles([address]).rows_of(_selection([_ID], 1), (_ID,), _MOST) is None
     assert local_path("file:///a/b") == local_path("file:/a/b") == local_path("/a/b") == "/a/b"
 
 
@@ -205,20 +219,22 @@ def test_files_that_are_gone_or_damaged_are_for_spark(tmp_path: Path) -> None:
     addresses = _written(tmp_path, [_numbers(0, 3), _numbers(3, 6)])
     known, unknown = ParquetFiles(addresses), ParquetFiles(addresses)
     keys, columns = _selection([_ID], 1, 4), (_ID, _TEXT)
-    assert known.rows_of(keys, columns) is not None
+    assert known.rows_of(keys, columns, _MOST) is not None
     second = Path(local_path(addresses[1]) or "")
     second.write_bytes(second.read_bytes()[:4])
-    assert known.rows_of(keys, columns) is None
-    assert unknown.rows_of(keys, columns) is None
+    assert known.rows_of(keys, columns, _MOST) is None
+    assert unknown.rows_of(keys, columns, _MOST) is None
     second.unlink()
-    assert known.rows_of(keys, columns) is None
-    assert unknown.rows_of(keys, columns) is None
+    assert known.rows_of(keys, columns, _MOST) is None
+    assert unknown.rows_of(keys, columns, _MOST) is None
 
 
 def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:
     pq.write_table(_numbers(0, 3), tmp_path / "a.parquet", write_statistics=False)
     assert (
-        ParquetFiles([f"file:{tmp_path}/a.parquet"]).rows_of(_selection([_ID], 1), (_ID, _TEXT))
+        ParquetFiles([f"file:{tmp_path}/a.parquet"]).rows_of(
+            _selection([_ID], 1), (_ID, _TEXT), _MOST
+        )
         is None
     )
 
@@ -228,5 +244,5 @@ def test_more_rows_than_the_limit_are_for_spark(
 ) -> None:
     files = ParquetFiles(_written(tmp_path, [_numbers(0, 30)]))
     monkeypatch.setattr(limits, "SEEK_ROWS", 6)
-    assert files.rows_of(_selection([_ID], 0, 4), (_ID, _TEXT)) is not None
-    assert files.rows_of(_selection([_ID], 0, 4, 8), (_ID, _TEXT)) is None
+    assert files.rows_of(_selection([_ID], 0, 4), (_ID, _TEXT), _MOST) is not None
+    assert files.rows_of(_selection([_ID], 0, 4, 8), (_ID, _TEXT), _MOST) is None
