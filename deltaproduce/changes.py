@@ -58,8 +58,7 @@ IS_KEY: Final = "_is_key"
 
 _KEY_MARKS: Final = (_MOVED, KEY_DIFFERS, KEY_BEFORE, KEY_AFTER)
 _PAIR_MARKS: Final = (ROW_DIFFERS, PAIR_DIFFERS, PAIR_BEFORE, PAIR_AFTER)
-_IS_FIRST: Final = "_is_first"
-_FIRST: Final = "_first"
+EMITTED: Final = "_emitted"
 
 
 def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
@@ -83,7 +82,8 @@ def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
     """
     key = _named(schema.key)
     together = rows.repartition(*cols(schema.key))  # one shuffle serves all windows below
-    compared = _match(number(together, schema, sources), schema, [POSITION], _KEY_MARKS, key)
+    numbered = number(together, schema, sources).drop(EMITTED)
+    compared = _match(numbered, schema, [POSITION], _KEY_MARKS, key)
     if sources:
         in_pair = [*_named(sources), ORDINAL]
         compared = _match(compared, schema, in_pair, _PAIR_MARKS, [*key, *_named(sources)])
@@ -100,15 +100,18 @@ def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
     return marked.sortWithinPartitions(*order(schema.key), SIDE, POSITION)
 
 
-def all_new(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
-    """What `compare` says when there was nothing before: every row, pair and key is new."""
+def all_new(numbered: DataFrame) -> DataFrame:
+    """What `compare` says when there was nothing before: every row, pair and key is new.
+
+    Args:
+        numbered: the rows with ``_ordinal`` and ``_position``, in order.
+    """
     true, false = f.lit(True), f.lit(False)
     return (
-        number(rows.withColumn(SIDE, f.lit(AFTER)), schema, sources)
+        numbered.withColumn(SIDE, f.lit(AFTER))
         .withColumns({ROW_DIFFERS: true, PAIR_DIFFERS: true, PAIR_BEFORE: false, PAIR_AFTER: true})
         .withColumns({KEY_DIFFERS: true, KEY_BEFORE: false, KEY_AFTER: true})
         .withColumns({IS_PAIR: f.col(ORDINAL) == 0, IS_KEY: f.col(POSITION) == 0, PAIR_MOVED: true})
-        .sortWithinPartitions(*order(schema.key), SIDE, POSITION)
     )
 
 
@@ -120,17 +123,29 @@ def all_different(compared: DataFrame) -> DataFrame:
 
 
 def number(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
-    """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side."""
-    in_key = Window.partitionBy(*_named(schema.key), SIDE).orderBy(*order(sources), ORDINAL)
-    position = (f.row_number().over(in_key) - 1).cast("bigint")
-    if not sources:
-        return rows.withColumn(POSITION, position).withColumn(ORDINAL, f.col(POSITION))
-    source = f.struct(*cols(sources))
-    is_first = ~f.lag(source).over(in_key).eqNullSafe(source)
-    marked = rows.withColumns({POSITION: position, _IS_FIRST: is_first})
-    first = f.last(f.when(f.col(_IS_FIRST), f.col(POSITION)), ignorenulls=True)
-    numbered = marked.withColumn(_FIRST, first.over(in_key))
-    return numbered.withColumn(ORDINAL, f.col(POSITION) - f.col(_FIRST)).drop(_IS_FIRST, _FIRST)
+    """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side.
+
+    The ``_ordinal`` that the rows had is then ``_emitted``.
+    """
+    sides = [*_named(schema.key), SIDE] if SIDE in rows.columns else _named(schema.key)
+    emitted = rows.withColumnRenamed(ORDINAL, EMITTED)
+    in_key = Window.partitionBy(*sides).orderBy(*order(sources), EMITTED)
+    in_pair = Window.partitionBy(*sides, *_named(sources)).orderBy(EMITTED)
+    numbers = {
+        name: f.row_number().over(window) - 1
+        for name, window in ((POSITION, in_key), (ORDINAL, in_pair))
+    }
+    return emitted.withColumns({name: n.cast("bigint") for name, n in numbers.items()})
+
+
+def numbered_in_order(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+    """Content columns and ``_position``, numbered and in order within the partitions."""
+    placed = number(rows, schema, sources).sortWithinPartitions(
+        *order(schema.key),
+        *order(sources),
+        EMITTED,  # as the windows sort, so that nobody sorts again
+    )
+    return placed.select(*cols(content_columns(schema, sources)), POSITION)
 
 
 def updates(compared: DataFrame, schema: RowSchema) -> DataFrame:

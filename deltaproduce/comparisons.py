@@ -41,11 +41,12 @@ from deltaproduce.changes import (
     SIDE,
     cols,
     content_columns,
+    numbered_in_order,
     same,
 )
 from deltaproduce.checkpoints import checkpoint
 from deltaproduce.predicates import HASH, hash_sql
-from deltaproduce.schemas import Column, RowSchema
+from deltaproduce.schemas import ORDINAL, POSITION, Column, RowSchema
 from deltaproduce.selections import Rows, Selection, as_frame
 
 Which: TypeAlias = Mapping[str, bool | int]
@@ -241,13 +242,12 @@ class WideComparison(Comparison):
         sources: Sequence[Column],
         *,
         complete: bool = False,
-        ranged: bool = False,
         sought: bool = False,
     ) -> WideComparison:
-        """Compute what `changes.compare` or `changes.all_new` describes, in one Spark action."""
+        """Compute what `changes.compare` describes, in one Spark action."""
         counted = {name: f.count_if(_condition(which)) for name, which in _COUNTED.items()}
-        size = f.sum(row_bytes(content_columns(schema, sources)))
-        computed, counts = checkpoint(rows, {**counted, "bytes": f.coalesce(size, f.lit(0))})
+        counted["bytes"] = _size(schema, sources)
+        computed, counts = checkpoint(rows, counted)
         return WideComparison(
             computed.sparkSession,
             schema,
@@ -256,7 +256,49 @@ class WideComparison(Comparison):
             complete,
             sought,
             computed,
-            ranged,
+            ranged=False,
+        )
+
+    @staticmethod
+    def of_new(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> WideComparison:
+        """Compute what there is to say when there was nothing before, in one Spark action.
+
+        Args:
+            rows: all rows of the table, in partitions of disjoint ranges of the key, in order:
+                the columns of the content, where ``_ordinal`` is any that order the rows of a pair.
+        """
+        counted = {
+            "keys": f.count_if(f.col(POSITION) == 0),
+            "pairs": f.count_if(f.col(ORDINAL) == 0),
+            "rows": f.count(f.lit(1)),
+            "bytes": _size(schema, sources),
+        }
+        computed, found = checkpoint(numbered_in_order(rows, schema, sources), counted)
+        keys, pairs, count = found["keys"], found["pairs"], found["rows"]
+        counts = Counts(
+            keys=keys,
+            keys_changed=keys,
+            rows_before=0,
+            rows_after=count,
+            rows_added=count,
+            rows_removed=0,
+            rows_of_changed_pairs=count,
+            pairs_changed=pairs,
+            pairs_replaced=0,
+            pairs_new=pairs,
+            pairs_gone=0,
+            bytes=found["bytes"],
+        )
+        # Constant marks after the checkpoint take no place in it, and Spark folds them away.
+        return WideComparison(
+            computed.sparkSession,
+            schema,
+            tuple(sources),
+            counts,
+            complete=True,
+            sought=False,
+            rows=changes.all_new(computed),
+            ranged=True,
         )
 
     def pick(self, columns: Sequence[Column], which: Which) -> DataFrame:
@@ -266,6 +308,10 @@ class WideComparison(Comparison):
     def updates(self) -> DataFrame:
         """See `Comparison.updates`."""
         return changes.updates(self.rows, self.schema)
+
+
+def _size(schema: RowSchema, sources: Sequence[Column]) -> Expression:
+    return f.coalesce(f.sum(row_bytes(content_columns(schema, sources))), f.lit(0))
 
 
 def _condition(which: Which) -> Expression:

@@ -20,9 +20,7 @@ from pyspark.sql import functions as f
 
 from deltaproduce.changes import (
     ADD,
-    AFTER,
     DELETE,
-    SIDE,
     UPDATE,
     col,
     cols,
@@ -75,7 +73,7 @@ def unfolded(
     """
     columns = (*schema.key, POSITION_COLUMN, *schema.value)
     if content is not None:
-        numbered = number(content.withColumn(SIDE, f.lit(AFTER)), schema, sources)
+        numbered = number(content, schema, sources)
         content = numbered.select(*cols(columns))
     if updates is None:
         return content.select(*cols(schema.key)) if content is not None and complete else None

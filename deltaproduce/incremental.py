@@ -31,7 +31,6 @@ from deltaproduce.changes import (
     BEFORE,
     SIDE,
     all_different,
-    all_new,
     cols,
     compare,
     content_columns,
@@ -258,8 +257,7 @@ def _first(
         nothing = empty(content_columns(schema, sources))
         return _local(nothing, np.empty(0, bool), rows, schema, sources, spark, complete=True)
     ranged = in_ranges(rows, file_count(rows, count), schema.key)
-    new = all_new(ranged, schema, sources)
-    return WideComparison.of(new, schema, sources, complete=True, ranged=True)
+    return WideComparison.of_new(ranged, schema, sources)
 
 
 def _conformed(redefined: Redefinition, content: Stored | None) -> DataFrame | None:

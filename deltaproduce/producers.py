@@ -12,11 +12,11 @@ How rows become runs of one key is in `runs`, how values are converted in `rows`
 how an error leaves the worker in `failures`; functions over Arrow tables are in `arrow_producers`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from itertools import chain, islice
 from types import GeneratorType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
@@ -102,45 +102,45 @@ def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
     return run
 
 
-class Values(Iterator[Any]):
+class _ReadAgainError(ProducerError):
+    """The values of a call were read to their end, and then asked for."""
+
+
+class Values(chain[Any]):
     """The values of one key, read as they stream in: any number of them, in order, once.
 
     A loop may stop early and another go on from there. Once the end was reached, a further pass
-    is a mistake that would silently see nothing, so it raises ProducerError.
+    is a mistake that would silently see nothing, so it raises ProducerError. Reading runs in C:
+    there is one of these for each of millions of keys, and most have few values.
     """
 
-    __slots__ = ("_ended", "_key", "_rows", "_stage")
+    __slots__ = ("_end",)
+    _end: Any  # a generator: typing knows no gi_frame
 
-    def __init__(self, chunks: Iterable[Iterator[Any]], stage: str, key: object) -> None:
-        # The list, not self, is shared with the generator: a million keys make no garbage cycles.
-        self._ended: list[bool] = []
-        self._rows = chain.from_iterable(_noting_end(chunks, self._ended))
-        self._stage = stage
-        self._key = key
+    def __new__(cls, rows: Iterable[Any]) -> Self:
+        """Returns them, from an iterable over the rows."""
+        end = _end()
+        values = chain.__new__(cls, rows, end)  # super() would cost a sixth of the whole
+        values._end = end
+        return values
 
-    def __iter__(self) -> Iterator[Any]:
-        """Returns an iterator that runs in C, for ``for``, ``list``, ``sum`` and ``join``."""
-        if self._ended:
+    def __iter__(self) -> Self:
+        if self._end.gi_frame is None:  # it ran, so all rows were read
             message = (
-                f"stage {self._stage!r}, key {shown(self._key)}: the values were already read to "
-                "their end and stream by only once; keep them with rows = list(values) to read "
-                "them again"
+                "the values were already read to their end and stream by only once; keep them "
+                "with rows = list(values) to read them again"
             )
-            raise ProducerError(message, stage=self._stage, key=self._key)
-        return self._rows
+            raise _ReadAgainError(message)
+        return self
 
-    def __next__(self) -> Any:  # noqa: ANN401 it depends on the schema
-        return next(self._rows)
+
+def _end() -> Generator[Any, None, None]:
+    yield from ()
 
 
 _MOST_ROWS: Final = 2_000  # more would outlive the young generations of the garbage collector
 _MOST_BYTES: Final = 4 << 20
 _FIRST_ROWS: Final = 256
-
-
-def _noting_end(chunks: Iterable[Iterator[Any]], ended: list[bool]) -> Iterator[Iterator[Any]]:
-    yield from chunks
-    ended.append(True)
 
 
 def _emitted(
@@ -152,24 +152,19 @@ def _emitted(
         buffer.start(block, first)
         continuation = Continuation(blocks, block)
         last = len(block.keys) - 1
-        for index in range(first, last + 1):
-            key, inputs = block.keys[index], block.next_rows(index)
-            values = [
-                Values(
-                    (rows,) if index < last else chain((rows,), continuation.rows_of(number)),
-                    stage,
-                    key,
-                )
-                for number, rows in enumerate(inputs)
-            ]
+        for index, (key, inputs) in enumerate(block.runs(first), first):
+            values = inputs if index < last else continuation.with_more(inputs)
             try:
-                emissions = _iterator(function(key, *values))
+                emissions = function(key, *map(Values, values))
+                if type(emissions) is not GeneratorType:
+                    emissions = _iterator(emissions)
                 try:
                     while buffer.fill(emissions):
                         yield buffer.flush()
-                finally:
+                except BaseException:
                     if isinstance(emissions, GeneratorType):
                         emissions.close()
+                    raise
             except (Exception, SystemExit) as error:  # noqa: BLE001 all is told
                 if not isinstance(error, MemoryError):  # whoever asked for it, the function held it
                     blocks.check()  # a failure of the input is not the function's
@@ -185,7 +180,7 @@ def _raise_failure(error: BaseException, stage: str, key: object) -> NoReturn:
     """Raises the ProducerError for what went wrong in a call."""
     if isinstance(error, ProducerError) and error.stage is not None:
         raise error
-    if isinstance(error, Misfit):
+    if isinstance(error, Misfit | _ReadAgainError):
         message = f"stage {stage!r}, key {shown(key)}: {error}"
         raise ProducerError(message, stage=stage, key=key) from None
     message = f"stage {stage!r} failed for key {shown(key)}: {described(error)}"
@@ -229,8 +224,9 @@ class _Emissions:
 
     def fill(self, emissions: Iterator[Any]) -> bool:
         """Takes emissions of the current call; returns whether it stopped because it is full."""
-        self.rows.extend(map(settled, islice(emissions, self._most_rows - len(self.rows))))
-        return len(self.rows) >= self._most_rows
+        rows = self.rows
+        rows.extend(map(settled, islice(emissions, self._most_rows - len(rows))))
+        return len(rows) >= self._most_rows
 
     def end_call(self) -> None:
         """Ends the current call, so that the next run's begins."""

@@ -18,8 +18,6 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
 from deltaproduce.changes import (
-    BEFORE,
-    SIDE,
     col,
     content_columns,
     number,
@@ -60,7 +58,7 @@ class Redefinition:
             given |= {new.name: old.name for new, old in zip(sources, old_sources, strict=True)}
             given[ORDINAL] = ORDINAL
         else:
-            rows = number(rows.withColumn(SIDE, f.lit(BEFORE)), self.old.schema, old_sources)
+            rows = number(rows, self.old.schema, old_sources)
             given[ORDINAL] = POSITION
         if self.same_values:
             given |= {c.name: c.name for c in self.new.schema.value}

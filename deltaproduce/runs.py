@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import reduce
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -80,9 +80,16 @@ class Block:
     rows: list[Iterator[Any]]
     continues: bool
 
-    def next_rows(self, run: int) -> list[Iterator[Any]]:
-        """Returns the values of a run, for each input, those before having been read."""
-        return [islice(rows, sizes[run]) for rows, sizes in zip(self.rows, self.sizes, strict=True)]
+    def runs(self, first: int) -> Iterator[tuple[Any, tuple[Iterator[Any], ...]]]:
+        """Returns each run from the given one on: its key, and its values for each input.
+
+        Those of the runs before have been read. There is no Python frame a run.
+        """
+        inputs = [
+            map(islice, repeat(rows), islice(sizes, first, None))
+            for rows, sizes in zip(self.rows, self.sizes, strict=True)
+        ]
+        return zip(islice(self.keys, first, None), zip(*inputs, strict=True), strict=True)
 
     def last_input(self, run: int) -> int:
         """Returns the last input that a run has rows of here."""
@@ -135,11 +142,16 @@ class Continuation:
         self._blocks = blocks
         self._following: Block | None = None
         self._last_input = block.last_input(-1)
-        self._current: list[Iterator[Any]] = []
+        self._current: Sequence[Iterator[Any]] = ()
         self._waiting: list[deque[Iterator[Any]]] = [deque() for _ in block.rows]
         self._open = True
 
-    def rows_of(self, number: int) -> Iterator[Iterator[Any]]:
+    def with_more(self, inputs: Iterable[Iterator[Any]]) -> Iterator[Iterator[Any]]:
+        """Yields, for each input of the run, its rows in the block, then those of further ones."""
+        for number, rows in enumerate(inputs):
+            yield chain(rows, chain.from_iterable(self._rows_of(number)))
+
+    def _rows_of(self, number: int) -> Iterator[Iterator[Any]]:
         """Yields the rows of one input, one item a block, and holds those of inputs before it."""
         waiting = self._waiting[number]
         while waiting or self._advance(number):
@@ -165,11 +177,11 @@ class Continuation:
             return False
         following = self._following = next(self._blocks, None)
         if following is None or not following.continues:
-            self._open, self._current = False, []
+            self._open, self._current = False, ()
             return False
         self._open = len(following.keys) == 1
         self._last_input = following.last_input(0)
-        self._current = following.next_rows(0)
+        _, self._current = next(following.runs(0))
         for waiting, rows in zip(self._waiting, self._current, strict=True):
             waiting.append(rows)
         return True
@@ -193,7 +205,8 @@ def same_key(key: Sequence[pa.Array], keys: Sequence[pa.Array]) -> bool:
 def skip_all(parts: Iterable[Iterator[Any]]) -> None:
     """Reads iterators to their ends."""
     for rows in parts:
-        deque(rows, maxlen=0)
+        for _ in rows:
+            pass
 
 
 _BLOCK_ROWS: Final = 10_000
