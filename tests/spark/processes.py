@@ -151,6 +151,7 @@ class Held:
 
 def main(settings: str) -> None:
     """Do what lines of input say, in JSON: ``start`` an operation, or ``go on`` with some."""
+    _keep_to_itself()
     limits.SMALL_TABLE_ROWS, publisher._WRITERS = 0, 1
     spark = local_session("processes", cores=2, memory="2g", config=json.loads(settings))
     held: dict[str, Held] = {}
@@ -217,6 +218,12 @@ def _mine() -> str:
 
 
 _SPEAKING = threading.Lock()
+
+
+def _keep_to_itself() -> None:
+    """Let no one else write to standard output: Java does, at the end of a VACUUM."""
+    sys.stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
 
 
 def _say(*what: object) -> None:
