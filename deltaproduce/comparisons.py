@@ -96,6 +96,11 @@ class Counts:
     pairs_gone: int
     bytes: int
 
+    @property
+    def rows_of_changed_keys(self) -> int:
+        """About how many content rows are, after the step, of keys that changed."""
+        return self.rows_after * self.keys_changed // self.keys if self.keys else 0
+
 
 @dataclass(frozen=True)
 class Comparison(ABC):

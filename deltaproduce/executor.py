@@ -28,7 +28,7 @@ from deltaproduce.findings import Finding
 from deltaproduce.fingerprints import fingerprint
 from deltaproduce.incremental import Found, full_step, producer_step, source_step, stored_step
 from deltaproduce.inputs import Feed
-from deltaproduce.plan import Policy, Step, TableType, check_layouts, plan, rolled_back
+from deltaproduce.plan import Policy, Step, TableType, check_layouts, plan, rolled_back, weighed
 from deltaproduce.productions import Production
 from deltaproduce.publisher import Publisher
 from deltaproduce.readers import Reader
@@ -305,6 +305,8 @@ class Executor:
             name = step.stage.name
             self._progress(Progress(operation, name, done, len(steps)))
             started = time.perf_counter()
+            if repair is None:
+                step = self._weighed(step, head, results)
             if name not in settled:
                 found = self._step(step, head, results, batches, arrivals, repair)
             else:
@@ -324,6 +326,18 @@ class Executor:
                     updates_anew=columns_of(old)[:2] != columns_of(step.stage)[:2],
                 )
         return results
+
+    def _weighed(self, step: Step, head: Version, results: Mapping[str, Result]) -> Step:
+        """The step as it is done, now that its feeders' changes are known; see `plan.weighed`."""
+        changed = rows = 0
+        for feeder in step.stage.feeders:
+            last = head.stages.get(feeder.name, NO_TABLES)
+            if feeder.name in results:
+                changed += results[feeder.name].comparison.counts.rows_of_changed_keys
+                rows += results[feeder.name].size(last)[0]
+            else:
+                rows += last.rows
+        return weighed(step, changed, rows, self._policy)
 
     def _step(
         self,

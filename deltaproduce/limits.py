@@ -25,6 +25,9 @@ GROUP_ROWS = 8_192
 SEEK_ROWS = 16_000_000
 """The most rows of row groups that a look-up reads there; Spark reads more at a time."""
 
+FULL_ROWS = 50_000
+"""Of at least so many rows that a stage reads, all are produced if nearly all have changed."""
+
 RUN_ROWS = 300_000
 """The most rows of one run (merge on read); a step of more writes the table anew."""
 

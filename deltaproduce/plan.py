@@ -2,7 +2,8 @@
 
 Pure: from the graph, the head and the definitions' fingerprints, before anything is read. The
 invariant: a stage is produced in full only for a reason that the plan states (a new stage, a
-changed function, a refresh that was asked for); everything else is incremental.
+changed function, a refresh that was asked for) or, where nearly all that it reads turns out to have
+changed, its version; everything else is incremental.
 
 It stands apart so that the decision can be tested, and shown, without Spark.
 """
@@ -30,7 +31,7 @@ TableType = Literal["copy_on_write", "merge_on_read"]
 Policy = Literal["auto", "incremental", "strict"]
 """Whether an update may produce a stage in full that has rows.
 
-``auto``: when its definition changed, or where it is known to be quicker (which nothing is yet).
+``auto``: when its definition changed, or where that is quicker (see `weighed`).
 ``incremental``: only when its definition changed. ``strict``: never; such a change is refused.
 """
 
@@ -167,6 +168,26 @@ def _producer_step(
     if reached:
         return Step(stage, "incremental", f"reached through {', '.join(reached)}")
     return None
+
+
+def weighed(step: Step, changed: int, rows: int, policy: Policy) -> Step:
+    """The step, in full where that is quicker: at least nine in ten rows are of changed keys.
+
+    Then it calls the function for a ninth more keys at most, however long a call takes, and looks
+    up none. Not where the stored value depends on what keys had before.
+
+    Args:
+        changed: how many rows of its feeders are of keys that this version changes.
+        rows: how many they have after it.
+        policy: whether a stage may be produced in full that need not be.
+    """
+    preserves = isinstance(step.stage, Producer) and step.stage.preserve is not None
+    if step.how != "incremental" or policy != "auto" or preserves:
+        return step
+    if not changed or rows < limits.FULL_ROWS or 10 * changed < 9 * rows:
+        return step
+    reason = f"{step.reason}, {changed:,} of {rows:,} rows are of changed keys"
+    return replace(step, how="full", reason=reason)
 
 
 def writing(

@@ -91,8 +91,9 @@ class Store:
             20,000 rows, are plain in both. A store may be opened with another type than before:
             each stage changes over when it is next written.
         policy: when a stage that has rows may be produced in full. ``auto``: when its definition
-            changed, or where that is known to be quicker. ``incremental``: only when its definition
-            changed. ``strict``: never; an update says so, and writes nothing.
+            changed, or where at least nine in ten of 50,000 or more rows that it reads are of
+            changed keys, which is quicker. ``incremental``: only when its definition changed.
+            ``strict``: never; an update says so, and writes nothing.
         on_conflict: what happens if another writer publishes first. ``raise``: a ConflictError.
             ``retry``: it is tried again on what the other has published, up to 20 times, after
             longer and longer waits.

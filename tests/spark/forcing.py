@@ -47,6 +47,7 @@ WAYS = (
         {"SMALL_TABLE_ROWS": 9, "LOCAL_ROWS": 6, "LOCAL_BYTES": 2_000, "SEEK_KEYS": 4},
     ),
     Way("runs, sought by Spark", "merge_on_read", {**_NONE_SMALL, "SEEK_ROWS": 0}),
+    Way("in full where most changes", "merge_on_read", {**_NONE_SMALL, "FULL_ROWS": 0}),
 )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from deltaproduce import limits
 from deltaproduce.errors import (
     CorruptStoreError,
     DefinitionError,
@@ -11,9 +12,9 @@ from deltaproduce.errors import (
     NotFoundError,
 )
 from deltaproduce.fingerprints import fingerprint
-from deltaproduce.limits import SEEK_KEYS, SMALL_TABLE_ROWS
+from deltaproduce.limits import FULL_ROWS, SEEK_KEYS, SMALL_TABLE_ROWS
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.plan import compactions, plan, rolled_back, writing
+from deltaproduce.plan import Step, compactions, plan, rolled_back, weighed, writing
 from deltaproduce.recovery import action, compacted, current
 from deltaproduce.versions import (
     EMPTY,
@@ -112,6 +113,39 @@ def test_a_new_stage_is_made_from_what_its_feeder_has():
 
 def test_a_refresh_is_full_and_reaches_what_follows():
     assert planned(EVERYTHING, refreshed=["middle"]) == {"middle": "full", "leaf": "incremental"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "changed", "rows", "policy", "how"),
+    [
+        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "auto", "full"),
+        ("middle", 9 * FULL_ROWS - 1, 10 * FULL_ROWS, "auto", "incremental"),
+        ("middle", FULL_ROWS - 1, FULL_ROWS - 1, "auto", "incremental"),
+        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "incremental", "incremental"),
+        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "strict", "incremental"),
+        ("kept", 9 * FULL_ROWS, 10 * FULL_ROWS, "auto", "incremental"),
+    ],
+)
+def test_a_stage_is_produced_in_full_where_nearly_all_that_it_reads_changed(
+    stage, changed, rows, policy, how
+):
+    tree = Pipeline("weighed")
+    source = tree.source("left", key="k int", value="v int")
+    tree.producer(source, key="k int", value="v int")(middle)
+    tree.producer(
+        source, key="k int", value="v int", name="kept", preserve=lambda value, example: value
+    )(leaf)
+    reached = Step(tree.graph().stage(stage), "incremental", "reached through left")
+    found = weighed(reached, changed, rows, policy)
+    assert found.how == how
+    assert (found == reached) == (how == "incremental")
+    assert how == "incremental" or "450,000 of 500,000 rows" in found.reason
+
+
+def test_a_stage_that_nothing_reached_is_not_produced_in_full(monkeypatch):
+    monkeypatch.setattr(limits, "FULL_ROWS", 0)
+    reached = Step(GRAPH.stage("middle"), "incremental", "reached through left")
+    assert weighed(reached, 0, 0, "auto") == reached
 
 
 def test_a_changed_function_is_noticed_and_says_so():
