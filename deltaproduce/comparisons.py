@@ -58,6 +58,7 @@ CHANGED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_DIFFERS: True}
 NEW_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_BEFORE: False}
 GONE_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_AFTER: False}
 MOVED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_MOVED: True}
+ROWS_OF_CHANGED_KEYS: Final[Which] = {SIDE: AFTER, KEY_DIFFERS: True}
 ROWS_OF_CHANGED_PAIRS: Final[Which] = {SIDE: AFTER, PAIR_DIFFERS: True}
 
 _COUNTED: Final[Mapping[str, Which]] = {
@@ -67,6 +68,7 @@ _COUNTED: Final[Mapping[str, Which]] = {
     "rows_after": ALIVE,
     "rows_added": {SIDE: AFTER, ROW_DIFFERS: True},
     "rows_removed": {SIDE: BEFORE, ROW_DIFFERS: True},
+    "rows_of_changed_keys": ROWS_OF_CHANGED_KEYS,
     "rows_of_changed_pairs": ROWS_OF_CHANGED_PAIRS,
     "pairs_changed": CHANGED_PAIRS,
     "pairs_replaced": {**CHANGED_PAIRS, PAIR_BEFORE: True},
@@ -89,17 +91,13 @@ class Counts:
     rows_after: int
     rows_added: int
     rows_removed: int
+    rows_of_changed_keys: int
     rows_of_changed_pairs: int
     pairs_changed: int
     pairs_replaced: int
     pairs_new: int
     pairs_gone: int
     bytes: int
-
-    @property
-    def rows_of_changed_keys(self) -> int:
-        """About how many content rows are, after the step, of keys that changed."""
-        return self.rows_after * self.keys_changed // self.keys if self.keys else 0
 
 
 @dataclass(frozen=True)
@@ -138,8 +136,7 @@ class Comparison(ABC):
 
     def upserts(self) -> Rows:
         """The rows of the changed keys that are alive: key and value columns, in order."""
-        which = {SIDE: AFTER, KEY_DIFFERS: True}
-        return self.pick((*self.schema.key, *self.schema.value), which)
+        return self.pick((*self.schema.key, *self.schema.value), ROWS_OF_CHANGED_KEYS)
 
     @cached_property
     def changed_keys(self) -> Selection:
@@ -287,6 +284,7 @@ class WideComparison(Comparison):
             rows_after=count,
             rows_added=count,
             rows_removed=0,
+            rows_of_changed_keys=count,
             rows_of_changed_pairs=count,
             pairs_changed=pairs,
             pairs_replaced=0,

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
+from deltaproduce import limits
 from deltaproduce.testing import Oracle, plain_rows, strategies
 from deltaproduce.testing.strategies import by_text, rekeyed, unchanged
 
@@ -170,6 +171,38 @@ def test_a_strict_store_refuses_and_an_edited_function_of_one_revision_is_none(
             assert caught.value.stage == "persons"
     assert strict.head.number == 1
     assert dp.Store(spark, location, pipeline(1, "two")).update({}).number == 2
+
+
+def test_a_stage_of_which_nearly_all_changes_is_produced_in_full_if_the_policy_lets_it(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FULL_ROWS", 600)
+
+    def days(plus: int, begin: int, end: int) -> dict[str, Any]:
+        rows = spark.range(begin, end).selectExpr("id AS visit", f"int(id % 7 + {plus}) AS day")
+        return {"visits": rows}
+
+    pipeline = dp.Pipeline("many")
+    pipeline.source("visits", key="visit bigint", value="day int")
+
+    @pipeline.producer("visits", key="person bigint", value="day int")
+    def persons(visit: int, values: Iterator[int]) -> Iterator[Any]:
+        for day in values:
+            yield visit // 3, day
+
+    every = 600
+    store = dp.Store(spark, location, pipeline)
+    store.update(days(0, 0, every))
+    full = store.update(days(10, 0, every - 50)).stages["persons"]
+    assert full.mode == "full"
+    assert full.reason == "reached through visits, 550 of 600 rows are of changed keys"
+    feed = store.updates("persons").where("_version = 2")
+    assert feed.select("person").distinct().count() == -(-(every - 50) // 3)
+    found = store.content("persons").select("person", "_source_visit", "day").collect()
+    expected = [(v // 3, v, v % 7 + (10 if v < every - 50 else 0)) for v in range(every)]
+    assert list(map(tuple, found)) == expected
+    careful = dp.Store(spark, location, pipeline, policy="incremental")
+    assert careful.update(days(20, 0, every)).stages["persons"].mode != "full"
 
 
 def test_columns_that_tables_are_looked_up_by_may_have_other_names(
