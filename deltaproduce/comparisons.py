@@ -266,8 +266,8 @@ class WideComparison(Comparison):
         """Compute what there is to say when there was nothing before, in one Spark action.
 
         Args:
-            rows: all rows of the table, in partitions of disjoint ranges of the key, in order:
-                the columns of the content, where ``_ordinal`` is any that order the rows of a pair.
+            rows: all rows of the table, in partitions of disjoint ranges of the key, unsorted: the
+                columns of the content, where ``_ordinal`` is any that order the rows of a pair.
         """
         counted = {
             "keys": f.count_if(f.col(POSITION) == 0),
