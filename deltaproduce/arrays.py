@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -33,6 +34,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from deltaproduce import limits, settings
 from deltaproduce.atoms import arrow_type
 from deltaproduce.ddl import identifier
 from deltaproduce.schemas import Column
@@ -41,6 +43,9 @@ Numbers = NDArray[np.int64]
 Marks = NDArray[np.bool_]
 
 _NULL: Final = -1
+
+_AS_RDD: Final = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
+_CONVERTING: Final = Lock()  # or two threads would take each other's setting for the user's
 
 
 def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
@@ -78,10 +83,16 @@ def empty(columns: Sequence[Column]) -> pa.Table:
 def frame(table: pa.Table, spark: SparkSession, columns: Sequence[Column] = ()) -> DataFrame:
     """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
 
-    Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave.
+    Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave. Rows
+    that are more than a few are an RDD: Spark would make them part of the query's plan, over which
+    each of its rules walks row by row, for seconds.
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
-    return spark.createDataFrame(table.combine_chunks(), schema)
+    table = table.combine_chunks()
+    if len(table) <= limits.PLAN_ROWS:
+        return spark.createDataFrame(table, schema)
+    with _CONVERTING, settings.temporary(spark, _AS_RDD):
+        return spark.createDataFrame(table, schema)
 
 
 def row_bytes(columns: Iterable[Column]) -> Expression:

@@ -16,6 +16,9 @@ LOCAL_ROWS = 100_000
 LOCAL_BYTES = 64 << 20
 """The most bytes that they may have, as `arrays.row_bytes` estimates them."""
 
+PLAN_ROWS = 5_000
+"""The most rows from the driver that are part of a query's plan; Spark takes others in a job."""
+
 SEEK_KEYS = 10_000
 """The most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in seconds."""
 

@@ -65,9 +65,9 @@ class Selection:
                 keys = found
         if isinstance(keys, pa.Table):
             once = distinct(keys)
-            if len(once) <= limits.SEEK_KEYS:
-                return Selection(tuple(columns), once, spark)
-            keys = frame(once, spark, columns)
+            few = len(once) <= limits.SEEK_KEYS
+            found = once if few else f.broadcast(frame(once, spark, columns))
+            return Selection(tuple(columns), found, spark)
         return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), spark)
 
     @staticmethod

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -29,7 +29,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql import types as t
 
-from deltaproduce import limits
+from deltaproduce import limits, settings
 from deltaproduce.damage import tells_of_damage, unreadable
 from deltaproduce.ddl import identifier
 from deltaproduce.edits import Deletion, Edit, Restore
@@ -252,7 +252,7 @@ class Tables:
             match edit:
                 case Edit():
                     is_known = base is not None or not self.exists(table)
-                    with _settings(session, self._layout(edit)):
+                    with settings.temporary(session, self._layout(edit)):
                         committed = self._write(session, table, edit, attempt, is_known=is_known)
                 case Restore():
                     committed = self._set_back(session, table, edit.delta_version, attempt, base)
@@ -319,7 +319,7 @@ class Tables:
             statement = f"ALTER TABLE {table.sql} {said}"
         else:
             statement = f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}"
-        with _settings(session, {_USER_METADATA: attempt.metadata(table.name)}):
+        with settings.temporary(session, {_USER_METADATA: attempt.metadata(table.name)}):
             return _committed(partial(session.sql, statement), session)
 
     def _delete(
@@ -327,7 +327,7 @@ class Tables:
     ) -> int | None:
         """Delete rows, and write the files anew that had some; no commit if there are none."""
         told = {_USER_METADATA: attempt.metadata(table.name), _MARKED_ROWS: "false"}
-        with _settings(session, told):
+        with settings.temporary(session, told):
             statement = f"DELETE FROM {table.sql} WHERE {predicate}"
             return _committed(partial(session.sql, statement), session)
 
@@ -373,21 +373,21 @@ class Tables:
                 yield rows.sparkSession if isinstance(rows, DataFrame) else self.spark
             return
         session = self._idle.pop() if self._idle else self.spark.newSession()
-        _set_as(session, self.spark)
+        settings.copy(session, self.spark)
         yield session
         self._idle.append(session)
 
     def apart(self) -> Tables:
         """The same tables through a session of their own, for what is done beside the rest."""
         session = self.spark.newSession()
-        _set_as(session, self.spark)
+        settings.copy(session, self.spark)
         if self.location.in_catalog:
             session.catalog.setCurrentCatalog(self.spark.catalog.currentCatalog())
         return Tables(session, self.location)
 
     def put_together(self, table: Table) -> None:
         """Write small files as large ones: no row changes, and rows of a file stay in order."""
-        with _settings(self.spark, _COMPACTION_SETTINGS), self._effect("optimize", table):
+        with settings.temporary(self.spark, _COMPACTION_SETTINGS), self._effect("optimize", table):
             self._delta_table(table).optimize().executeCompaction()
 
     def create(self, table: Table, columns: str) -> None:
@@ -476,7 +476,7 @@ class Tables:
         statement = f"VACUUM {table.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
         files.createTempView(view)
         try:
-            with _settings(self.spark, _VACUUM_SETTINGS), self._effect("vacuum", table):
+            with settings.temporary(self.spark, _VACUUM_SETTINGS), self._effect("vacuum", table):
                 self.spark.sql(statement)
         finally:
             self.spark.catalog.dropTempView(view)
@@ -498,7 +498,7 @@ class Tables:
     @contextmanager
     def write_settings(self) -> Iterator[None]:
         """The session's settings as our commits need them, restored on leaving."""
-        with _settings(self.spark, _WRITE_SETTINGS):
+        with settings.temporary(self.spark, _WRITE_SETTINGS):
             yield
 
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
@@ -556,29 +556,3 @@ def _properties(statistics: Sequence[Column]) -> dict[str, str]:
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
     return {"delta.enableDeletionVectors": "true", **_KEPT, **skipping}
-
-
-@contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """A session's settings, restored on leaving."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    _set(spark, settings)
-    try:
-        yield
-    finally:
-        _set(spark, before)
-
-
-def _set_as(session: SparkSession, other: SparkSession) -> None:
-    """Give a session the settings of another that can be set; a stream's has others too."""
-    own = session.conf.getAll
-    differing = {n: value for n, value in other.conf.getAll.items() if own.get(n) != value}
-    _set(session, {n: v for n, v in differing.items() if session.conf.isModifiable(n)})
-
-
-def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
-    for name, value in settings.items():
-        if value is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, value)

@@ -22,7 +22,7 @@ class Way:
 
 
 _NONE_SMALL = {"SMALL_TABLE_ROWS": 0, "GROUP_ROWS": 3}
-_IN_SPARK = {**_NONE_SMALL, "LOCAL_ROWS": 0}
+_IN_SPARK = {**_NONE_SMALL, "LOCAL_ROWS": 0, "PLAN_ROWS": 0}
 LONGER = "RANDOM_PIPELINES" in os.environ
 """Whether a longer search than CI's is wanted."""
 

@@ -1,0 +1,91 @@
+"""Rows from the driver, in Spark: what they are does not depend on how they come there."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from forcing import setting
+from pyspark.sql import DataFrame, SparkSession
+from series import drawn
+
+from deltaproduce import limits, settings
+from deltaproduce.arrays import fetched, frame
+from deltaproduce.emissions import rows_writer
+from deltaproduce.rows import zone_of
+from deltaproduce.schemas import row_schema
+from deltaproduce.testing.strategies import keys, values
+
+THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
+SCHEMA = row_schema(
+    "series int, d date desc, b binary",
+    "x double, y float, a decimal(38,10), t string, f boolean, moment timestamp, "
+    "plain timestamp_ntz, tags map<string,array<string>>, s struct<i:int,t:string>",
+    stage="made",
+)
+COLUMNS = (*SCHEMA.key, *SCHEMA.value)
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> pa.Table:
+    """Rows of random values, in chunks some of which are empty."""
+    zone = zone_of(spark.conf.get("spark.sql.session.timeZone"))
+    made = ((SCHEMA.key, keys), (SCHEMA.value, values))
+    arrays = [
+        array
+        for columns, strategy in made
+        for array in rows_writer(columns, zone)(drawn(strategy(columns), 40, 0))
+    ]
+    table = pa.table(arrays, [c.name for c in COLUMNS])
+    return pa.concat_tables([table.slice(0, 3), table.slice(3, 0), table.slice(3)])
+
+
+def in_plan(rows: DataFrame) -> bool:
+    return "LocalRelation" in rows._jdf.queryExecution().optimizedPlan().toString()  # type: ignore[attr-defined]
+
+
+def test_rows_in_a_plan_and_in_an_rdd_are_the_same(
+    spark: SparkSession, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = frame(rows, spark, COLUMNS)
+    monkeypatch.setattr(limits, "PLAN_ROWS", len(rows) - 1)
+    many = frame(rows, spark, COLUMNS)
+    assert in_plan(few)
+    assert not in_plan(many)
+    assert few.schema == many.schema
+    found, expected = (repr(fetched(made, COLUMNS).to_pylist()) for made in (many, few))
+    assert found == expected
+
+
+def test_many_rows_stay_in_order(spark: SparkSession) -> None:
+    numbers = pa.table({"n": np.arange(4 * limits.PLAN_ROWS + 1)})
+    found = frame(numbers, spark)
+    assert not in_plan(found)
+    assert found.coalesce(1).toArrow().equals(numbers)
+
+
+def test_the_session_keeps_its_settings(spark: SparkSession) -> None:
+    table = pa.table({"n": np.arange(limits.PLAN_ROWS + 1)})
+    with setting(spark, THRESHOLD, "7MB"):
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: in_plan(frame(table, spark)), range(24)))
+        assert found == [False] * 24
+        assert spark.conf.get(THRESHOLD) == "7MB"
+
+
+def test_settings_are_restored_whatever_happens(spark: SparkSession) -> None:
+    unset = "spark.sql.shuffle.someone.elses"
+
+    def block() -> Iterator[None]:
+        with settings.temporary(spark, {THRESHOLD: "1", unset: "2"}):
+            assert spark.conf.get(THRESHOLD) == "1"
+            assert spark.conf.get(unset) == "2"
+            raise OSError("in the block")
+        yield
+
+    before = spark.conf.get(THRESHOLD)
+    with pytest.raises(OSError, match="in the block"):
+        next(block())
+    assert spark.conf.get(THRESHOLD) == before
+    assert spark.conf.get(unset, None) is None
