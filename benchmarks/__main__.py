@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,10 +46,10 @@ def main(arguments: Sequence[str]) -> int:
             save()
         if FIRST_LOAD in given.shapes:
             ours = {name: OURS[name] for name in _ours(given)}
-            run["first load"] = guarded(
-                FIRST_LOAD, lambda: first_load(bench, given.shape_rows, ours)
-            )
-            save()
+            for rows in given.load_rows:
+                load = partial(first_load, bench, rows, ours)
+                run["first loads"].append(guarded(FIRST_LOAD, load))
+                save()
     run["complete"] = True
     save()
     return int(report.failed(run))

@@ -30,6 +30,7 @@ def parsed(
     options.peers = _names(parser, options.peers, peers, present)
     options.shapes = _names(parser, options.shapes, shapes, shapes)
     options.shape_rows = options.shape_rows or min(SHAPE_ROWS, *options.rows)
+    options.load_rows = options.load_rows or [options.shape_rows, 10 * options.shape_rows]
     return options
 
 
@@ -73,6 +74,11 @@ def _parser(peers: Sequence[str], shapes: Sequence[str]) -> argparse.ArgumentPar
     )
     add("--shapes", default="all", help=f"what else: all, none or some of {','.join(shapes)}")
     add("--shape-rows", type=int, help=f"source rows of the shapes; {SHAPE_ROWS:,} or fewer else")
+    add(
+        "--load-rows",
+        type=_numbers,
+        help="source rows of first-load; as many as of the shapes, and ten times as many else",
+    )
     add("--versions", type=int, default=100, help="how many the shape of that name makes")
     add("--steps", type=int, default=5, help="measured steps of the main case; others take up to 3")
     add("--memory", default="8g", help="of the Java process")

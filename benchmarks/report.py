@@ -42,7 +42,7 @@ def empty(arguments: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
         "sizes": [],
         "shapes": [],
         "versions": None,
-        "first load": None,
+        "first loads": [],
     }
 
 
@@ -85,8 +85,9 @@ def markdown(run: Mapping[str, Any], plots: Sequence[str]) -> str:
         lines += ["", *_rows_of(run["shapes"]), *tables.shapes(run["shapes"])]
     if run["versions"]:
         lines += ["## Many small versions in a row", "", *_series(run["versions"])]
-    if run["first load"]:
-        lines += ["## First load of a stage", "", *_first_load(run["first load"])]
+    if run["first loads"]:
+        lines += ["## First load of a stage", ""]
+        lines += [line for found in run["first loads"] for line in _first_load(found)]
     judged = tables.planner(run["sizes"])
     if judged:
         text = "A choice is a hit if its stage took at most 1.1 times what it takes in full."
