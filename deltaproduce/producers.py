@@ -14,6 +14,7 @@ how an error leaves the worker in `failures`; functions over Arrow tables are in
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
+from functools import partial
 from itertools import chain, islice
 from types import GeneratorType
 from typing import Any, Final, NoReturn, Self
@@ -102,8 +103,14 @@ def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
     return run
 
 
-class _ReadAgainError(ProducerError):
-    """The values of a call were read to their end, and then asked for."""
+class _Call:
+    """The call that is under way: of which stage's function, and for which key."""
+
+    __slots__ = ("key", "stage")
+    key: object
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
 
 
 class Values(chain[Any]):
@@ -114,23 +121,26 @@ class Values(chain[Any]):
     there is one of these for each of millions of keys, and most have few values.
     """
 
-    __slots__ = ("_end",)
+    __slots__ = ("_call", "_end")
+    _call: _Call
     _end: Any  # a generator: typing knows no gi_frame
 
-    def __new__(cls, rows: Iterable[Any]) -> Self:
-        """Returns them, from an iterable over the rows."""
+    def __new__(cls, call: _Call, rows: Iterable[Any]) -> Self:
+        """Returns them, from an iterable over the rows; a wrong pass is the call's error."""
         end = _end()
         values = chain.__new__(cls, rows, end)  # super() would cost a sixth of the whole
         values._end = end
+        values._call = call
         return values
 
     def __iter__(self) -> Self:
         if self._end.gi_frame is None:  # it ran, so all rows were read
+            stage, key = self._call.stage, self._call.key
             message = (
-                "the values were already read to their end and stream by only once; keep them "
-                "with rows = list(values) to read them again"
+                f"stage {stage!r}, key {shown(key)}: the values were already read to their end and "
+                "stream by only once; keep them with rows = list(values) to read them again"
             )
-            raise _ReadAgainError(message)
+            raise ProducerError(message, stage=stage, key=key)
         return self
 
 
@@ -148,14 +158,17 @@ def _emitted(
 ) -> Iterator[pa.RecordBatch]:
     """Calls the function key by key: the loop that everything else is made for."""
     block, first = next(blocks, None), 0
+    call = _Call(stage)
+    values_of = partial(Values, call)
     while block is not None:
         buffer.start(block, first)
         continuation = Continuation(blocks, block)
         last = len(block.keys) - 1
         for index, (key, inputs) in enumerate(block.runs(first), first):
             values = inputs if index < last else continuation.with_more(inputs)
+            call.key = key
             try:
-                emissions = function(key, *map(Values, values))
+                emissions = function(key, *map(values_of, values))
                 if type(emissions) is not GeneratorType:
                     emissions = _iterator(emissions)
                 try:
@@ -180,7 +193,7 @@ def _raise_failure(error: BaseException, stage: str, key: object) -> NoReturn:
     """Raises the ProducerError for what went wrong in a call."""
     if isinstance(error, ProducerError) and error.stage is not None:
         raise error
-    if isinstance(error, Misfit | _ReadAgainError):
+    if isinstance(error, Misfit):
         message = f"stage {stage!r}, key {shown(key)}: {error}"
         raise ProducerError(message, stage=stage, key=key) from None
     message = f"stage {stage!r} failed for key {shown(key)}: {described(error)}"

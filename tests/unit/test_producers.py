@@ -351,8 +351,9 @@ def test_values_may_be_read_in_parts_but_once():
                 break
         assert (first, list(values)) == (0, [2, 3])
         assert next(values, None) is None
-        with pytest.raises(ProducerError, match=r"list\(values\)"):
+        with pytest.raises(ProducerError, match=r"list\(values\)") as caught:
             list(values)
+        assert (caught.value.stage, caught.value.key) == ("stage", key)
         return []
 
     run(read, [[(1, 0), (1, 1)], [(1, 2), (1, 3)]])
