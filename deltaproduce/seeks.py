@@ -21,6 +21,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -52,24 +53,98 @@ class _Group(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """The row groups of a table, and the range of each in one column."""
+class _Ranges(NamedTuple):
+    """The least and the greatest value of each row group in one column."""
 
-    footers: Sequence[pq.FileMetaData]
-    groups: Sequence[_Group]
-    rows: Numbers
     least: Values
     greatest: Values
 
-    def holding(self, keys: Values) -> Marks:
-        """Which groups have one of the keys in their range."""
-        keys = np.sort(keys)
-        return keys.searchsorted(self.least, "left") < keys.searchsorted(self.greatest, "right")
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """One column of the keys that are sought: what says which row groups and rows may have them.
+
+    Attributes:
+        values: of the keys, in the keys' order.
+        order: the same in the form and order of the ranges.
+        ranges: of the table's row groups in this column.
+    """
+
+    name: str
+    values: pa.ChunkedArray
+    order: Values
+    ranges: _Ranges
+
+    def narrowed(self, rows: pa.Table) -> pa.Table:
+        """The rows that have one of the values.
+
+        Whole numbers in order, as those of a first key column are, are searched for the values:
+        to look each of them up among the values takes several times as long.
+        """
+        column = rows.column(self.name)
+        if self.order.dtype == object or column.null_count:
+            return rows.filter(pc.is_in(column, value_set=self.values))
+        numbers = _whole_numbers(column)
+        if (numbers[1:] < numbers[:-1]).any():
+            return rows.filter(pc.is_in(column, value_set=self.values))
+        values = np.unique(self.order)
+        first, last = numbers.searchsorted(values, "left"), numbers.searchsorted(values, "right")
+        counts = last - first
+        if counts.sum() == len(rows):
+            return rows
+        before = counts.cumsum() - counts
+        return rows.take(pa.array(np.repeat(first - before, counts) + np.arange(counts.sum())))
+
+
+class _Footers:
+    """What the footers of a table's files say of its row groups."""
+
+    def __init__(self, files: Sequence[pq.FileMetaData]) -> None:
+        self.files = files
+        self.groups = [
+            _Group(number, group)
+            for number, file in enumerate(files)
+            for group in range(file.num_row_groups)
+            if file.row_group(group).num_rows
+        ]
+        counts = [files[number].row_group(group).num_rows for number, group in self.groups]
+        self.rows: Numbers = np.array(counts, np.int64)
+        self._ranges: dict[str, _Ranges | None] = {}
+
+    def bounds(self, keys: Selection) -> list[_Bound]:
+        """Of the keys' columns those before the first that is not plain or has no ranges."""
+        assert isinstance(keys.keys, pa.Table)
+        bounds = []
+        for column, values in zip(keys.columns, keys.keys.columns, strict=True):
+            order = plain(values, column)
+            ranges = None if order is None else self._ranges_in(column.name)
+            if order is None or ranges is None:
+                break
+            bounds.append(_Bound(column.name, values, order, ranges))
+        return bounds
+
+    def _ranges_in(self, name: str) -> _Ranges | None:
+        if name not in self._ranges:
+            self._ranges[name] = self._read_ranges(name)
+        return self._ranges[name]
+
+    def _read_ranges(self, name: str) -> _Ranges | None:
+        places = [_place(file, name) for file in self.files]
+        ranges = []
+        for number, group in self.groups:
+            place = places[number]
+            if place is None:
+                return None
+            known = self.files[number].row_group(group).column(place).statistics
+            if known is None or not known.has_min_max:
+                return None
+            ranges.append((known.min_raw, known.max_raw))
+        least, greatest = zip(*ranges, strict=True) if ranges else ((), ())
+        return _Ranges(_values(least), _values(greatest))
 
 
 class ParquetFiles:
-    """The files of a table none of whose rows is deleted.
+    """The files of a table none of whose rows is deleted. Files never change: footers are kept.
 
     Args:
         addresses: where Spark finds them.
@@ -77,7 +152,6 @@ class ParquetFiles:
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._paths = [local_path(address) for address in addresses]
-        self._indexes: dict[str, _Index | None] = {}
 
     def rows_of(self, keys: Selection, columns: Sequence[Column], most: int) -> pa.Table | None:
         """All rows of these keys, which are few, and of no others; None if Spark is to be asked.
@@ -86,24 +160,23 @@ class ParquetFiles:
             columns: the table's columns; they come in the types of `arrow_type`.
             most: if there are more rows, some more than these are enough.
         """
-        assert isinstance(keys.keys, pa.Table)
-        by, first = keys.columns[0], keys.keys.column(0)
-        sought = plain(first, by)
-        index = None if sought is None else self._index(by)
-        if sought is None or index is None:
+        footers = self._footers
+        bounds = None if footers is None else footers.bounds(keys)
+        if footers is None or not bounds:
             return None
-        holding = np.flatnonzero(index.holding(sought))
-        if index.rows[holding].sum() > limits.SEEK_ROWS:
+        holding = np.flatnonzero(_holding(bounds))
+        if footers.rows[holding].sum() > limits.SEEK_ROWS:
             return None
         schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
 
         def read(groups: Sequence[_Group]) -> pa.Table:
-            rows = self._read(index.footers, groups)
-            rows = rows.filter(pc.is_in(rows.column(by.name), value_set=first))
+            rows = self._read(footers.files, groups)
+            for bound in bounds:
+                rows = bound.narrowed(rows)
             return keys.exactly(rows.select(schema.names).cast(schema))
 
         found, count = [schema.empty_table()], 0
-        parts = _parts(index.groups[i] for i in holding.tolist())
+        parts = _parts(footers.groups[i] for i in holding.tolist())
         try:
             with ThreadPoolExecutor(os.cpu_count()) as threads:
                 for rows in threads.map(read, parts):
@@ -116,6 +189,16 @@ class ParquetFiles:
             return None
         return pa.concat_tables(found)
 
+    @cached_property
+    def _footers(self) -> _Footers | None:
+        """None if they are not to be had here."""
+        if None in self._paths:
+            return None
+        try:
+            return _Footers([pq.read_metadata(path) for path in self._paths])
+        except (OSError, pa.ArrowInvalid):
+            return None
+
     def _read(self, footers: Sequence[pq.FileMetaData], groups: Sequence[_Group]) -> pa.Table:
         """Some row groups of one file."""
         number = groups[0].file
@@ -127,12 +210,6 @@ class ParquetFiles:
             coerce_int96_timestamp_unit="us",
         ) as file:
             return file.read_row_groups([group.number for group in groups], use_threads=False)
-
-    def _index(self, by: Column) -> _Index | None:
-        """The row groups' ranges in a column; None if they are not known. Files never change."""
-        if by.name not in self._indexes:
-            self._indexes[by.name] = _index_of(self._paths, by)
-        return self._indexes[by.name]
 
 
 def local_path(address: str) -> str | None:
@@ -147,42 +224,42 @@ def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
     if keys.null_count:
         return None
     if isinstance(column.data_type, _WHOLE_NUMBERS):
-        numbers = keys.cast(pa.int32()) if pa.types.is_date(keys.type) else keys
-        found: Values = numbers.cast(pa.int64()).to_numpy()
-        return found
+        return _whole_numbers(keys)
     if column.data_type == t.StringType():  # without a collation: in the order of its bytes
         return _values(keys.cast(pa.binary()).to_pylist())
     return None
 
 
-def _index_of(paths: Sequence[str | None], by: Column) -> _Index | None:
-    footers, groups, ranges = [], [], []
-    for file, path in enumerate(paths):
-        try:
-            footer = None if path is None else pq.read_metadata(path)
-        except (OSError, pa.ArrowInvalid):
-            return None
-        place = None if footer is None else _place(footer, by.name)
-        if footer is None or place is None:
-            return None
-        footers.append(footer)
-        for number in range(footer.num_row_groups):
-            group = footer.row_group(number)
-            if not group.num_rows:
-                continue
-            known = group.column(place).statistics
-            if known is None or not known.has_min_max:
-                return None
-            groups.append(_Group(file, number))
-            ranges.append((group.num_rows, known.min_raw, known.max_raw))
-    rows, least, greatest = zip(*ranges, strict=True) if ranges else ((), (), ())
-    return _Index(footers, groups, np.array(rows, np.int64), _values(least), _values(greatest))
+def _holding(bounds: Sequence[_Bound]) -> Marks:
+    """Which row groups have a key within their ranges.
+
+    A group that has one value in a column, and in those before it, is known by the next column as
+    well. In a sorted table these are all groups but those at the border of two values, so keys are
+    found as well where the first column has few values as where it has many.
+    """
+    in_order = np.lexsort([bound.order for bound in reversed(bounds)])
+    (keys, (least, greatest)), *others = [(b.order[in_order], b.ranges) for b in bounds]
+    first, last = keys.searchsorted(least, "left"), keys.searchsorted(greatest, "right")
+    alike = least == greatest
+    for keys, (least, greatest) in others:
+        for group in np.flatnonzero(alike & (first < last)).tolist():
+            start, among = first[group], keys[first[group] : last[group]]
+            first[group] = start + among.searchsorted(least[group], "left")
+            last[group] = start + among.searchsorted(greatest[group], "right")
+        alike = alike & (least == greatest)
+    return first < last
 
 
 def _place(footer: pq.FileMetaData, name: str) -> int | None:
     """Which of a file's columns has this name; a part of another may have a path that is equal."""
     columns = (footer.schema.column(i) for i in range(footer.num_columns))
     return next((i for i, c in enumerate(columns) if c.name == c.path == name), None)
+
+
+def _whole_numbers(values: pa.ChunkedArray) -> Numbers:
+    numbers = values.cast(pa.int32()) if pa.types.is_date(values.type) else values
+    found: Numbers = numbers.cast(pa.int64()).to_numpy()
+    return found
 
 
 def _values(values: Sequence[object]) -> Values:

@@ -28,6 +28,7 @@ _ID, _PART, _TEXT = (
     Column("part", t.StringType()),
     Column("text", t.StringType()),
 )
+_PLACE = Column("place", t.IntegerType())
 
 
 def _selection(columns: Sequence[Column], *keys: Any) -> Selection:
@@ -83,6 +84,48 @@ def test_nothing_is_read_for_keys_beyond_the_table(tmp_path: Path, groups_read: 
     assert found.schema.names == ["id", "text"]
 
 
+def test_later_columns_tell_where_the_first_has_few_values(
+    tmp_path: Path, groups_read: list[int]
+) -> None:
+    """Of 20 groups in order, 18 have one id; of those that have two, the ids decide."""
+    rows = [{"id": n // 30, "part": f"{n % 30:02}"} for n in range(60)]
+    schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
+    files = ParquetFiles(_written(tmp_path, [pa.Table.from_pylist(rows[1:], schema)]))
+    sought = [(0, "05"), (0, "06"), (1, "20"), (0, "99"), (2, "05")]
+    found = files.rows_of(_selection([_ID, _PART], *sought), (_ID, _PART), _MOST)
+    assert found is not None
+    assert [tuple(row.values()) for row in found.to_pylist()] == sought[:3]
+    assert groups_read == [3]
+    groups_read.clear()
+    found = files.rows_of(_selection([_ID, _PART], (0, "99")), (_ID, _PART), _MOST)
+    assert found is not None
+    assert not len(found)
+    assert groups_read == [1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sought"),
+    [
+        pytest.param(
+            [(1, "a", 3), (2, "a", 3)], [(1, "a", 3), (2, "a", 1)], id="alike but in the first"
+        ),
+        pytest.param(
+            [(1, "a", 3), (1, "a", None), (1, "a", 1)], [(1, "a", 1)], id="null and in no order"
+        ),
+    ],
+)
+def test_a_row_is_found_by_three_columns(
+    tmp_path: Path, rows: list[tuple[Any, ...]], sought: list[tuple[Any, ...]]
+) -> None:
+    columns = (_ID, _PART, _PLACE)
+    schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
+    values = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    files = ParquetFiles(_written(tmp_path, [pa.Table.from_pylist(values, schema)]))
+    found = files.rows_of(_selection(columns, *sought), columns, _MOST)
+    assert found is not None
+    assert [tuple(row.values()) for row in found.to_pylist()] == [sought[0]]
+
+
 def test_many_groups_are_read_a_part_at_a_time(tmp_path: Path, groups_read: list[int]) -> None:
     files = ParquetFiles(_written(tmp_path, [_numbers(0, 600)]))
     found = files.rows_of(_selection([_ID], *range(600)), (_ID, _TEXT), _MOST)
@@ -125,20 +168,25 @@ _KEYS: dict[str, tuple[t.DataType, st.SearchStrategy[Any]]] = {
 def test_the_rows_are_those_of_a_filter(
     data: st.DataObject, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """For each type of key, of one column or two, in files that need not even be sorted."""
+    """For each type of key, of up to three columns, in files that need not even be sorted."""
     data_type, values = _KEYS[name]
-    parts = data.draw(st.integers(1, 2))
-    columns = (Column("key", data_type), _PART)
-    row = st.tuples(values, st.sampled_from(["a", "b", None]))
-    rows = data.draw(st.lists(row, max_size=20))
+    parts = data.draw(st.integers(1, 3))
+    columns = (Column("key", data_type), _PART, _PLACE)
+    few = data.draw(st.lists(values, min_size=1, max_size=3))
+    row = st.tuples(
+        st.sampled_from(few) | values,
+        st.sampled_from(["a", "b", "c", None]),
+        st.sampled_from([1, 2, 3, None]),
+    )
+    rows = data.draw(st.lists(row, max_size=40))
     if data.draw(st.booleans()):
-        rows.sort(key=lambda row: cast(Any, row[0]))
+        rows.sort(key=lambda row: (cast(Any, row[0]), row[1] or "", row[2] or 0))
     keys = row | st.sampled_from(rows) if rows else row
-    sought = {key[:parts] for key in data.draw(st.lists(keys, max_size=6))}
-    schema = pa.schema([("key", arrow_type(data_type)), ("part", pa.string())])
+    sought = {key[:parts] for key in data.draw(st.lists(keys, max_size=12))}
+    schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
     halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     tables = [
-        pa.Table.from_pylist([{"key": key, "part": part} for key, part in half], schema)
+        pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in half], schema)
         for half in halves
     ]
     files = ParquetFiles(_written(tmp_path_factory.mktemp("files"), tables, group_rows=2))
