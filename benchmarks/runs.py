@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import deltaproduce as dp
@@ -113,6 +114,7 @@ class Run:
             return measured(call, competitor.directory, processes)
 
         self.attempt("prepare", lambda: competitor.prepare(given))
+        _start_workers(given.sparkSession)
         step: Step | None = self.attempt(what, take)
         return step
 
@@ -292,6 +294,19 @@ def medians(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def say(text: str) -> None:
     """Tell how far it is."""
     print(text, flush=True)
+
+
+def _start_workers(spark: SparkSession) -> None:
+    """Start Spark's Python workers anew if they have ended, as they do when idle for a minute.
+
+    So all competitors' steps meet a warm session, however long those before them took.
+    """
+    slots = spark.sparkContext.defaultParallelism
+    spark.range(0, slots, 1, slots).mapInArrow(_unchanged, "id long").collect()
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 def _say_step(what: str, step: Step | None) -> None:
