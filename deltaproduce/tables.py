@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from threading import Lock
 from typing import Final
 
@@ -39,7 +40,7 @@ from deltaproduce.file_systems import is_local, remove_table
 from deltaproduce.locations import Location, Table
 from deltaproduce.recovery import current, landed, overtaken
 from deltaproduce.schemas import Column
-from deltaproduce.seeks import ParquetFiles
+from deltaproduce.seeks import ParquetFiles, local_path
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
 
@@ -106,7 +107,7 @@ class Tables:
         self.spark = spark
         self.location = location
         self._committing = Lock()
-        self._idle: list[SparkSession] = []
+        self._sessions = settings.Sessions(spark)
         self._written_whole: dict[Table, tuple[int, DataFrame, ParquetFiles | None]] = {}
 
     def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
@@ -172,6 +173,20 @@ class Tables:
             return self.spark.catalog.tableExists(table.address)
         with self._whole(table):
             return bool(DeltaTable.isDeltaTable(self.spark, table.address))
+
+    def is_newest(self, table: Table, delta_version: int) -> bool:
+        """Whether that a delta version is the newest can be seen at once; False may mean unknown.
+
+        It can on this machine, where each commit to a table by path is a file with a known name.
+        """
+        path = local_path(table.address) if self._local else None
+        if path is None or table.in_catalog:
+            return False
+        this, next_one = (
+            Path(path, "_delta_log", f"{version:020}.json")
+            for version in (delta_version, delta_version + 1)
+        )
+        return this.exists() and not next_one.exists()
 
     def places(self, tables: Iterable[Table]) -> dict[str, str]:
         """The directories of those of some tables that are there, by name.
@@ -372,15 +387,12 @@ class Tables:
             with self._committing:
                 yield rows.sparkSession if isinstance(rows, DataFrame) else self.spark
             return
-        session = self._idle.pop() if self._idle else self.spark.newSession()
-        settings.copy(session, self.spark)
-        yield session
-        self._idle.append(session)
+        with self._sessions.one() as session:
+            yield session
 
     def apart(self) -> Tables:
         """The same tables through a session of their own, for what is done beside the rest."""
-        session = self.spark.newSession()
-        settings.copy(session, self.spark)
+        session = self._sessions.another()
         if self.location.in_catalog:
             session.catalog.setCurrentCatalog(self.spark.catalog.currentCatalog())
         return Tables(session, self.location)
@@ -498,7 +510,7 @@ class Tables:
     @contextmanager
     def write_settings(self) -> Iterator[None]:
         """The session's settings as our commits need them, restored on leaving."""
-        with settings.temporary(self.spark, _WRITE_SETTINGS):
+        with settings.temporary(self.spark, _WRITE_SETTINGS), self._sessions.read_once():
             yield
 
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:

@@ -51,15 +51,18 @@ class VersionLog:
         self._read: int | None = None
 
     def versions(self) -> tuple[Version, ...]:
-        """All versions that are kept, oldest first; one Spark job if nothing is new.
+        """All versions that are kept, oldest first.
+
+        If nothing is new that costs one Spark job, or none for a store on this machine.
 
         Raises:
             CorruptStoreError: a number is missing or there twice, or rows are not those that stores
                 have written.
         """
-        commits = self._commits()
-        if commits and commits[0].delta_version != self._read:
-            self._read_rows(commits)
+        if self._read is None or not self._tables.is_newest(self._table, self._read):
+            commits = self._commits()
+            if commits and commits[0].delta_version != self._read:
+                self._read_rows(commits)
         return _kept(self._known)
 
     def head(self) -> Version:

@@ -1,6 +1,5 @@
 """Rows from the driver, in Spark: what they are does not depend on how they come there."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +9,7 @@ from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
 from series import drawn
 
-from deltaproduce import limits, settings
+from deltaproduce import limits
 from deltaproduce.arrays import fetched, frame
 from deltaproduce.emissions import rows_writer
 from deltaproduce.rows import zone_of
@@ -72,20 +71,3 @@ def test_the_session_keeps_its_settings(spark: SparkSession) -> None:
             found = list(pool.map(lambda _: in_plan(frame(table, spark)), range(24)))
         assert found == [False] * 24
         assert spark.conf.get(THRESHOLD) == "7MB"
-
-
-def test_settings_are_restored_whatever_happens(spark: SparkSession) -> None:
-    unset = "spark.sql.shuffle.someone.elses"
-
-    def block() -> Iterator[None]:
-        with settings.temporary(spark, {THRESHOLD: "1", unset: "2"}):
-            assert spark.conf.get(THRESHOLD) == "1"
-            assert spark.conf.get(unset) == "2"
-            raise OSError("in the block")
-        yield
-
-    before = spark.conf.get(THRESHOLD)
-    with pytest.raises(OSError, match="in the block"):
-        next(block())
-    assert spark.conf.get(THRESHOLD) == before
-    assert spark.conf.get(unset, None) is None

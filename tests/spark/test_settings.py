@@ -1,0 +1,92 @@
+"""Settings are put back, and followed by other sessions."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from forcing import setting
+from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
+
+from deltaproduce import settings
+from deltaproduce.settings import Sessions
+
+THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
+ZONE = "spark.sql.session.timeZone"
+OWN = "fs.someone.elses"
+
+
+def test_settings_are_restored_whatever_happens(spark: SparkSession) -> None:
+    def block() -> Iterator[None]:
+        with settings.temporary(spark, {THRESHOLD: "1", OWN: "2"}):
+            assert spark.conf.get(THRESHOLD) == "1"
+            assert spark.conf.get(OWN) == "2"
+            raise OSError("in the block")
+        yield
+
+    before = spark.conf.get(THRESHOLD)
+    with pytest.raises(OSError, match="in the block"):
+        next(block())
+    assert spark.conf.get(THRESHOLD) == before
+    assert spark.conf.get(OWN, None) is None
+
+
+def test_a_session_follows_what_is_set_and_unset(spark: SparkSession) -> None:
+    sessions = Sessions(spark)
+    with setting(spark, ZONE, "Asia/Tokyo"), settings.temporary(spark, {OWN: "1"}):
+        with sessions.one() as first:
+            assert first.conf.get(ZONE) == "Asia/Tokyo"
+            assert first.conf.get(OWN) == "1"
+            with sessions.one() as second:
+                assert second is not first
+        another = sessions.another()
+        assert another.conf.get(OWN) == "1"
+    found = {}
+    for _ in range(2):
+        with sessions.one() as session:
+            found[session] = session.conf.get(ZONE), session.conf.get(OWN, None)
+    assert found == {first: (spark.conf.get(ZONE), None)}
+    assert another.conf.get(OWN) == "1"
+
+
+def test_what_cannot_be_set_is_left(spark: SparkSession) -> None:
+    static = "spark.sql.warehouse.dir"
+    before = spark.newSession().conf.get(static)
+    wanted = {static: "elsewhere", OWN: "1"}
+    settings._follow(session := spark.newSession(), session.conf.getAll, wanted)
+    assert session.conf.get(static) == before
+    assert session.conf.get(OWN) == "1"
+
+
+def test_a_session_in_which_something_failed_is_not_used_again(spark: SparkSession) -> None:
+    sessions = Sessions(spark)
+    with pytest.raises(OSError, match="disk"), sessions.one() as failed:
+        raise OSError("disk")
+    with sessions.one() as session:
+        assert session is not failed
+
+
+def test_in_a_block_settings_are_read_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, reads = Sessions(spark), []
+    read = RuntimeConfig.getAll.fget
+
+    def counting(conf: RuntimeConfig) -> dict[str, str]:
+        reads.append(conf)
+        return read(conf)
+
+    monkeypatch.setattr(RuntimeConfig, "getAll", property(counting))
+
+    def use(_: int) -> str:
+        with sessions.one() as session:
+            return session.conf.get(OWN)
+
+    for value in ("1", "2"):
+        with settings.temporary(spark, {OWN: value}), sessions.read_once():
+            with ThreadPoolExecutor(4) as pool:
+                assert list(pool.map(use, range(8))) == [value] * 8
+            assert reads.count(spark.conf) == 1
+            reads.clear()
+    with settings.temporary(spark, {OWN: "3"}):
+        assert use(0) == "3"
