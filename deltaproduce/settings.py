@@ -47,7 +47,10 @@ class Sessions:
     def one(self) -> Iterator[SparkSession]:
         """A session that nobody else has meanwhile; after an error nobody gets it again."""
         wanted = self._wanted()
-        session, has = self._idle.pop() if self._idle else (self.another(), wanted)
+        try:
+            session, has = self._idle.pop()
+        except IndexError:
+            session, has = self.another(), wanted
         _follow(session, has, wanted)
         yield session
         self._idle.append((session, wanted))
