@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from counting import jobs
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 
@@ -13,10 +14,6 @@ BOUNDS = {  # way -> jobs and data commits of a version that reaches all four st
     "small tables": (33, 11),
     "runs": (20, 8),
 }
-
-
-def jobs(spark: SparkSession) -> int:
-    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 
 def commits(location: str) -> int:

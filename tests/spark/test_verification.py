@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from comparing import as_frames
+from counting import jobs
 from crashing import FACTOR, built, orders
 from forcing import WAYS, Way, forced, longer, some
 from pyspark.sql import SparkSession
@@ -117,10 +118,9 @@ def test_functions_are_run_again_if_wanted(
 ) -> None:
     shutil.copytree(original, tmp_path / "store")
     store = Store(spark, str(tmp_path / "store"), orders(), table_type="copy_on_write")
-    jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+    jobs_before = jobs(spark)
     assert store.verify() == ()
-    done = len(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) - jobs
-    assert done <= 2 * JOBS_A_STAGE
+    assert jobs(spark) - jobs_before <= 2 * JOBS_A_STAGE
     assert store.verify(recompute=3) == store.verify(recompute=True) == ()
     FACTOR[0] = 2
     try:
