@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -29,7 +28,6 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import types as t
@@ -60,40 +58,16 @@ class _Ranges(NamedTuple):
     greatest: Values
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """One column of the keys that are sought: what says which row groups and rows may have them.
+class _Bound(NamedTuple):
+    """One column of the keys that are sought: which row groups may have them.
 
     Attributes:
-        values: of the keys, in the keys' order.
-        order: the same in the form and order of the ranges.
-        ranges: of the table's row groups in this column.
+        keys: each key's value, in the form and order of the ranges.
+        ranges: of the table's row groups.
     """
 
-    name: str
-    values: pa.ChunkedArray
-    order: Values
+    keys: Values
     ranges: _Ranges
-
-    def narrowed(self, rows: pa.Table) -> pa.Table:
-        """The rows that have one of the values.
-
-        Whole numbers in order, as those of a first key column are, are searched for the values:
-        to look each of them up among the values takes several times as long.
-        """
-        column = rows.column(self.name)
-        if self.order.dtype == object or column.null_count:
-            return rows.filter(pc.is_in(column, value_set=self.values))
-        numbers = _whole_numbers(column)
-        if (numbers[1:] < numbers[:-1]).any():
-            return rows.filter(pc.is_in(column, value_set=self.values))
-        values = np.unique(self.order)
-        first, last = numbers.searchsorted(values, "left"), numbers.searchsorted(values, "right")
-        counts = last - first
-        if counts.sum() == len(rows):
-            return rows
-        before = counts.cumsum() - counts
-        return rows.take(pa.array(np.repeat(first - before, counts) + np.arange(counts.sum())))
 
 
 class _Footers:
@@ -116,11 +90,11 @@ class _Footers:
         assert isinstance(keys.keys, pa.Table)
         bounds = []
         for column, values in zip(keys.columns, keys.keys.columns, strict=True):
-            order = plain(values, column)
-            ranges = None if order is None else self._ranges_in(column.name)
-            if order is None or ranges is None:
+            found = plain(values, column)
+            ranges = None if found is None else self._ranges_in(column.name)
+            if found is None or ranges is None:
                 break
-            bounds.append(_Bound(column.name, values, order, ranges))
+            bounds.append(_Bound(found, ranges))
         return bounds
 
     def _ranges_in(self, name: str) -> _Ranges | None:
@@ -161,8 +135,10 @@ class ParquetFiles:
             most: if there are more rows, some more than these are enough.
         """
         footers = self._footers
-        bounds = None if footers is None else footers.bounds(keys)
-        if footers is None or not bounds:
+        if footers is None:
+            return None
+        bounds = footers.bounds(keys)
+        if not bounds:
             return None
         holding = np.flatnonzero(_holding(bounds))
         if footers.rows[holding].sum() > limits.SEEK_ROWS:
@@ -171,8 +147,6 @@ class ParquetFiles:
 
         def read(groups: Sequence[_Group]) -> pa.Table:
             rows = self._read(footers.files, groups)
-            for bound in bounds:
-                rows = bound.narrowed(rows)
             return keys.exactly(rows.select(schema.names).cast(schema))
 
         found, count = [schema.empty_table()], 0
@@ -224,7 +198,9 @@ def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
     if keys.null_count:
         return None
     if isinstance(column.data_type, _WHOLE_NUMBERS):
-        return _whole_numbers(keys)
+        numbers = keys.cast(pa.int32()) if pa.types.is_date(keys.type) else keys
+        found: Values = numbers.cast(pa.int64()).to_numpy()
+        return found
     if column.data_type == t.StringType():  # without a collation: in the order of its bytes
         return _values(keys.cast(pa.binary()).to_pylist())
     return None
@@ -237,8 +213,8 @@ def _holding(bounds: Sequence[_Bound]) -> Marks:
     well. In a sorted table these are all groups but those at the border of two values, so keys are
     found as well where the first column has few values as where it has many.
     """
-    in_order = np.lexsort([bound.order for bound in reversed(bounds)])
-    (keys, (least, greatest)), *others = [(b.order[in_order], b.ranges) for b in bounds]
+    in_order = np.lexsort([keys for keys, _ in reversed(bounds)])
+    (keys, (least, greatest)), *others = [(keys[in_order], ranges) for keys, ranges in bounds]
     first, last = keys.searchsorted(least, "left"), keys.searchsorted(greatest, "right")
     alike = least == greatest
     for keys, (least, greatest) in others:
@@ -254,12 +230,6 @@ def _place(footer: pq.FileMetaData, name: str) -> int | None:
     """Which of a file's columns has this name; a part of another may have a path that is equal."""
     columns = (footer.schema.column(i) for i in range(footer.num_columns))
     return next((i for i, c in enumerate(columns) if c.name == c.path == name), None)
-
-
-def _whole_numbers(values: pa.ChunkedArray) -> Numbers:
-    numbers = values.cast(pa.int32()) if pa.types.is_date(values.type) else values
-    found: Numbers = numbers.cast(pa.int64()).to_numpy()
-    return found
 
 
 def _values(values: Sequence[object]) -> Values:

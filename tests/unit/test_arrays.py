@@ -7,6 +7,8 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from deltaproduce.arrays import among, codes, distinct, fetched, in_order
@@ -98,6 +100,20 @@ def test_a_row_is_among_those_that_are_equal_to_it(values):
     for wanted in ([0], [1, 3, 8], []):
         found = among(rows, rows.take(pa.array(wanted, pa.int64())))
         assert np.flatnonzero(found).tolist() == wanted
+
+
+@pytest.mark.parametrize("data_type", [pa.int8(), pa.int64(), pa.date32()], ids=str)
+@given(
+    numbers=st.lists(st.integers(-5, 5) | st.none()),
+    keys=st.lists(st.integers(-6, 6) | st.none()),
+    ordered=st.booleans(),
+)
+def test_numbers_in_order_and_others_are_found_alike(data_type, numbers, keys, ordered):
+    if ordered:
+        numbers = sorted(number for number in numbers if number is not None)
+    signed = pa.int32() if pa.types.is_date(data_type) else data_type
+    rows, wanted = (pa.table({"n": pa.array(n, signed).cast(data_type)}) for n in (numbers, keys))
+    assert among(rows, wanted).tolist() == [number in keys for number in numbers]
 
 
 @pytest.mark.parametrize("descending", [False, True])
