@@ -50,15 +50,15 @@ class Sessions:
         try:
             session, has = self._idle.pop()
         except IndexError:
-            session, has = self.another(), wanted
+            session, has = self._new()
         _follow(session, has, wanted)
         yield session
         self._idle.append((session, wanted))
 
     def another(self) -> SparkSession:
         """A session of one's own, with the settings as they are now."""
-        session = self._followed.newSession()
-        _follow(session, session.conf.getAll, self._wanted())
+        session, has = self._new()
+        _follow(session, has, self._wanted())
         return session
 
     @contextmanager
@@ -69,6 +69,11 @@ class Sessions:
             yield
         finally:
             self._count(-1)
+
+    def _new(self) -> tuple[SparkSession, Mapping[str, str]]:
+        """A session, and the settings that it begins with."""
+        session = self._followed.newSession()
+        return session, session.conf.getAll
 
     def _count(self, blocks: int) -> None:
         with self._reading:
