@@ -26,7 +26,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from deltaproduce.changes import col, cols, unmatched
-from deltaproduce.locations import Table
+from deltaproduce.locations import Table, commit_file
 from deltaproduce.schemas import Column
 from deltaproduce.tables import PLAIN_PATH, Tables
 
@@ -154,7 +154,7 @@ def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files |
     numbers = range(since + 1, now.delta_version + 1)
     if len(numbers) > _COMMITS or not PLAIN_PATH.fullmatch(now.location):
         return None
-    logs = [f"{now.location}/_delta_log/{number:020d}.json" for number in numbers]
+    logs = [f"{now.location}/{commit_file(number)}" for number in numbers]
     try:
         entries = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(logs)
     except AnalysisException:  # cleaned up

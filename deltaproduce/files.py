@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from deltaproduce.locations import Table
+from deltaproduce.locations import Table, commit_file
 from deltaproduce.tables import Tables, globbed
 
 _ACTION: Final = (
@@ -53,7 +53,7 @@ def unneeded(
     )
     named = _named(spark, place, needed)
     is_old = f.col("modificationTime") < f.lit(unfinished_since)
-    if not _has(spark, f"{place}/_delta_log/{0:020d}.json"):  # of old files it may not say any more
+    if not _has(spark, f"{place}/{commit_file(0)}"):  # of old files it may not say any more
         is_old = f.lit(False)
     found = listed.join(named, "name", "left_outer").where(f.coalesce(~f.col("needed"), is_old))
     inventory = found.select(

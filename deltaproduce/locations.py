@@ -110,6 +110,11 @@ class Location:
                 )
 
 
+def commit_file(delta_version: int) -> str:
+    """Where Delta keeps the commit of a delta version, below the table's directory."""
+    return f"_delta_log/{delta_version:020d}.json"
+
+
 def _is_path(text: str) -> bool:
     """Whether it has a slash or a scheme."""
     return "/" in text or "\\" in text or bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text))

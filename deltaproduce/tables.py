@@ -37,7 +37,7 @@ from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
 from deltaproduce.file_systems import is_local, remove_table
-from deltaproduce.locations import Location, Table
+from deltaproduce.locations import Location, Table, commit_file
 from deltaproduce.recovery import current, landed, overtaken
 from deltaproduce.schemas import Column
 from deltaproduce.seeks import ParquetFiles, local_path
@@ -175,18 +175,15 @@ class Tables:
             return bool(DeltaTable.isDeltaTable(self.spark, table.address))
 
     def is_newest(self, table: Table, delta_version: int) -> bool:
-        """Whether that a delta version is the newest can be seen at once; False may mean unknown.
+        """Whether it is seen at once that one of the store's tables has no newer delta version.
 
-        It can on this machine, where each commit to a table by path is a file with a known name.
+        It is on this machine, where each commit to a table by path is a file with a known name.
         """
         path = local_path(table.address) if self._local else None
-        if path is None or table.in_catalog:
+        if path is None:
             return False
-        this, next_one = (
-            Path(path, "_delta_log", f"{version:020}.json")
-            for version in (delta_version, delta_version + 1)
-        )
-        return this.exists() and not next_one.exists()
+        this, following = (Path(path, commit_file(n)) for n in (delta_version, delta_version + 1))
+        return this.exists() and not following.exists()
 
     def places(self, tables: Iterable[Table]) -> dict[str, str]:
         """The directories of those of some tables that are there, by name.
@@ -467,7 +464,7 @@ class Tables:
             rows = self.spark.sql(f"SHOW TABLES IN {location.address}").collect()
             return tuple(location.named(row.tableName) for row in rows if not row.isTemporary)
         try:
-            first_commits = globbed(location.address) + f"/*/*/_delta_log/{0:020d}.json"
+            first_commits = globbed(location.address) + f"/*/*/{commit_file(0)}"
             files = self.spark.read.format("binaryFile").load(first_commits).select("path")
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":

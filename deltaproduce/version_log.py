@@ -59,10 +59,9 @@ class VersionLog:
             CorruptStoreError: a number is missing or there twice, or rows are not those that stores
                 have written.
         """
-        if self._read is None or not self._tables.is_newest(self._table, self._read):
-            commits = self._commits()
-            if commits and commits[0].delta_version != self._read:
-                self._read_rows(commits)
+        commits = self._commits()
+        if commits and commits[0].delta_version != self._read:
+            self._read_rows(commits)
         return _kept(self._known)
 
     def head(self) -> Version:
@@ -189,8 +188,15 @@ class VersionLog:
         raise conflict(self._table.name, attempt, commits) from failure
 
     def _commits(self) -> tuple[Commit, ...]:
-        """The log's last commits, newest first: those that are not read, one of ours among them."""
-        if self._read is None and not self._tables.exists(self._table):
+        """The log's last commits, newest first: those that are not read, one of ours among them.
+
+        There are none if there is no log, or if it is seen at once that all of it is read.
+        """
+        if self._read is None:
+            nothing_new = not self._tables.exists(self._table)
+        else:
+            nothing_new = self._tables.is_newest(self._table, self._read)
+        if nothing_new:
             return ()
         commits = self._tables.recent_commits(self._table, self._read)
         if self._read is not None and (not commits or commits[0].delta_version < self._read):
