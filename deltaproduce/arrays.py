@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
-from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -34,7 +33,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from deltaproduce import limits, settings
+from deltaproduce import limits
 from deltaproduce.atoms import arrow_type
 from deltaproduce.ddl import identifier
 from deltaproduce.schemas import Column
@@ -43,9 +42,6 @@ Numbers = NDArray[np.int64]
 Marks = NDArray[np.bool_]
 
 _NULL: Final = -1
-
-_AS_RDD: Final = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
-_CONVERTING: Final = Lock()  # or two threads would take each other's setting for the user's
 
 
 def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
@@ -84,15 +80,13 @@ def frame(table: pa.Table, spark: SparkSession, columns: Sequence[Column] = ()) 
     """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
 
     Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave. Rows
-    that are more than a few are an RDD: Spark would make them part of the query's plan, over which
-    each of its rules walks row by row, for seconds.
+    that are more than a few are an RDD, as a checkpoint that is made when it is first read: Spark
+    would keep them in the query's plan, over which each of its rules walks row by row, for seconds.
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
     table = table.combine_chunks()
-    if len(table) <= limits.PLAN_ROWS:
-        return spark.createDataFrame(table, schema)
-    with _CONVERTING, settings.temporary(spark, _AS_RDD):
-        return spark.createDataFrame(table, schema)
+    rows = spark.createDataFrame(table, schema)
+    return rows if len(table) <= limits.PLAN_ROWS else rows.localCheckpoint(eager=False)
 
 
 def row_bytes(columns: Iterable[Column]) -> Expression:

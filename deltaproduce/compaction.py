@@ -47,7 +47,6 @@ class Compactor:
         self._tables = tables
         self._reader = reader
         self._thread = ThreadPoolExecutor(1, "deltaproduce-compaction")
-        self._apart: Tables | None = None
         self._running: dict[tuple[str, Compaction], Future[None]] = {}
         self._ended: set[tuple[str, Compaction]] = set()
 
@@ -61,12 +60,11 @@ class Compactor:
             for what in compactions(version.stages.get(stage.name), at_once=at_once):
                 if (stage.name, what) in self._running:
                     continue
-                self._apart = apart = self._apart or self._tables.apart()
                 if what == "fold":
-                    future = self._thread.submit(self._fold, apart, version, stage)
+                    future = self._thread.submit(self._fold, version, stage)
                 else:
-                    updates = apart.location.table(stage.name, UPDATES)
-                    future = self._thread.submit(apart.put_together, updates)
+                    updates = self._tables.location.table(stage.name, UPDATES)
+                    future = self._thread.submit(self._tables.put_together, updates)
                 self._running[stage.name, what] = future
 
     def wait(self, stage: str, what: Compaction) -> None:
@@ -113,7 +111,7 @@ class Compactor:
             pinned = figures.delta_versions.get(kind)
             if pinned is None:
                 continue
-            made = compacted(pinned, self._commits(self._tables, stage, kind, pinned))
+            made = compacted(pinned, self._commits(stage, kind, pinned))
             if not made:
                 self._ended.discard((stage.name, what))
                 return figures
@@ -127,8 +125,9 @@ class Compactor:
         left = self._reader.overlay(replace(head, stages={stage.name: found}), stage)
         return replace(found, runs=left.runs, run_rows=left.added) if left else found
 
-    def _fold(self, tables: Tables, version: Version, stage: Stage) -> None:
+    def _fold(self, version: Version, stage: Stage) -> None:
         """Write content and key mappings with all runs in them, in order."""
+        tables = self._tables
         reader, stage = Reader(tables, from_files=True), stage_at(version, stage)
         stored = {CONTENT: reader.content(version, stage)}
         if stage.feeders:
@@ -137,12 +136,12 @@ class Compactor:
             if rows is None:
                 continue
             pinned = version.stages[stage.name].delta_versions[kind]
-            base = current(pinned, self._commits(tables, stage, kind, pinned))
+            base = current(pinned, self._commits(stage, kind, pinned))
             if base is not None:  # else another writer was faster, and there is more to fold
                 table = tables.location.table(stage.name, kind)
-                with tables.write_settings():
-                    attempt = Attempt.folding(version, base)
-                    tables.commit(table, fold_edit(rows, stage, kind), attempt, base)
+                attempt = Attempt.folding(version, base)
+                tables.commit(table, fold_edit(rows, stage, kind), attempt, base)
 
-    def _commits(self, tables: Tables, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
-        return tables.recent_commits(tables.location.table(stage.name, kind), pinned)
+    def _commits(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
+        table = self._tables.location.table(stage.name, kind)
+        return self._tables.recent_commits(table, pinned)

@@ -122,7 +122,7 @@ class Executor:
             steps = repair.steps(steps)
         given = None if repair else self._given(operation, head, batches, arrivals, update_id)
         attempt = Attempt.after(head, self._clock(), given)
-        with self._tables.write_settings():
+        with self._tables.many_effects():
             left = self._publisher.left(head, [step.stage for step in steps], given)
             results = self._compute(operation, head, steps, batches, arrivals, left, repair)
             overdue = any(arrival.is_overdue(self._clock()) for arrival in arrivals.values())
@@ -221,7 +221,7 @@ class Executor:
 
         head = self._compactor.applied(published)
         attempt = Attempt.after(head, self._clock())
-        with self._tables.write_settings():
+        with self._tables.many_effects():
             results = differences(span, head, self._graph, self._reader, self._spark, progress)
             if not results:
                 return published
@@ -239,7 +239,7 @@ class Executor:
         """Drop all versions but some of the newest; see `Vacuum.run`."""
         self._compactor.finish()
         vacuum = Vacuum(self._graph, self._tables, self._log, self._publisher)
-        with self._tables.write_settings():
+        with self._tables.many_effects():
             return vacuum.run(versions, kept, self._clock(), unfinished_hours)
 
     def compact(self, head: Version) -> None:

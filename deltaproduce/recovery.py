@@ -164,15 +164,22 @@ def current(pinned: int, commits: Sequence[Commit]) -> int | None:
 def landed(attempt: Attempt, pinned: int | None, commits: Sequence[Commit]) -> Commit | None:
     """An attempt's commit to a table; None if it made none on top of the pinned delta version.
 
+    Only the commits say that, each of which carries its attempt. A session's last commit may be
+    anybody's, to any table.
+
     Args:
         pinned: None if no version has the table.
         commits: the table's last commits, newest first.
     """
-    for number, commit in enumerate(commits):
-        if commit.attempt == attempt:
-            on_top = pinned is None or current(pinned, commits[number + 1 :]) is not None
-            return commit if on_top else None
-    return None
+    later = [c for c in commits if pinned is None or c.delta_version > pinned]
+    mine = [number for number, commit in enumerate(later) if commit.attempt == attempt]
+    if not mine:
+        return None
+    # The first of them: Delta may repeat the metadata in a compaction right behind it.
+    made, between = later[mine[-1]], later[mine[-1] + 1 :]
+    if pinned is not None and made.delta_version - 1 - len(compacted(pinned, between)) != pinned:
+        return None
+    return made
 
 
 def conflict(table: str, attempt: Attempt | None, commits: Sequence[Commit]) -> ConflictError:

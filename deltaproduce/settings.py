@@ -1,32 +1,45 @@
-"""Settings of a session: for a while, and in other sessions.
+"""Sessions of our own beside the user's, with the user's settings and some more.
 
-The session is the user's, who may have set it up in any way. The invariants: after a block that
-needs settings of its own, those it changed are what they were before, whatever happened in it; and
+The session that a store is given is the user's, who may do anything in it at the same time. The
+invariant: nothing is set in it, and nothing is committed in it, because Delta sets what it commits;
 what is done in other sessions is done with the user's settings.
-
-It stands apart because whoever reads, converts or writes rows needs some, and each restores them in
-this one way.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
+from types import MappingProxyType
+from typing import Final
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_GLOBAL_VIEWS: Final = "spark.sql.globalTempDatabase"
 
 
 @contextmanager
-def temporary(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """A session's settings, restored on leaving."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    _set(spark, settings)
+def temporary(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session that nobody else has meanwhile, restored on leaving."""
+    before = {name: session.conf.get(name, None) for name in settings}
+    _set(session, settings)
     try:
         yield
     finally:
-        _set(spark, before)
+        _set(session, before)
+
+
+def handed_over(rows: DataFrame, session: SparkSession) -> DataFrame:
+    """The same rows in another session of the same Spark, which plans what is done with them."""
+    name = f"deltaproduce_{uuid.uuid4().hex}"
+    rows.createGlobalTempView(name)
+    try:
+        return session.table(f"{session.conf.get(_GLOBAL_VIEWS, 'global_temp')}.{name}")
+    finally:
+        session.catalog.dropGlobalTempView(name)
 
 
 class Sessions:
@@ -34,10 +47,12 @@ class Sessions:
 
     Args:
         followed: the session.
+        beside: what they are set to beside them.
     """
 
-    def __init__(self, followed: SparkSession) -> None:
+    def __init__(self, followed: SparkSession, beside: Mapping[str, str] = _NOTHING) -> None:
         self._followed = followed
+        self._beside = beside
         self._idle: list[tuple[SparkSession, Mapping[str, str]]] = []
         self._reading = Lock()
         self._blocks = 0
@@ -54,12 +69,6 @@ class Sessions:
         _follow(session, has, wanted)
         yield session
         self._idle.append((session, wanted))
-
-    def another(self) -> SparkSession:
-        """A session of one's own, with the settings as they are now."""
-        session, has = self._new()
-        _follow(session, has, self._wanted())
-        return session
 
     @contextmanager
     def read_once(self) -> Iterator[None]:
@@ -82,7 +91,9 @@ class Sessions:
 
     def _wanted(self) -> Mapping[str, str]:
         with self._reading:
-            found = self._followed.conf.getAll if self._read is None else self._read
+            found = self._read
+            if found is None:
+                found = {**self._followed.conf.getAll, **self._beside}
             self._read = found if self._blocks else None
             return found
 

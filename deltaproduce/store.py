@@ -133,7 +133,7 @@ class Store:
         place.check([stage.name for stage in pipeline.stages])
         self._tables = Tables(spark, place)
         self._graph = analysed(pipeline.graph(), spark, self._tables)
-        self._log = VersionLog(spark, self._tables)
+        self._log = VersionLog(self._tables)
         self._reader = Reader(self._tables)
         self._executor = Executor(
             spark,

@@ -5,34 +5,35 @@ carries its attempt. The invariant: `Tables.commit` returns only when the table 
 commit, ours, from the delta version that the write was computed from, compactions aside, which
 change no row; every other case is a `ConflictError`, or, if someone else has written to it, a
 `CorruptStoreError`, and what was written stays invisible, because readers resolve delta versions
-through the version log.
+through the version log. Which commit is ours is read from the commits, which carry their attempt.
+And every effect has a session of its own: the user's session is read with, and never written with.
 
-It stands apart so that nothing else knows how Delta spells things: options, properties,
-history, `RESTORE`, paths against catalog names.
+Nothing else knows how Delta spells things: options, properties, history, `RESTORE`, paths against
+catalog names.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 import pyarrow as pa
 from delta import exceptions as conflicts
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, Row, SparkSession
 from pyspark.sql import types as t
 
 from deltaproduce import limits, settings
 from deltaproduce.damage import tells_of_damage, unreadable
 from deltaproduce.ddl import identifier
+from deltaproduce.delta_log import newest_commits
 from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
@@ -47,7 +48,6 @@ from deltaproduce.versions import Attempt, Commit
 _APP_ID = "deltaproduce"
 _COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one every ten
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
-_LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
 _MARKED_ROWS = "spark.databricks.delta.delete.deletionVectors.persistent"
 _GROUP_ROWS = "parquet.block.row.count.limit"  # Delta passes it to Parquet as a setting only
@@ -81,23 +81,19 @@ _CONFLICTS: Final = (
     conflicts.ProtocolChangedException,
 )
 
-_WRITE_SETTINGS = {
+_SETTINGS: Final = {
     # Delta would re-check each written row against the predicate: quadratic in a list of literals.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     # Metrics about the commit that nobody here reads, for several Spark jobs (delta-io/delta#2718).
     "spark.databricks.delta.commitStats.collect": "false",
-}
-
-_VACUUM_SETTINGS = {
+    # A vacuum removes files that no version needs, however young they are.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.logging.enabled": "false",  # it would commit to the table
-}
-
-# Files below the one size are put together to files up to the other.
-_COMPACTION_SETTINGS = {
+    # When files are put together: those below the one size, to files up to the other.
     "spark.databricks.delta.optimize.minFileSize": str(16 << 20),
     "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),
 }
+"""What the sessions have in which tables are written."""
 
 
 class Tables:
@@ -106,8 +102,7 @@ class Tables:
     def __init__(self, spark: SparkSession, location: Location) -> None:
         self.spark = spark
         self.location = location
-        self._committing = Lock()
-        self._sessions = settings.Sessions(spark)
+        self._sessions = settings.Sessions(spark, _SETTINGS)
         self._written_whole: dict[Table, tuple[int, DataFrame, ParquetFiles | None]] = {}
 
     def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
@@ -174,17 +169,6 @@ class Tables:
         with self._whole(table):
             return bool(DeltaTable.isDeltaTable(self.spark, table.address))
 
-    def is_newest(self, table: Table, delta_version: int) -> bool:
-        """Whether it is seen at once that one of the store's tables has no newer delta version.
-
-        It is on this machine, where each commit to a table by path is a file with a known name.
-        """
-        path = local_path(table.address) if self._local else None
-        if path is None:
-            return False
-        this, following = (Path(path, commit_file(n)) for n in (delta_version, delta_version + 1))
-        return this.exists() and not following.exists()
-
     def places(self, tables: Iterable[Table]) -> dict[str, str]:
         """The directories of those of some tables that are there, by name.
 
@@ -215,11 +199,16 @@ class Tables:
     def recent_commits(self, table: Table, since: int | None = None) -> tuple[Commit, ...]:
         """A table's newest commits, newest first; none when there is no table.
 
-        One Spark job, or two if more than a few were made since.
+        Of a store at a path on this machine, no Spark job; else one, or two if more than a few were
+        made since.
 
         Args:
             since: a delta version; all commits from it on are returned, as far as Delta keeps them.
         """
+        path = local_path(table.address) if self._local and self.location.has(table) else None
+        found = None if path is None else newest_commits(Path(path), since)
+        if found is not None:
+            return found
         commits = self._commits(table, _RECENT_COMMITS)
         if since is not None and commits and commits[-1].delta_version > since:
             return self._commits(table, commits[0].delta_version - since + 1)
@@ -228,7 +217,7 @@ class Tables:
     def _commits(self, table: Table, limit: int) -> tuple[Commit, ...]:
         try:
             with self._whole(table, but=AnalysisException):
-                rows = self._delta_table(table).history(limit)
+                rows = _delta_table(self.spark, table).history(limit)
                 found = rows.selectExpr(
                     "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
                 ).collect()
@@ -240,11 +229,6 @@ class Tables:
             Commit(row.version, Attempt.parse(row.userMetadata), row.operation, row.micros)
             for row in found
         )
-
-    def _delta_table(self, table: Table) -> DeltaTable:
-        if table.in_catalog:
-            return DeltaTable.forName(self.spark, table.address)
-        return DeltaTable.forPath(self.spark, table.address)
 
     def commit(
         self, table: Table, edit: Edit | Restore | Deletion, attempt: Attempt, base: int | None
@@ -260,36 +244,41 @@ class Tables:
             CorruptStoreError: it did, and not by a store.
         """
         self._written_whole.pop(table, None)
-        with self._session(edit) as session, self._effect("commit", table, attempt, base):
+        with self._effect("commit", table, attempt, base) as session:
             match edit:
                 case Edit():
                     is_known = base is not None or not self.exists(table)
                     with settings.temporary(session, self._layout(edit)):
-                        committed = self._write(session, table, edit, attempt, is_known=is_known)
+                        self._write(session, table, edit, attempt, is_known=is_known)
                 case Restore():
-                    committed = self._set_back(session, table, edit.delta_version, attempt, base)
+                    self._set_back(session, table, edit.delta_version, attempt, base)
                 case Deletion():
-                    committed = self._delete(session, table, edit.predicate, attempt) or base
-        if committed is not None and base in (None, committed, committed - 1):
-            return committed
+                    self._delete(session, table, edit.predicate, attempt)
         commits = self.recent_commits(table, base)
-        # What was set back stands on nothing that came between, not even on a compaction.
-        made = None if isinstance(edit, Restore) else landed(attempt, base, commits)
-        if made is None:
-            raise overtaken(table.name, attempt, base, commits)
-        # Tables may be compacted at any time, by Delta itself right behind a commit too.
-        return current(made.delta_version, commits) or made.delta_version
+        made = landed(attempt, base, commits)
+        if made is not None and isinstance(edit, Restore):
+            # What was set back stands on nothing that came between, not even on a compaction.
+            made = made if made.delta_version - 1 == base else None
+        if made is not None:
+            # Tables may be compacted at any time, by Delta itself right behind a commit too.
+            return current(made.delta_version, commits) or made.delta_version
+        unmoved = None if base is None else current(base, commits)
+        if isinstance(edit, Deletion) and unmoved is not None:
+            return unmoved  # there was no row to delete
+        raise overtaken(table.name, attempt, base, commits)
 
     def _write(
         self, session: SparkSession, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool
-    ) -> int | None:
-        """Write; returns the delta version that it became, None if Delta committed nothing.
+    ) -> None:
+        """Write rows.
 
         Args:
             is_known: what is overwritten is new, or was made as tables are here; anything else may
                 have any properties, and a write would keep them.
         """
         rows = as_frame(edit.rows, session, edit.columns)
+        if isinstance(edit.rows, DataFrame):
+            rows = settings.handed_over(rows, session)
         if isinstance(edit.rows, pa.Table):
             rows = rows.coalesce(1)
         if edit.predicate is not None:
@@ -306,12 +295,12 @@ class Tables:
             writer = writer.option("maxRecordsPerFile", edit.file_rows)
         if is_known or not edit.overwrite:
             try:
-                return _committed(partial(_save, writer, table), session)
+                return _save(writer, table)
             except AnalysisException as error:
                 # A table that is overwritten keeps its properties, which name columns it loses.
                 if not edit.overwrite or error.getCondition() != _UNKNOWN_COLUMN:
                     raise
-        return _committed(partial(_replace, rows, table, edit, attempt), session)
+        return _replace(rows, table, edit, attempt)
 
     def _set_back(
         self,
@@ -320,7 +309,7 @@ class Tables:
         delta_version: int,
         attempt: Attempt,
         base: int | None,
-    ) -> int | None:
+    ) -> None:
         """Give a table the rows of an earlier delta version, in a commit of its own.
 
         Restoring a table to where it is makes none. There a property is set, because a fold of a
@@ -332,22 +321,24 @@ class Tables:
         else:
             statement = f"RESTORE TABLE {table.sql} TO VERSION AS OF {delta_version}"
         with settings.temporary(session, {_USER_METADATA: attempt.metadata(table.name)}):
-            return _committed(partial(session.sql, statement), session)
+            session.sql(statement)
 
     def _delete(
         self, session: SparkSession, table: Table, predicate: str, attempt: Attempt
-    ) -> int | None:
+    ) -> None:
         """Delete rows, and write the files anew that had some; no commit if there are none."""
         told = {_USER_METADATA: attempt.metadata(table.name), _MARKED_ROWS: "false"}
         with settings.temporary(session, told):
-            statement = f"DELETE FROM {table.sql} WHERE {predicate}"
-            return _committed(partial(session.sql, statement), session)
+            session.sql(f"DELETE FROM {table.sql} WHERE {predicate}")
 
     @contextmanager
     def _effect(
         self, name: str, table: Table, attempt: Attempt | None = None, base: int | None = None
-    ) -> Iterator[None]:
+    ) -> Iterator[SparkSession]:
         """An effect on a table, between its fail points; what prevents it is said.
+
+        Yields:
+            A session that nothing else is done in meanwhile.
 
         Raises:
             ConflictError: Delta refuses it because of another writer.
@@ -355,8 +346,8 @@ class Tables:
             StorageError: there is no space, or no right to write.
         """
         try:
-            with effect(name, table.name):
-                yield
+            with effect(name, table.name), self._sessions.one() as session:
+                yield session
         except _CONFLICTS as error:
             commits = self.recent_commits(table, base)
             raise overtaken(table.name, attempt, base, commits) from error
@@ -371,46 +362,23 @@ class Tables:
                 table=table.name,
             ) from error
 
-    @contextmanager
-    def _session(self, edit: Edit | Restore | Deletion) -> Iterator[SparkSession]:
-        """A session that nothing else commits in meanwhile, so that its last commit is ours.
-
-        Rows in Spark are tied to the session that they were made in. Rows from the driver can be
-        written in any, so that several tables can be written at a time; but the names of a catalog
-        mean what they mean in the user's.
-        """
-        rows = edit.rows if isinstance(edit, Edit) else None
-        if isinstance(rows, DataFrame) or self.location.in_catalog:
-            with self._committing:
-                yield rows.sparkSession if isinstance(rows, DataFrame) else self.spark
-            return
-        with self._sessions.one() as session:
-            yield session
-
-    def apart(self) -> Tables:
-        """The same tables through a session of their own, for what is done beside the rest."""
-        session = self._sessions.another()
-        if self.location.in_catalog:
-            session.catalog.setCurrentCatalog(self.spark.catalog.currentCatalog())
-        return Tables(session, self.location)
-
     def put_together(self, table: Table) -> None:
         """Write small files as large ones: no row changes, and rows of a file stay in order."""
-        with settings.temporary(self.spark, _COMPACTION_SETTINGS), self._effect("optimize", table):
-            self._delta_table(table).optimize().executeCompaction()
+        with self._effect("optimize", table) as session:
+            _delta_table(session, table).optimize().executeCompaction()
 
     def create(self, table: Table, columns: str) -> None:
         """Make an empty table if there is none, or one that was begun and has no commit."""
-        builder = DeltaTable.createIfNotExists(self.spark)
-        named = (
-            builder.tableName(table.address)
-            if table.in_catalog
-            else builder.location(table.address)
-        )
-        for name, value in _KEPT.items():
-            named = named.property(name, value)
-        rows = self.spark.createDataFrame([], columns)
-        with self._effect("create", table):
+        with self._effect("create", table) as session:
+            builder = DeltaTable.createIfNotExists(session)
+            named = (
+                builder.tableName(table.address)
+                if table.in_catalog
+                else builder.location(table.address)
+            )
+            for name, value in _KEPT.items():
+                named = named.property(name, value)
+            rows = session.createDataFrame([], columns)
             try:
                 named.addColumns(rows.schema).execute()
             except AnalysisException:
@@ -421,24 +389,32 @@ class Tables:
                 _save(rows.write.format("delta").options(**_KEPT).mode("ignore"), table)
 
     def commit_in_turn(
-        self, table: Table, rows: DataFrame, attempt: Attempt, *, overwrite: bool = False
-    ) -> int | None:
+        self,
+        table: Table,
+        rows: Sequence[Row],
+        columns: str,
+        attempt: Attempt,
+        *,
+        overwrite: bool = False,
+    ) -> None:
         """Append to a table, or overwrite it: of all commits that take one turn, one takes effect.
 
-        Delta refuses a concurrent one with the same turn, and skips a later one silently.
+        Delta refuses a concurrent one with the same turn, and skips a later one silently; so the
+        table's commits are to be asked which it was.
 
-        Returns:
-            The delta version that it became; None if it was skipped.
+        Args:
+            rows: a few.
+            columns: theirs, as DDL.
 
         Raises:
             ConflictError: refused.
         """
-        writer = self._writer(rows, table, attempt).option("txnAppId", _APP_ID)
-        writer = writer.option("txnVersion", attempt.turn)
-        writer = writer.mode("overwrite" if overwrite else "append")
         name = "drop versions" if overwrite else "publish"
-        with self._committing, self._effect(name, table, attempt):
-            return _committed(partial(_save, writer, table), self.spark)
+        with self._effect(name, table, attempt) as session:
+            frame = session.createDataFrame(list(rows), columns).coalesce(1)
+            writer = self._writer(frame, table, attempt).option("txnAppId", _APP_ID)
+            writer = writer.option("txnVersion", attempt.turn)
+            _save(writer.mode("overwrite" if overwrite else "append"), table)
 
     def restore(self, table: Table, delta_version: int, attempt: Attempt) -> int:
         """Set a table that ran ahead back to what the head pins; returns its new delta version.
@@ -446,9 +422,13 @@ class Tables:
         The commit says whose it is, but not that it is of what the attempt was given to do.
         """
         told = replace(attempt, given=None, part=None)
-        with self._session(Restore(delta_version)) as session, self._effect("restore", table, told):
+        with self._effect("restore", table, told) as session:
             self._set_back(session, table, delta_version, told, None)
-        return self.recent_commits(table)[0].delta_version
+        commits = self.recent_commits(table, delta_version)
+        for commit in commits:
+            if commit.attempt == told:
+                return commit.delta_version
+        raise overtaken(table.name, told, delta_version, commits)
 
     def directory(self, table: Table) -> str:
         """The directory that a table's files are in; one Spark job in a catalog."""
@@ -483,20 +463,20 @@ class Tables:
         """
         view = f"{_APP_ID}_{uuid.uuid4().hex}"
         statement = f"VACUUM {table.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
-        files.createTempView(view)
-        try:
-            with settings.temporary(self.spark, _VACUUM_SETTINGS), self._effect("vacuum", table):
-                self.spark.sql(statement)
-        finally:
-            self.spark.catalog.dropTempView(view)
+        with self._effect("vacuum", table) as session:
+            settings.handed_over(files, session).createTempView(view)
+            try:
+                session.sql(statement)
+            finally:
+                session.catalog.dropTempView(view)
 
     def drop(self, table: Table) -> None:
         """Remove a table with all of its files."""
-        with self._effect("drop", table):
+        with self._effect("drop", table) as session:
             if table.in_catalog:
-                self.spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
+                session.sql(f"DROP TABLE IF EXISTS {table.sql}")
             else:
-                remove_table(self.spark, table.address)
+                remove_table(session, table.address)
 
     def ensure_schema(self) -> None:
         """Make the catalog's schema if it is missing; a path needs nothing."""
@@ -504,11 +484,9 @@ class Tables:
             with effect("create schema", self.location.address):
                 self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.location.address}")
 
-    @contextmanager
-    def write_settings(self) -> Iterator[None]:
-        """The session's settings as our commits need them, restored on leaving."""
-        with settings.temporary(self.spark, _WRITE_SETTINGS), self._sessions.read_once():
-            yield
+    def many_effects(self) -> AbstractContextManager[None]:
+        """For an operation of many effects: the user's settings are read once, not for each."""
+        return self._sessions.read_once()
 
     def _writer(self, rows: DataFrame, table: Table, attempt: Attempt) -> DataFrameWriter:
         return rows.write.format("delta").option("userMetadata", attempt.metadata(table.name))
@@ -543,16 +521,10 @@ def _replace(rows: DataFrame, table: Table, edit: Edit, attempt: Attempt) -> Non
     writer.createOrReplace()
 
 
-def _committed(write: Callable[[], object], session: SparkSession) -> int | None:
-    """Write, and say which delta version it became; None if Delta left it out.
-
-    Delta tells a session the version of its last commit, so this costs no job; the session must
-    commit to nothing else meanwhile.
-    """
-    session.conf.unset(_LAST_COMMIT)
-    write()
-    committed = session.conf.get(_LAST_COMMIT, None)
-    return None if committed is None else int(committed)
+def _delta_table(session: SparkSession, table: Table) -> DeltaTable:
+    if table.in_catalog:
+        return DeltaTable.forName(session, table.address)
+    return DeltaTable.forPath(session, table.address)
 
 
 def _properties(statistics: Sequence[Column]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.fingerprints import Fingerprint
@@ -43,8 +43,7 @@ _COLUMNS = """
 class VersionLog:
     """The published versions of one store."""
 
-    def __init__(self, spark: SparkSession, tables: Tables) -> None:
-        self._spark = spark
+    def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._table = tables.location.log()
         self._known: tuple[Version, ...] = ()  # dropped ones have no stages
@@ -96,8 +95,7 @@ class VersionLog:
         """
         if not self._known:
             self._tables.create(self._table, _COLUMNS)
-        rows = self._frame([self._row(version, attempt)])
-        published = self._commit(rows, attempt, overwrite=False)
+        published = self._commit([self._row(version, attempt)], attempt, overwrite=False)
         if self._read in (None, published - 1):
             self._known = (*self._known, replace(version, turn=attempt.turn))
             self._read = published
@@ -114,7 +112,7 @@ class VersionLog:
         dropped = [version for version in self._known if version.number < versions[0].number]
         kept = [self._row(version, version.attempt or attempt) for version in versions]
         remembered = [_remembered(version) for version in dropped if version.update_id is not None]
-        self._commit(self._frame([*remembered, *kept]), attempt, overwrite=True)
+        self._commit([*remembered, *kept], attempt, overwrite=True)
         self.versions()
 
     @property
@@ -170,15 +168,14 @@ class VersionLog:
         last = self.last_read.number
         return any(attempt is not None and attempt.version <= last for attempt in later)
 
-    def _commit(self, rows: DataFrame, attempt: Attempt, *, overwrite: bool) -> int:
+    def _commit(self, rows: Sequence[Row], attempt: Attempt, *, overwrite: bool) -> int:
         """Commit to the log; returns the delta version that it became."""
         failure: Exception | None = None
         try:
-            made = self._tables.commit_in_turn(self._table, rows, attempt, overwrite=overwrite)
+            self._tables.commit_in_turn(self._table, rows, _COLUMNS, attempt, overwrite=overwrite)
         except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
-            made, failure = None, error
-        if made is None:
-            made = self._committed_by(attempt)
+            failure = error
+        made = self._committed_by(attempt)
         if made is not None:
             return made
         if failure is not None and not isinstance(failure, ConflictError):
@@ -188,15 +185,8 @@ class VersionLog:
         raise conflict(self._table.name, attempt, commits) from failure
 
     def _commits(self) -> tuple[Commit, ...]:
-        """The log's last commits, newest first: those that are not read, one of ours among them.
-
-        There are none if there is no log, or if it is seen at once that all of it is read.
-        """
-        if self._read is None:
-            nothing_new = not self._tables.exists(self._table)
-        else:
-            nothing_new = self._tables.is_newest(self._table, self._read)
-        if nothing_new:
+        """The log's last commits, newest first, one of ours among them; none if there is no log."""
+        if self._read is None and not self._tables.exists(self._table):
             return ()
         commits = self._tables.recent_commits(self._table, self._read)
         if self._read is not None and (not commits or commits[0].delta_version < self._read):
@@ -239,9 +229,6 @@ class VersionLog:
                 f"whether version {attempt.version} was published is unknown: the version log "
                 f"{self._table.address} cannot be read; read the head again before repeating it"
             ) from error
-
-    def _frame(self, rows: Sequence[Row]) -> DataFrame:
-        return self._spark.createDataFrame(list(rows), _COLUMNS).coalesce(1)
 
     def _row(self, version: Version, attempt: Attempt) -> Row:
         location = self._tables.location

@@ -1,0 +1,224 @@
+"""One session, several threads: what a user does beside a store changes nothing, on either side.
+
+DELTAPRODUCE_ROUNDS says how many rounds there are to be, of all ways.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from comparing import assert_same
+from crashing import batch, drawn, frames, orders
+from forcing import WAYS, Way, forced
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from deltaproduce import Progress, Store, failpoints
+from deltaproduce.testing import Oracle
+
+ROUNDS = int(os.environ.get("DELTAPRODUCE_ROUNDS", "1"))
+LONG = ROUNDS > 1
+SMALL, LARGE = (next(w for w in WAYS if w.name == name) for name in ("runs", "in Spark, replaced"))
+CASES = [
+    pytest.param(place, way, id=f"{place}, {way.name}")
+    for place in ("path", "catalog")
+    for way in (SMALL, LARGE)
+    if LONG or (place, way) != ("catalog", SMALL)
+]
+
+
+class User:
+    """What the user of a session does in it meanwhile, with a Delta table of their own."""
+
+    def __init__(self, spark: SparkSession, table: str) -> None:
+        self.spark = spark
+        self.table = f"delta.`{table}`"
+        self.settings = spark.conf.getAll
+        self.rows = 1
+        spark.range(1).selectExpr("id", "0 AS part").write.format("delta").save(table)
+        self.path = table
+
+    def append(self) -> None:
+        """Commit to the table; Delta notes that in the session's settings."""
+        rows = self.spark.range(1).selectExpr("id", "0 AS part")
+        rows.write.format("delta").mode("append").save(self.path)
+        self.rows += 1
+
+    def replace_wrongly(self) -> None:
+        """Rows that the predicate does not hold for are refused, as the session's settings say."""
+        rows = self.spark.range(1).selectExpr("id", "1 AS part")
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", "part = 2")
+        with pytest.raises(PySparkException, match="part = 2"):
+            writer.save(self.path)
+
+    def check_settings(self) -> None:
+        """All settings are as they were, but for what Delta notes of the user's own commits."""
+        assert without_notes(self.spark.conf.getAll) == without_notes(self.settings)
+
+    def check_rows(self) -> None:
+        """The table has what the user has put there, and nothing was taken for the store's."""
+        history = self.spark.sql(f"DESCRIBE HISTORY {self.table}").collect()
+        assert all(row.userMetadata is None for row in history)
+        assert self.spark.sql(f"SELECT * FROM {self.table}").count() == self.rows
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """In a thread, all of it again and again."""
+        ended, failures = Event(), list[BaseException]()
+
+        def work() -> None:
+            try:
+                while not ended.wait(0.1):
+                    self.append()
+                    self.check_settings()
+                    self.replace_wrongly()
+            except BaseException as error:  # noqa: BLE001 told below
+                failures.append(error)
+
+        thread = Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        assert not failures, failures
+
+
+def without_notes(settings: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if "lastCommitVersion" not in name}
+
+
+@pytest.fixture
+def places(place: str, spark: SparkSession, tmp_path: Path) -> Iterator[list[str]]:
+    """Where two stores are."""
+    if place == "path":
+        yield [str(tmp_path / name) for name in ("one", "other")]
+        return
+    names = ["shared_session_one", "shared_session_other"]
+    for name in names:
+        spark.sql(f"CREATE SCHEMA {name}")
+    try:
+        yield names
+    finally:
+        for name in names:
+            spark.sql(f"DROP SCHEMA {name} CASCADE")
+
+
+def check(spark: SparkSession, place: str, oracle: Oracle, *versions: int) -> None:
+    """Another store finds what the oracle says."""
+    store = Store(spark, place, orders())
+    for number in versions or (oracle.head,):
+        assert_same(store, oracle, orders(), number, in_spark="/" not in place)
+
+
+@pytest.mark.parametrize(("place", "way"), CASES)
+def test_two_stores_and_a_user_in_threads_of_one_session(
+    spark: SparkSession, places: list[str], tmp_path: Path, way: Way
+) -> None:
+    user, oracles = User(spark, str(tmp_path / "mine")), [Oracle(orders()) for _ in places]
+    stores = [Store(spark, place, orders(), table_type=way.table_type) for place in places]
+
+    def update(number: int, index: int) -> None:
+        changes = drawn(2 * number + index)
+        version = stores[index].update(frames(spark, changes), f"round {number}")
+        assert version.number == oracles[index].update(changes, f"round {number}")
+        assert version == stores[index].head
+
+    with forced(way), ThreadPoolExecutor(2) as pool:
+        for number in range(max(2, ROUNDS)):
+            with user.busy():
+                for job in [pool.submit(update, number, index) for index in range(2)]:
+                    job.result()
+            user.check_settings()
+            user.check_rows()
+            for place, oracle in zip(places, oracles, strict=True):
+                check(spark, place, oracle)
+
+
+def at_each_effect(does: Callable[[], None]) -> failpoints.Crash:
+    """What a thread of the user's does just before and just behind each effect of a store."""
+    return lambda *_: does()
+
+
+@pytest.mark.parametrize(("place", "way"), CASES)
+def test_a_commit_of_the_users_around_each_of_ours(
+    spark: SparkSession, places: list[str], tmp_path: Path, way: Way
+) -> None:
+    """A session's last commit is the user's then, at another delta version than any of ours."""
+    user, oracle, place = User(spark, str(tmp_path / "mine")), Oracle(orders()), places[0]
+    store = Store(spark, place, orders(), table_type=way.table_type)
+    with forced(way), failpoints.armed(at_each_effect(user.append)):
+        for number in range(3):
+            store.update(frames(spark, drawn(number)))
+            oracle.update(drawn(number))
+        store.rollback(1)
+        oracle.rollback(1)
+        store.compact()
+        store.vacuum(keep_versions=3)
+        store.update(frames(spark, drawn(9)))
+        oracle.update(drawn(9))
+        user.check_settings()
+        check(spark, place, oracle, oracle.head - 1, oracle.head)
+
+
+@pytest.mark.parametrize(("place", "way"), CASES[1:])
+def test_who_is_overtaken_while_the_user_commits_has_published_nothing(
+    spark: SparkSession, places: list[str], tmp_path: Path, way: Way
+) -> None:
+    user, oracle, place = User(spark, str(tmp_path / "mine")), Oracle(orders()), places[0]
+    store = Store(spark, place, orders(), on_conflict="retry", table_type=way.table_type)
+    other, overtaken = Store(spark, place, orders(), table_type=way.table_type), list[str]()
+
+    def overtake(when: failpoints.When, name: str, table: str) -> None:
+        user.append()
+        if (when, name) == ("before", "publish") and not overtaken:
+            overtaken.append(table)
+            with failpoints.armed(lambda *_: None):
+                other.update(frames(spark, batch((9, 9, 9))), "other")
+
+    store.update(frames(spark, drawn(0)))
+    oracle.update(drawn(0))
+    with forced(way), failpoints.armed(overtake):
+        version = store.update(frames(spark, drawn(1)), "mine")
+    oracle.update(batch((9, 9, 9)), "other")
+    assert version.number == oracle.update(drawn(1), "mine") == 3
+    assert [found.update_id for found in other.versions()] == [None, "other", "mine"]
+    check(spark, place, oracle)
+
+
+def test_the_settings_are_the_users_all_the_time(spark: SparkSession, location: str) -> None:
+    """Those that a user without a Delta table of their own sees at each effect: not one is new."""
+    before, seen = spark.conf.getAll, list[dict[str, str]]()
+
+    def look(_: Progress) -> None:
+        seen.append(spark.conf.getAll)
+
+    store = Store(spark, location, orders(), progress=look)
+    with failpoints.armed(at_each_effect(lambda: seen.append(spark.conf.getAll))):
+        for number in range(2):
+            store.update(frames(spark, drawn(number)))
+        store.rollback(1)
+        store.compact()
+        store.vacuum(keep_versions=1)
+    assert len(seen) > 20
+    assert all(found == before for found in seen)
+    assert spark.conf.getAll == before
+
+
+def test_the_current_catalog_and_the_views_are_the_users(
+    spark: SparkSession, location: str
+) -> None:
+    """No view is left, and those that there are meanwhile have names that nobody else has."""
+    store = Store(spark, location, orders())
+    names = [view.name for view in spark.catalog.listTables() if view.isTemporary]
+    with forced(LARGE):
+        store.update(frames(spark, drawn(0)))
+        store.vacuum(keep_versions=1)
+    left = [view.name for view in spark.catalog.listTables() if view.isTemporary]
+    assert left == names
+    assert not spark.sql("SHOW VIEWS IN global_temp").where("namespace <> ''").count()

@@ -1,0 +1,102 @@
+"""A log's newest commits, from files."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from deltaproduce.delta_log import newest_commits
+from deltaproduce.locations import commit_file
+from deltaproduce.recovery import landed
+from deltaproduce.versions import Attempt, Commit
+
+US, OTHER = Attempt("us", 4), Attempt("other", 4)
+
+
+def write(table: Path, number: int, attempt: Attempt | None = None, **info: object) -> None:
+    said = {"operation": "WRITE", **info}
+    if attempt is not None:
+        said["userMetadata"] = attempt.metadata("t/content")
+    lines = [{"protocol": {}}, {"commitInfo": said}, {"add": {"path": '"commitInfo"'}}]
+    path = table / commit_file(number)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(map(json.dumps, lines)))
+    os.utime(path, ns=(0, (1_000 + number) * 1_000_000))
+
+
+def test_commits_are_told_newest_first(tmp_path: Path) -> None:
+    for number in range(6):
+        write(tmp_path, number, (None, US, OTHER)[number % 3])
+    write(tmp_path, 6, None, operation="OPTIMIZE", inCommitTimestamp=77)
+    (tmp_path / "_delta_log" / "00000000000000000006.checkpoint.parquet").touch()
+    found = newest_commits(tmp_path, 3)
+    assert found == (
+        Commit(6, None, "OPTIMIZE", 77_000),
+        Commit(5, OTHER, "WRITE", 1_005_000),
+        Commit(4, US, "WRITE", 1_004_000),
+        Commit(3, None, "WRITE", 1_003_000),
+    )
+    assert newest_commits(tmp_path) == found[:3]
+    assert newest_commits(tmp_path, 6) == found[:3]
+    assert len(newest_commits(tmp_path, 0) or ()) == 7
+
+
+def test_of_no_table_there_are_none(tmp_path: Path) -> None:
+    assert newest_commits(tmp_path) == ()
+
+
+@pytest.mark.parametrize("damage", ["gap", "empty", "no json", "no info", "a list", "no commit"])
+def test_a_log_that_is_not_whole_is_not_read(tmp_path: Path, damage: str) -> None:
+    for number in range(4):
+        write(tmp_path, number, US)
+    newest = tmp_path / commit_file(3)
+    match damage:
+        case "gap":
+            (tmp_path / commit_file(0)).unlink()
+        case "empty":
+            newest.write_text("")
+        case "no json":
+            newest.write_text('{"commitInfo"')
+        case "no info":
+            newest.write_text('{"protocol": {}}')
+        case "a list":
+            newest.write_text('["commitInfo"]')
+        case "no commit":
+            for number in range(4):
+                (tmp_path / commit_file(number)).unlink()
+    assert newest_commits(tmp_path) is None
+
+
+PINNED = Commit(5, Attempt("before", 3))
+FOLD = Attempt("fold", 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ([US], 6),
+        ([(None, "OPTIMIZE"), US], 7),
+        ([FOLD, US], 7),
+        (
+            [US, (US, "OPTIMIZE")],
+            6,
+        ),  # Delta compacts right behind a commit, and repeats what it says
+        ([US, OTHER], 6),
+        ([OTHER, US], None),
+        ([(None, "WRITE"), US], None),
+        ([OTHER], None),
+        ([], None),
+    ],
+)
+def test_an_attempts_commit_is_known_by_what_it_carries(
+    later: list[Attempt | tuple[Attempt | None, str]], expected: int | None
+) -> None:
+    made = [Commit(n, *(f if isinstance(f, tuple) else (f,))) for n, f in enumerate(later, 6)]
+    commits = [*reversed(made), PINNED, Commit(4, US)]
+    found = landed(US, 5, commits)
+    assert (found and found.delta_version) == expected
+
+
+def test_a_commit_that_was_the_base_is_not_taken_for_the_next_one() -> None:
+    assert landed(US, 6, [Commit(6, US, "RESTORE"), PINNED]) is None
