@@ -1,7 +1,8 @@
-"""Settings are put back, and followed by other sessions."""
+"""Sessions of our own follow the settings of another one, and have more."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from forcing import setting
@@ -39,14 +40,28 @@ def test_a_session_follows_what_is_set_and_unset(spark: SparkSession) -> None:
             assert first.conf.get(OWN) == "1"
             with sessions.one() as second:
                 assert second is not first
-        another = sessions.another()
-        assert another.conf.get(OWN) == "1"
     found = {}
     for _ in range(2):
         with sessions.one() as session:
             found[session] = session.conf.get(ZONE), session.conf.get(OWN, None)
     assert found == {first: (spark.conf.get(ZONE), None)}
-    assert another.conf.get(OWN) == "1"
+
+
+def test_what_is_set_beside_them_is_the_users_nowhere(spark: SparkSession) -> None:
+    sessions, before = Sessions(spark, {ZONE: "Asia/Tokyo", OWN: "1"}), spark.conf.getAll
+    for block in (suppress(), sessions.read_once()):
+        with block, sessions.one() as session:
+            assert (session.conf.get(ZONE), session.conf.get(OWN)) == ("Asia/Tokyo", "1")
+    assert spark.conf.getAll == before
+
+
+def test_rows_are_handed_over_to_another_session(spark: SparkSession) -> None:
+    session = spark.newSession()
+    rows = spark.range(5).localCheckpoint().where("id > 2")
+    found = settings.handed_over(rows, session)
+    assert found.sparkSession is session
+    assert [row.id for row in found.collect()] == [3, 4]
+    assert not spark.sql("SHOW VIEWS IN global_temp").where("viewName LIKE 'deltaproduce%'").count()
 
 
 def test_what_cannot_be_set_is_left(spark: SparkSession) -> None:
