@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext
 
 import pytest
 from forcing import setting
@@ -34,12 +34,12 @@ def test_settings_are_restored_whatever_happens(spark: SparkSession) -> None:
 
 def test_a_session_follows_what_is_set_and_unset(spark: SparkSession) -> None:
     sessions = Sessions(spark)
-    with setting(spark, ZONE, "Asia/Tokyo"), settings.temporary(spark, {OWN: "1"}):
-        with sessions.one() as first:
-            assert first.conf.get(ZONE) == "Asia/Tokyo"
-            assert first.conf.get(OWN) == "1"
-            with sessions.one() as second:
-                assert second is not first
+    followed = setting(spark, ZONE, "Asia/Tokyo"), settings.temporary(spark, {OWN: "1"})
+    with followed[0], followed[1], sessions.one() as first:
+        assert first.conf.get(ZONE) == "Asia/Tokyo"
+        assert first.conf.get(OWN) == "1"
+        with sessions.one() as second:
+            assert second is not first
     found = {}
     for _ in range(2):
         with sessions.one() as session:
@@ -49,7 +49,7 @@ def test_a_session_follows_what_is_set_and_unset(spark: SparkSession) -> None:
 
 def test_what_is_set_beside_them_is_the_users_nowhere(spark: SparkSession) -> None:
     sessions, before = Sessions(spark, {ZONE: "Asia/Tokyo", OWN: "1"}), spark.conf.getAll
-    for block in (suppress(), sessions.read_once()):
+    for block in (nullcontext(), sessions.read_once()):
         with block, sessions.one() as session:
             assert (session.conf.get(ZONE), session.conf.get(OWN)) == ("Asia/Tokyo", "1")
     assert spark.conf.getAll == before
