@@ -71,7 +71,7 @@ def raised_by_producer(error: BaseException, stage: str | None = None) -> Produc
         if failure is not None:
             return failure
         if stage is not None and _DEATH in text:
-            return _died(stage, suspect)
+            return _died(stage)
         seen.add(id(suspect))
         suspect = suspect.__cause__ or suspect.__context__
     return None
@@ -195,12 +195,10 @@ def _read_cause(cause: dict[str, Any]) -> BaseException:
     return kind(*args)
 
 
-def _died(stage: str, cause: BaseException) -> ProducerError:
+def _died(stage: str) -> ProducerError:
     message = (
         f"stage {stage!r}: a Python worker died while it ran the function, without an exception: "
         "most often it was out of memory (let the function read its values one by one instead of "
         "keeping them), or native code that the function calls crashed"
     )
-    error = ProducerError(message, stage=stage)
-    error.__cause__ = cause
-    return error
+    return ProducerError(message, stage=stage)

@@ -41,7 +41,7 @@ def failing() -> Pipeline:
 
     @pipeline.producer(keys, key="k string", value="n int")
     def of_keys(key, values):
-        raise LookupError("told to")
+        raise LookupError("told to \ud800")
 
     @pipeline.producer(values, key="k string", value="n int")
     def of_values(key, values):
@@ -91,7 +91,7 @@ def test_a_key_whose_call_fails(spark, store, tmp_path, case):
     error = caught.value
     assert not Path(tmp_path / "made").exists()
     assert (error.stage, error.key) == ("of_keys", key)
-    assert (type(error.__cause__), str(error.__cause__)) == (LookupError, "told to")
+    assert (type(error.__cause__), str(error.__cause__)) == (LookupError, "told to \\ud800")
     assert str(error).isprintable()
 
 
@@ -102,7 +102,7 @@ def test_a_cast_in_a_query(spark, store, tmp_path, case):
         store.update({"casts": spark.createDataFrame([("a", text)], ROWS)})
     assert not Path(tmp_path / "made").exists()
     assert (caught.value.stage, caught.value.key) == ("of_casts", None)
-    assert "CAST_INVALID_INPUT" in str(caught.value)
+    assert "[CAST_INVALID_INPUT]" in str(caught.value)
     assert str(caught.value).isprintable()
 
 

@@ -1021,7 +1021,7 @@ def test_a_dead_worker_is_its_stage_s_failure():
     outer = RuntimeError("Job aborted: Python worker exited unexpectedly (crashed)")
     assert raised_by_producer(outer) is None
     error = raised_by_producer(outer, "stage")
-    assert (error.stage, error.key, error.__cause__) == ("stage", None, outer)
+    assert (error.stage, error.key, error.__cause__) == ("stage", None, None)
 
 
 def test_other_errors_are_no_producer_s():
