@@ -145,7 +145,7 @@ class Colour(IntEnum):
         *(Colour.RED, np.int64(1), np.float64(1), pd.Timestamp("2020-01-01"), object(), open),
         *({"a": 1}, {1}, "\ud800", "\udc80", ("a", "\ud83d"), [lambda: 1], timedelta(1), 1j),
     ],
-    ids=lambda value: repr(value)[:30],
+    ids=lambda value: type(value).__name__,
 )
 def test_other_values_have_no_json(value):
     with pytest.raises(NotPlainError):
