@@ -44,7 +44,7 @@ from pyspark.sql.types import (
 
 from deltaproduce.arrays import Numbers, codes
 from deltaproduce.atoms import Misfit, arrow_type
-from deltaproduce.failures import shown
+from deltaproduce.excerpts import escaped, shown
 from deltaproduce.schemas import Column, RowSchema
 
 
@@ -256,7 +256,8 @@ def _conformed_atoms(array: pa.Array, data_type: DataType) -> pa.Array:
         # Arrow's cast to a larger scale overflows without a word.
         exact = not pa.types.is_decimal(arrow) or found.cast(array.type).equals(array)
     except pa.ArrowException as error:
-        raise Misfit(f"{array.type} does not fit {data_type.simpleString()}: {error}") from error
+        message = f"{array.type} does not fit {data_type.simpleString()}: {escaped(str(error))}"
+        raise Misfit(message) from error
     if not exact:
         raise Misfit(f"a value of {array.type} is too large for {data_type.simpleString()}")
     return found

@@ -28,7 +28,7 @@ from deltaproduce.arrow_emissions import RowMisfit, SourceKeys, TableReader
 from deltaproduce.atoms import Misfit
 from deltaproduce.changes import sources_of
 from deltaproduce.errors import ProducerError
-from deltaproduce.failures import described, shown
+from deltaproduce.excerpts import described, shown
 from deltaproduce.rows import RowReader, UnreadableError, row_reader
 from deltaproduce.runs import StickyErrors, key_changes, same_key
 from deltaproduce.stages import Producer

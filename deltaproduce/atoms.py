@@ -39,7 +39,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from deltaproduce.failures import shown
+from deltaproduce.excerpts import escaped, shown
 
 Writer: TypeAlias = Callable[[Sequence[Any]], pa.Array]
 
@@ -97,7 +97,9 @@ def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:
             if isinstance(error, Misfit):
                 raise
             found = next((value for value in values if value is not None), None)
-            raise Misfit(f"{shown(found)} does not fit {spark_type}: {error}") from error
+            raise Misfit(
+                f"{shown(found)} does not fit {spark_type}: {escaped(str(error))}"
+            ) from error
 
     return write
 

@@ -26,8 +26,8 @@ from deltaproduce.atoms import arrow_type
 from deltaproduce.changes import col, cols, content_columns
 from deltaproduce.checkpoints import checkpoint
 from deltaproduce.errors import InvalidChangesError
-from deltaproduce.rows import row_type
-from deltaproduce.schemas import CHANGE_TYPE, ORDINAL, Column
+from deltaproduce.excerpts import described, shown
+from deltaproduce.schemas import CHANGE_TYPE, ORDINAL, Column, row_type
 from deltaproduce.selections import Rows, Selection, as_frame
 from deltaproduce.stages import Source
 
@@ -174,7 +174,8 @@ def given_frame(changes: object, source: Source, spark: SparkSession) -> DataFra
         return frame(changes, spark)
     except Exception as error:
         raise InvalidChangesError(
-            f"changes of source {source.name!r} are an Arrow table that Spark refuses: {error}",
+            f"changes of source {source.name!r} are an Arrow table that Spark refuses: "
+            f"{described(error)}",
             source=source.name,
         ) from error
 
@@ -310,7 +311,7 @@ def _check_change_types(rows: DataFrame, unknown: int, source: Source) -> None:
     found = [row[0] for row in wrong.select(CHANGE_TYPE).distinct().limit(_SHOWN).collect()]
     known = ", ".join((*UPSERTS, *DELETES, *IGNORED))
     keys = _keys(wrong, source, wrong.sparkSession)
-    _refuse(source, CHANGE_TYPE, f"is {found!r} in {unknown} rows; known: {known}", keys)
+    _refuse(source, CHANGE_TYPE, f"is {shown(found)} in {unknown} rows; known: {known}", keys)
 
 
 def _check_not_null(rows: DataFrame, nulls: int, column: Column, source: Source) -> None:
@@ -318,15 +319,18 @@ def _check_not_null(rows: DataFrame, nulls: int, column: Column, source: Source)
         return
     wrong = rows.where(col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*UPSERTS, *DELETES))
     keys = _keys(wrong, source, wrong.sparkSession)
-    _refuse(source, column.name, f"is NOT NULL, and null in {nulls} rows, of keys {keys!r}", keys)
+    _refuse(
+        source, column.name, f"is NOT NULL, and null in {nulls} rows, of keys {shown(keys)}", keys
+    )
 
 
 def _check_not_mixed(rows: Rows, source: Source, spark: SparkSession) -> None:
     keys = _keys(_mixed(rows, source.schema.key.columns, spark), source, spark)
     if keys:
         raise InvalidChangesError(
-            f"changes of source {source.name!r} have both deletes and upserts for keys {keys!r}: "
-            "an upsert replaces all values of its key, so drop the deletes, or the upserts",
+            f"changes of source {source.name!r} have both deletes and upserts for keys "
+            f"{shown(keys)}: an upsert replaces all values of its key, so drop the deletes, or the "
+            "upserts",
             source=source.name,
             keys=keys,
         )

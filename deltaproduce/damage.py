@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from deltaproduce.errors import CorruptStoreError, StorageError
+from deltaproduce.excerpts import escaped
 
 SIGNS: Final = (
     "CANNOT_READ_FILE_FOOTER",
@@ -82,11 +83,10 @@ def table_of(error: BaseException, places: Callable[[], Mapping[str, str]]) -> s
 
 def unreadable(table: str, error: BaseException) -> CorruptStoreError:
     """What is said of a table that has lost files, from the error of reading it."""
-    found = " ".join(str(error).split())
     return CorruptStoreError(
         f"table {table!r} cannot be read as a version has it, because files of it were removed or "
         "changed by someone else; store.verify() says what else is wrong, store.repair() mends it. "
-        f"Found: {found[:_SHOWN]}{'…' if len(found) > _SHOWN else ''}",
+        f"Found: {escaped(' '.join(str(error).split()), limit=_SHOWN)}",
         table=table,
     )
 

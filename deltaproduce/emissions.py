@@ -24,9 +24,8 @@ from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltaproduce.atoms import Misfit, Writer, arrow_type, atom_writer
-from deltaproduce.failures import shown
-from deltaproduce.rows import row_type
-from deltaproduce.schemas import Columns, RowSchema
+from deltaproduce.excerpts import shown
+from deltaproduce.schemas import Columns, RowSchema, row_type
 
 RowsWriter: TypeAlias = Callable[[Sequence[Any]], list[pa.Array]]
 EmissionWriter: TypeAlias = Callable[[Sequence[Any]], tuple[list[pa.Array], list[pa.Array]]]
@@ -180,7 +179,9 @@ def _row_by_position(row: object, names: Sequence[str], fields: tuple[str, ...])
             return [by_name[name] for name in known]
     missing = [name for name in names if name not in by_name]
     unknown = [name for name in by_name if name not in names]
-    raise Misfit(f"{shown(row)} lacks the columns {missing!r} and has unknown ones {unknown!r}")
+    raise Misfit(
+        f"{shown(row)} lacks the columns {missing!r} and has unknown ones {shown(unknown)}"
+    )
 
 
 def _by_name(row: object) -> Mapping[Any, Any] | None:

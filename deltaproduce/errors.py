@@ -68,6 +68,11 @@ class InvalidChangesError(DeltaProduceError):
 class ProducerError(DeltaProduceError):
     """A produce function failed; where it raised an error itself, that one is the ``__cause__``.
 
+    From a Python worker the cause comes as plain text: an error of one of Python's own classes has
+    its class and, if they are plain values, its arguments; of any other, the nearest of Python's
+    own that it is a subclass of, and its class is said in the text. The worker's traceback is a
+    note on this error.
+
     Attributes:
         stage: the name of the stage.
         key: the key it was called with, as it got it; None if its Python worker died. Of an Arrow

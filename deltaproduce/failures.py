@@ -1,74 +1,51 @@
 """A producer's failure on its way from a Python worker to the driver.
 
-Spark hands the driver no exception of a worker, only its text. So the text carries the exception:
-`armoured` appends it to the message as base64 between markers, and `raised_by_producer` finds it
-in whatever Spark has wrapped around.
+Spark hands the driver no exception of a worker, only its text. So the text carries the failure, as
+JSON behind a mark: message, stage, key, cause and traceback. `raised_by_producer` finds it in
+whatever Spark has wrapped around.
 
-Invariant: a failure always arrives, with its stage and a key; what cannot travel (an exception
-that does not unpickle, a key of megabytes) is replaced by a stand-in that says what it was.
-
-It stands apart because nothing else depends on how Spark reports errors.
+Invariants: a failure always arrives, with its stage and a key; what cannot travel (an exception of
+a user's class, a key of megabytes) is replaced by a stand-in that says what it was. And texts are
+data: a mark has a secret that no row can know, what stands behind it is read as plain values, and
+no code that it names is called.
 """
 
-import base64
-import re
+import json
+import os
+import secrets
 import traceback
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from functools import cache
+from itertools import dropwhile
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from deltaproduce.errors import ProducerError
+from deltaproduce.excerpts import described, escaped, shown, text_of
+from deltaproduce.json_values import Json, NotPlainError, read, written
 
 BatchFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What Spark calls for each partition, in `DataFrame.mapInArrow`."""
 
 
 class WorkerError(Exception):
-    """What a Python worker raises in place of a ProducerError; its text is `armoured`."""
-
-
-def shown(value: object, *, limit: int = 300) -> str:
-    """Returns the value's repr for a message: at most about ``limit`` characters, never failing."""
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001 a repr may do anything
-        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
-    return _shortened(text, limit)
-
-
-def described(error: BaseException) -> str:
-    """Returns type and text of an exception, as the last line of its traceback says them."""
-    return _shortened("".join(traceback.format_exception_only(error)).strip(), 2_000)
-
-
-def armoured(error: ProducerError) -> str:
-    """Returns the error's message followed by the error itself, as ASCII text."""
-    cause = error.__cause__
-    failure = _Failure(
-        message=str(error),
-        stage=error.stage,
-        key=_pickled(error.key),
-        key_text=shown(error.key),
-        cause=None if cause is None else _pickled(cause),
-        cause_text="" if cause is None else described(cause),
-        trace=_shortened("".join(traceback.format_exception(error)), 16_000),
-    )
-    payload = base64.b64encode(zlib.compress(_dumps(failure))).decode("ascii")
-    return f"{error}\n<deltaproduce-failure {payload}>"
+    """What a Python worker raises in place of a ProducerError; its text has the failure in it."""
 
 
 def in_worker(run: BatchFunction) -> BatchFunction:
-    """Returns what a Python worker runs: a ProducerError leaves it as a WorkerError."""
+    """Returns what a Python worker runs: a ProducerError leaves it as a WorkerError.
+
+    To be called in the driver, whose mark the function takes along.
+    """
+    mark = _mark()
 
     def run_in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from run(batches)
         except ProducerError as error:
-            raise WorkerError(armoured(error)) from None
+            raise WorkerError(_text(error, mark)) from None
 
     return run_in_worker
 
@@ -77,8 +54,7 @@ def raised_by_producer(error: BaseException, stage: str | None = None) -> Produc
     """Finds the failure of a producer in what a Spark action raised.
 
     Args:
-        error: any exception; its chain of causes is searched too. Its text is trusted as far as
-            Spark's workers are: the failure in it is unpickled.
+        error: any exception; its chain of causes is searched too.
         stage: the stage whose function the action ran, if it ran one.
 
     Returns:
@@ -90,83 +66,139 @@ def raised_by_producer(error: BaseException, stage: str | None = None) -> Produc
     while suspect is not None and id(suspect) not in seen:
         if isinstance(suspect, ProducerError):
             return suspect
-        if armour := _ARMOUR.search(str(suspect)):
-            return _restored(zlib.decompress(base64.b64decode(armour[1])))
-        if stage is not None and _DEATH in str(suspect):
-            return _died(stage, suspect)
+        text = text_of(suspect)
+        failure = _found(text)
+        if failure is not None:
+            return failure
+        if stage is not None and _DEATH in text:
+            return _died(stage)
         seen.add(id(suspect))
         suspect = suspect.__cause__ or suspect.__context__
     return None
 
 
-_ARMOUR: Final = re.compile(r"<deltaproduce-failure ([A-Za-z0-9+/=]+)>")
 _DEATH: Final = "Python worker exited unexpectedly"
-_LONGEST_PICKLE_BYTES: Final = 16_384
+_LONGEST_MESSAGE: Final = 8_000
+_LONGEST_TRACE: Final = 16_000
+_LONGEST_VALUE: Final = 16_384
+_LONGEST_FAILURE: Final = 1 << 20
+
+_PLAIN_ERRORS: Final = MappingProxyType(
+    {
+        kind.__name__: kind
+        for kind in (
+            *(ArithmeticError, FloatingPointError, OverflowError, ZeroDivisionError),
+            *(LookupError, IndexError, KeyError),
+            *(OSError, ConnectionError, FileExistsError, FileNotFoundError, InterruptedError),
+            *(IsADirectoryError, NotADirectoryError, PermissionError, TimeoutError),
+            *(RuntimeError, NotImplementedError, RecursionError),
+            *(ValueError, UnicodeError, NameError, UnboundLocalError),
+            *(ImportError, ModuleNotFoundError, StopIteration, SystemExit),
+            *(AssertionError, AttributeError, BufferError, EOFError, MemoryError, TypeError),
+            Exception,
+        )
+    }
+)
+"""The classes that a cause may have in the driver: Python's own that any arguments make."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """A ProducerError in parts, so that one that does not unpickle leaves the others readable."""
-
-    message: str
-    stage: str | None
-    key: bytes | None
-    key_text: str
-    cause: bytes | None
-    cause_text: str
-    trace: str
+@cache
+def _mark() -> str:
+    """What failures of this driver's functions stand behind; no text of a row has it."""
+    return f"<deltaproduce-failure {secrets.token_hex(16)} "
 
 
-def _died(stage: str, cause: BaseException) -> ProducerError:
+def _text(error: ProducerError, mark: str) -> str:
+    """Returns the error's message, and behind the mark all of the error."""
+    message = escaped(text_of(error), limit=_LONGEST_MESSAGE)
+    cause = error.__cause__
+    failure = {
+        "message": message,
+        "stage": error.stage if error.stage is None else str(error.stage),
+        "key": _plain(error.key, shown(error.key)),
+        "cause": None if cause is None else _written_cause(cause),
+        "trace": _trace(error),
+    }
+    return f"{message}\n{mark}{json.dumps(failure)}>"
+
+
+def _plain(value: object, stand_in: Json) -> Json:
+    """Returns a value as JSON, or its stand-in if it has no JSON or too much of it."""
+    try:
+        found = written(value)
+        return found if len(json.dumps(found)) <= _LONGEST_VALUE else stand_in
+    except Exception:  # noqa: BLE001 a value of another type may do anything
+        return stand_in
+
+
+def _written_cause(cause: BaseException) -> dict[str, Json]:
+    """Returns the nearest class that may travel, and arguments that make the same text."""
+    names = (kind.__name__ for kind in type(cause).__mro__ if kind in _PLAIN_ERRORS.values())
+    name = next(names, Exception.__name__)
+    if type(cause) is not _PLAIN_ERRORS[name]:
+        return {"class": name, "args": _plain((described(cause),), None)}
+    text = (escaped(text_of(cause)),)
+    same = text_of(_PLAIN_ERRORS[name](*cause.args)) == text_of(cause)
+    return {"class": name, "args": _plain(cause.args if same else text, _plain(text, None))}
+
+
+def _trace(error: ProducerError) -> str:
+    """Returns the traceback of what went wrong, from the first line of the user's own on.
+
+    Returns nothing for an error of the library itself, whose message says it all.
+    """
+    found = traceback.TracebackException.from_exception(error.__cause__ or error)
+    theirs = list(dropwhile(_is_of_library, found.stack))
+    if not theirs and error.__cause__ is None:
+        return ""
+    found.stack = traceback.StackSummary.from_list(theirs or found.stack)
+    return escaped("".join(found.format()), limit=_LONGEST_TRACE, lines=True)
+
+
+def _is_of_library(frame: traceback.FrameSummary) -> bool:
+    return os.path.dirname(frame.filename) == os.path.dirname(__file__)
+
+
+def _found(text: str) -> ProducerError | None:
+    """Returns the first failure in a text; none if what stands behind a mark is none."""
+    for place in text.split(_mark())[1:]:
+        try:
+            failure, _ = json.JSONDecoder().raw_decode(place[:_LONGEST_FAILURE])
+            return _read_failure(failure)
+        except (ValueError, TypeError, RecursionError):  # cut off on the way, or no failure at all
+            continue
+    return None
+
+
+def _read_failure(failure: object) -> ProducerError:
+    match failure:
+        case {
+            "message": str(message),
+            "stage": str() | None as stage,
+            "key": key,
+            "cause": None | {"class": str(), "args": [*_]} as cause,
+            "trace": str(trace),
+        }:
+            error = ProducerError(message, stage=stage, key=read(key))
+            if cause is not None:
+                error.__cause__ = _read_cause(cause)
+            if trace:
+                error.add_note(f"In the Python worker:\n{trace.rstrip()}")
+            return error
+    raise NotPlainError("it is no failure")
+
+
+def _read_cause(cause: dict[str, Any]) -> BaseException:
+    kind, args = _PLAIN_ERRORS.get(cause["class"]), read(cause["args"])
+    if kind is None or type(args) is not tuple:
+        raise NotPlainError("it is no cause")
+    return kind(*args)
+
+
+def _died(stage: str) -> ProducerError:
     message = (
         f"stage {stage!r}: a Python worker died while it ran the function, without an exception: "
         "most often it was out of memory (let the function read its values one by one instead of "
         "keeping them), or native code that the function calls crashed"
     )
-    error = ProducerError(message, stage=stage)
-    error.__cause__ = cause
-    return error
-
-
-def _restored(pickled: bytes) -> ProducerError:
-    failure: _Failure = cloudpickle.loads(pickled)
-    error = ProducerError(
-        failure.message, stage=failure.stage, key=_unpickled(failure.key, failure.key_text)
-    )
-    if failure.cause_text:
-        cause = _unpickled(failure.cause, None)
-        stand_in = RuntimeError(failure.cause_text)
-        error.__cause__ = cause if isinstance(cause, BaseException) else stand_in
-    error.add_note(f"In the Python worker:\n{failure.trace}")
-    return error
-
-
-def _pickled(value: object) -> bytes | None:
-    """Returns the value as bytes; None if they would be too many or could not be read back."""
-    try:
-        pickled = _dumps(value)
-        cloudpickle.loads(pickled)
-    except Exception:  # noqa: BLE001 pickling runs code of the value
-        return None
-    return pickled if len(pickled) <= _LONGEST_PICKLE_BYTES else None
-
-
-def _dumps(value: object) -> bytes:
-    pickled: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
-    return pickled
-
-
-def _unpickled(pickled: bytes | None, stand_in: object) -> object:
-    """Reads a part back; the driver may lack a module that the worker had."""
-    try:
-        return stand_in if pickled is None else cloudpickle.loads(pickled)
-    except Exception:  # noqa: BLE001 unpickling runs code of the value
-        return stand_in
-
-
-def _shortened(text: str, limit: int) -> str:
-    """Keeps the beginning and the end, which say most, also of tracebacks."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]} … {len(text) - 2 * half} characters … {text[-half:]}"
+    return ProducerError(message, stage=stage)

@@ -26,6 +26,7 @@ KINDS: Final = (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
 
 _LOG: Final = "_versions"
 _SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+_PASSWORD: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*:[^/]*@")
 _SAFE_IN_PATHS: Final = " '!$&()+,;=@~-._"
 _ENDINGS: Final = tuple(f"__{kind}" for kind in (KEY_MAPPINGS, UPDATES, RUNS))
 
@@ -42,6 +43,7 @@ class Table:
     def existing(text: str) -> Table:
         """A table of someone else: a path, or a name in a catalog, told apart as locations are."""
         if _is_path(text):
+            _check_no_secret(text)
             return Table(text, text, in_catalog=False)
         parts = [part.strip("`") for part in text.split(".")]
         if not 1 <= len(parts) <= 3 or not all(parts):
@@ -68,6 +70,7 @@ class Location:
     def parse(text: str) -> Location:
         """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
         if _is_path(text):
+            _check_no_secret(text)
             return Location(text.rstrip("/") or "/", in_catalog=False)
         parts = text.split(".")
         if not 1 <= len(parts) <= 2 or not all(parts):
@@ -113,6 +116,15 @@ class Location:
 def commit_file(delta_version: int) -> str:
     """Where Delta keeps the commit of a delta version, below the table's directory."""
     return f"_delta_log/{delta_version:020d}.json"
+
+
+def _check_no_secret(text: str) -> None:
+    """Refuse a password in a path: paths are shown in errors, plans and logs, and are stored."""
+    if found := _PASSWORD.match(text):
+        raise DefinitionError(
+            f"the path {found[1]}…{text[found.end() :]!r} has a password in it, which would be "
+            "shown wherever the path is: leave it out, and set it in Spark's configuration"
+        )
 
 
 def _is_path(text: str) -> bool:

@@ -25,7 +25,8 @@ from deltaproduce.changes import cols, content_columns, order, same, sources_of
 from deltaproduce.ddl import identifier
 from deltaproduce.emissions import RowsWriter, rows_writer, settled
 from deltaproduce.errors import ProducerError
-from deltaproduce.failures import BatchFunction, described, in_worker, shown
+from deltaproduce.excerpts import described, shown
+from deltaproduce.failures import BatchFunction, in_worker
 from deltaproduce.rows import RowReader, row_reader, zone_of
 from deltaproduce.runs import key_changes, same_key
 from deltaproduce.schemas import ORDINAL_COLUMN

@@ -28,7 +28,8 @@ from deltaproduce.arrow_producers import arrow_calls
 from deltaproduce.atoms import Misfit
 from deltaproduce.emissions import EmissionWriter, emission_writer, settled
 from deltaproduce.errors import ProducerError
-from deltaproduce.failures import BatchFunction, described, in_worker, raised_by_producer, shown
+from deltaproduce.excerpts import described, shown
+from deltaproduce.failures import BatchFunction, in_worker, raised_by_producer
 from deltaproduce.rows import zone_of
 from deltaproduce.runs import Block, Blocks, Continuation, skip_all
 from deltaproduce.schemas import ORDINAL, SOURCE_PREFIX, RowSchema

@@ -26,6 +26,7 @@ from deltaproduce.arrays import empty, fetched, frame, row_bytes
 from deltaproduce.changes import cols, content_columns, sources_of
 from deltaproduce.checkpoints import checkpoint
 from deltaproduce.errors import ProducerError
+from deltaproduce.excerpts import escaped
 from deltaproduce.inputs import (
     Feed,
     all_parts,
@@ -132,13 +133,15 @@ class Production:
             try:
                 return self._computed(rows)
             except PySparkException as error:
-                message = f"stage {self.stage.name!r}: its query failed: {error}"
+                said = escaped(str(error).partition("\n== ")[0])  # of which part, the cause says
+                message = f"stage {self.stage.name!r}: its query failed: {said}"
                 raise ProducerError(message, stage=self.stage.name) from error
 
     def _computed(self, rows: DataFrame) -> tuple[Rows, int]:
         size = f.coalesce(f.sum(row_bytes(self.content)), f.lit(0))
         counted = {"rows": f.count(f.lit(1)), "bytes": size}
-        computed, counts = checkpoint(rows, counted, stage=self.stage.name)
+        function = None if self.stage.query else self.stage.name
+        computed, counts = checkpoint(rows, counted, stage=function)
         few = counts["rows"] <= limits.LOCAL_ROWS and counts["bytes"] <= limits.LOCAL_BYTES
         return (fetched(computed, self.content) if few else computed), counts["rows"]
 

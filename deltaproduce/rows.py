@@ -13,7 +13,6 @@ to know types; grouping and calling treat rows as opaque objects. Work is done p
 """
 
 import re
-from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import partial
@@ -36,7 +35,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.schemas import Columns
+from deltaproduce.schemas import Columns, row_type
 
 RowReader: TypeAlias = Callable[[Sequence[pa.Array]], Iterator[Any]]
 
@@ -66,11 +65,6 @@ def row_reader(columns: Columns, zone: tzinfo) -> RowReader:
     return lambda arrays: _rows(
         row, [read(array) for read, array in zip(readers, arrays, strict=True)]
     )
-
-
-def row_type(names: Iterable[str]) -> type[tuple[Any, ...]]:
-    """Returns a new named tuple class; names that are no identifiers are numbered, as ``_0``."""
-    return namedtuple("Row", list(names), rename=True)
 
 
 def zone_of(time_zone: str) -> tzinfo:

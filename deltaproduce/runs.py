@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from deltaproduce.errors import ProducerError
-from deltaproduce.failures import shown
+from deltaproduce.excerpts import shown
 from deltaproduce.rows import RowReader, UnreadableError, row_reader
 from deltaproduce.schemas import Columns
 

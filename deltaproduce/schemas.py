@@ -11,9 +11,10 @@ above relies on them.
 """
 
 import re
+from collections import namedtuple
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql.types import (
     ArrayType,
@@ -122,6 +123,11 @@ class RowSchema:
     def names(self) -> tuple[str, ...]:
         """The names of the key columns, then of the value columns."""
         return self.key.names + self.value.names
+
+
+def row_type(names: Iterable[str]) -> type[tuple[Any, ...]]:
+    """Returns a new named tuple class; names that are no identifiers are numbered, as ``_0``."""
+    return namedtuple("Row", list(names), rename=True)
 
 
 def unknown_schema(key: Mapping[str, bool], value: Iterable[str]) -> RowSchema:

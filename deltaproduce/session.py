@@ -14,11 +14,12 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
 from delta import configure_spark_with_delta_pip
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -31,10 +32,15 @@ _EXTENSIONS_KEY: Final = "spark.sql.extensions"
 _CATALOG_KEY: Final = "spark.sql.catalog.spark_catalog"
 _PACKAGES_KEY: Final = "spark.jars.packages"
 _WORKER_KEY: Final = "spark.sql.execution.pyspark.python"
+_JSON_LOGGING_KEY: Final = "spark.log.structuredLogging.enabled"
+_JAVA_OPTIONS_KEY: Final = "spark.driver.extraJavaOptions"
 
 # Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
 # Catalog's, which wraps it.
 _DELTA_CATALOGS: Final = ("delta", "unitycatalog")
+
+_QUIET_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+"""What Spark logs: its own defaults, without a second report of each failed task."""
 
 
 def local_session(
@@ -49,9 +55,10 @@ def local_session(
     A session that already runs is returned as it is, whatever is asked for here, if it can work
     with Delta. Otherwise a new one starts. Its workers run this interpreter (unless the variable
     PYSPARK_PYTHON names another), the web UI and the progress bar are off, Spark logs errors only,
-    and what is written to standard error while it starts is shown only if the start fails. It is
-    set up for many small plans: adaptive planning is off, and errors do not name the Python line
-    that made a column.
+    and what is written to standard error while it starts is shown only if the start fails. That a
+    task failed is not logged, since it is raised; a ``log4j2.properties`` where Spark looks for one
+    has the last word. It is set up for many small plans: adaptive planning is off, and errors do
+    not name the Python line that made a column.
 
     Cost: about six seconds; at the very first start the Delta jars are downloaded too.
 
@@ -62,7 +69,8 @@ def local_session(
         memory: the heap of the one Java process, in Spark's units. It is fixed when this Python
             process starts Java, so a later session of the same process cannot change it.
         config: further Spark settings. They win over the ones made here, except that Delta stays
-            among `spark.jars.packages` and `spark.sql.extensions`.
+            among `spark.jars.packages` and `spark.sql.extensions`, and that options of
+            `spark.driver.extraJavaOptions` are added to those made here, and win one by one.
 
     Raises:
         SessionError: no session can start, or the one that runs lacks Delta; the message says
@@ -116,9 +124,9 @@ def explained(error: BaseException) -> SessionError | None:
     """What is wrong with the session and how to mend it, if the error is one that users meet.
 
     Reads the messages and the notes of the error and of its causes. Errors of the library itself
-    say what is wrong already, so they are not explained.
+    say what is wrong already, so they are not explained; nor are those that quote a row.
     """
-    if isinstance(error, DeltaProduceError):
+    if isinstance(error, DeltaProduceError) or _is_of_a_row(error):
         return None
     text = _text(error)
     for explanation in _EXPLANATIONS:
@@ -126,6 +134,12 @@ def explained(error: BaseException) -> SessionError | None:
         if message is not None:
             return SessionError(" ".join(message.split()))
     return None
+
+
+def _is_of_a_row(error: BaseException) -> bool:
+    """Whether it is a data exception of SQL, or raised by the query itself: these quote rows."""
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    return state is not None and state.startswith(("22", "P0"))
 
 
 def _running_session() -> SparkSession | None:
@@ -166,8 +180,7 @@ def _builder(
         "spark.sql.codegen.cache.maxEntries": "10000",
         # Each shuffle would be a job of its own, to choose a number of tasks that is right already.
         "spark.sql.adaptive.enabled": "false",
-        # The code that Spark generates fills Java's default of 240 MiB, which stops its compiler.
-        "spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=512m",
+        _JAVA_OPTIONS_KEY: " ".join(_java_options(config)),
         # Looks for the line of Python that made each expression, at a millisecond each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
@@ -180,6 +193,25 @@ def _builder(
     for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
     return configure_spark_with_delta_pip(builder, packages)
+
+
+def _java_options(config: dict[str, str]) -> Iterator[str]:
+    """The options of the Java process; the user's come last, so that each wins over ours."""
+    # The code that Spark generates fills Java's default of 240 MiB, which stops its compiler.
+    yield "-XX:ReservedCodeCacheSize=512m"
+    if _QUIET_LOGGING.is_file() and not _is_logging_set_up(config):
+        yield f"-Dlog4j2.configurationFile={_QUIET_LOGGING.as_uri()}"
+    if wanted := config.pop(_JAVA_OPTIONS_KEY, ""):
+        yield wanted
+
+
+def _is_logging_set_up(config: Mapping[str, str]) -> bool:
+    """Whether the user has set up logging where Spark, or Log4j, looks for it."""
+    if "LOG4J_CONFIGURATION_FILE" in os.environ or _JSON_LOGGING_KEY in config:
+        return True
+    home = os.environ.get("SPARK_HOME")
+    found = os.environ.get("SPARK_CONF_DIR", home and os.path.join(home, "conf"))
+    return bool(found) and any(Path(str(found)).glob("log4j2*.*"))
 
 
 def _silence_query_context() -> None:
@@ -323,7 +355,7 @@ def _worker_python_differs(text: str) -> str | None:
 
 
 def _worker_module_missing(text: str) -> str | None:
-    found = re.search(r"ModuleNotFoundError: No module named '([^']+)'", text)
+    found = re.search(r"^ModuleNotFoundError: No module named '([\w.]+)'", text, re.MULTILINE)
     if not found or "Python worker" not in text:
         return None
     return f"""Spark's workers have no module {found[1]!r}: install it into the Python they run, or

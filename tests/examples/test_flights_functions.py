@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaproduce.rows import row_type
+from deltaproduce.schemas import row_type
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, merge
-from deltaproduce.rows import row_type
-from deltaproduce.schemas import Columns
+from deltaproduce.schemas import Columns, row_type
 from deltaproduce.testing import Change, Delete, Upsert
 from deltaproduce.testing.oracle import record_items
 

@@ -67,6 +67,94 @@ again.stop()
     assert err == ""
 
 
+FAILING = """
+import sys, traceback
+import deltaproduce as dp
+
+spark = dp.local_session(cores=2, memory="1g")
+pipeline = dp.Pipeline("failing")
+rows, tables, kept, casts = (
+    pipeline.source(name, key="k bigint", value="t string")
+    for name in ("rows", "tables", "kept", "casts")
+)
+columns = {"key": "k bigint", "value": "n int"}
+
+@pipeline.arrow_producer(tables, **columns)
+def of_tables(table):
+    return [int(t) for t in table["t"].to_pylist()]  # in a table
+
+def keep(value, example):
+    return 1 // value  # in preserve
+
+@pipeline.producer(kept, **columns, preserve=keep)
+def of_kept(k, values):
+    yield k, 0
+
+pipeline.sql("of_casts", "SELECT k, CAST(t AS int) AS n FROM casts", key="k")
+
+@pipeline.producer(rows, **columns)
+def of_rows(k, values):
+    for t in values:
+        yield k, int(t)  # in a row
+
+store = dp.Store(spark, sys.argv[1], pipeline)
+batch = spark.createDataFrame([(7, "seven")], "k bigint, t string")
+for name in ("tables", "kept", "casts"):
+    try:
+        store.update({name: batch})
+    except dp.ProducerError:
+        traceback.print_exc()
+store.update({"rows": spark.range(5_000).selectExpr("id AS k", "'seven' AS t")})
+"""
+
+
+def failed(script, path, **environment):
+    """What a script that fails writes to standard error."""
+    path.write_text(script)
+    ran = subprocess.run(
+        [sys.executable, path, path.parent / "store"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 1
+    return ran.stderr
+
+
+def test_a_function_that_fails_says_what_and_where_and_nothing_else(tmp_path):
+    err = failed(FAILING, tmp_path / "failing.py")
+    assert "ProducerError: stage 'of_tables' failed for key 7: ValueError: " in err
+    assert "ProducerError: stage 'of_kept': preserve failed for key 7: ZeroDivisionError: " in err
+    assert "ProducerError: stage 'of_casts': its query failed: [CAST_INVALID_INPUT]" in err
+    assert "ProducerError: stage 'of_rows' failed for key " in err
+    for line in ("# in a table", "# in preserve", "# in a row"):
+        assert line in err
+    for said in ("\tat ", "org.apache", "deltaproduce-failure", "ERROR", "WorkerError"):
+        assert said not in err
+    assert err.rstrip().endswith("ValueError: invalid literal for int() with base 10: 'seven'")
+
+
+TASK = """
+from deltaproduce import local_session
+config = {"spark.driver.extraJavaOptions": "-Dmine=1"}
+spark = local_session(cores=1, memory="1g", config=config)
+spark.sql("SELECT raise_error(id) FROM range(1)").show()
+"""
+
+
+def test_logging_that_the_user_has_set_up_is_left_alone(tmp_path):
+    assert "ERROR Executor" not in failed(TASK, tmp_path / "task.py")
+    (tmp_path / "log4j2.properties").write_text(
+        "rootLogger.level = error\nrootLogger.appenderRef.a.ref = a\n"
+        "appender.a.type = Console\nappender.a.name = a\nappender.a.target = SYSTEM_ERR\n"
+        "appender.a.layout.type = PatternLayout\nappender.a.layout.pattern = mine %c{1}: %m%n%ex\n"
+    )
+    said = failed(TASK, tmp_path / "task.py", SPARK_CONF_DIR=str(tmp_path))
+    assert "mine Executor: Exception in task" in said
+
+
 def test_a_package_in_no_repository_is_named(tmp_path):
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.errors import PySparkException
 
 from deltaproduce.errors import ProducerError, SessionError
 from deltaproduce.session import check_session, explained
@@ -116,6 +117,24 @@ def test_the_cause_is_read_too():
 )
 def test_other_errors_are_left_as_they_are(error):
     assert explained(error) is None
+
+
+class InvalidCast(PySparkException):
+    """As Spark raises it, for a value that it quotes."""
+
+    def getSqlState(self):  # noqa: N802 its name in PySpark
+        return "22018"
+
+
+@pytest.mark.parametrize(("recorded", "_"), RECORDED)
+def test_a_row_that_quotes_such_an_error_is_not_believed(recorded, _):
+    said = "\n".join([str(recorded), *getattr(recorded, "__notes__", ())])
+    assert explained(InvalidCast(f"[CAST_INVALID_INPUT] The value '{said}' is malformed")) is None
+
+
+def test_only_the_last_line_of_a_traceback_names_a_module():
+    said = "from the Python worker: ValueError: \"ModuleNotFoundError: No module named 'evil'\""
+    assert explained(RuntimeError(said)) is None
 
 
 class Conf(dict):
