@@ -32,6 +32,8 @@ _CATALOG_KEY: Final = "spark.sql.catalog.spark_catalog"
 _PACKAGES_KEY: Final = "spark.jars.packages"
 _WORKER_KEY: Final = "spark.sql.execution.pyspark.python"
 
+_OTHERS_WRITE: Final = 0o022  # Hadoop's default, which it has instead of the process's umask
+
 # Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
 # Catalog's, which wraps it.
 _DELTA_CATALOGS: Final = ("delta", "unitycatalog")
@@ -51,7 +53,8 @@ def local_session(
     PYSPARK_PYTHON names another), the web UI and the progress bar are off, Spark logs errors only,
     and what is written to standard error while it starts is shown only if the start fails. It is
     set up for many small plans: adaptive planning is off, and errors do not name the Python line
-    that made a column.
+    that made a column. Files and directories are written with no more rights than this process's
+    umask leaves, and never with a right to write for others.
 
     Cost: about six seconds; at the very first start the Delta jars are downloaded too.
 
@@ -170,6 +173,7 @@ def _builder(
         "spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=512m",
         # Looks for the line of Python that made each expression, at a millisecond each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask() | _OTHERS_WRITE:03o}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -180,6 +184,13 @@ def _builder(
     for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
     return configure_spark_with_delta_pip(builder, packages)
+
+
+def _umask() -> int:
+    """This process's umask, which can only be read by setting it."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
 
 
 def _silence_query_context() -> None:

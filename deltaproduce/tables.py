@@ -36,11 +36,11 @@ from deltaproduce.ddl import identifier
 from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
-from deltaproduce.file_systems import is_local, remove_table
+from deltaproduce.file_systems import is_linked, is_local, local_path, remove_table
 from deltaproduce.locations import Location, Table, commit_file
 from deltaproduce.recovery import current, landed, overtaken
 from deltaproduce.schemas import Column
-from deltaproduce.seeks import ParquetFiles, local_path
+from deltaproduce.seeks import ParquetFiles
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
 
@@ -458,7 +458,10 @@ class Tables:
         return str(detail.location)
 
     def found(self) -> tuple[Table, ...]:
-        """The tables that are where the store's are, whoever made them; one Spark job."""
+        """The tables that are where the store's are, whoever made them; one Spark job.
+
+        Those of a store in a folder below are not there, and neither is what is behind a link.
+        """
         location = self.location
         if location.in_catalog:
             rows = self.spark.sql(f"SHOW TABLES IN {location.address}").collect()
@@ -470,9 +473,8 @@ class Tables:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
             return ()
-        return tuple(
-            location.named("/".join(row.path.split("/")[-4:-2])) for row in files.collect()
-        )
+        tables = location.among("/".join(row.path.split("/")[-4:-2]) for row in files.collect())
+        return tuple(t for t in tables if not is_linked(location.address, t.address))
 
     def remove_files(self, table: Table, files: DataFrame) -> None:
         """Remove files of a table, whatever Delta's retention says; those that it has now stay.
