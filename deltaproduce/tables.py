@@ -397,7 +397,7 @@ class Tables:
     def put_together(self, table: Table) -> None:
         """Write small files as large ones: no row changes, and rows of a file stay in order."""
         with settings.temporary(self.spark, _COMPACTION_SETTINGS), self._effect("optimize", table):
-            self._delta_table(table).optimize().executeCompaction()
+            self.spark.sql(f"OPTIMIZE {table.sql}")  # Delta's builder does not quote the path
 
     def create(self, table: Table, columns: str) -> None:
         """Make an empty table if there is none, or one that was begun and has no commit."""

@@ -438,12 +438,13 @@ def figures_of(found: Mapping[str, Any]) -> StageFigures:
     return StageFigures(**known)
 
 
-_FIGURE_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
-    name: {
-        "int": int,
-        "float": (int, float),
-        "str | None": (str, NoneType),
-        "Mapping[str, int]": dict,
-    }.get(str(figure.type), str)
+_TYPES_BY_NAME: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "int": int,
+    "float": (int, float),
+    "str | None": (str, NoneType),
+    "Mapping[str, int]": dict,
+}
+_FIGURE_TYPES: Final = {
+    name: _TYPES_BY_NAME.get(str(figure.type), str)
     for name, figure in StageFigures.__dataclass_fields__.items()
 }

@@ -1,4 +1,4 @@
-"""What a vacuum leaves alone: stores and files of others, and what links lead to, wherever they are.
+"""What a vacuum leaves alone: stores and files of others, and what is behind links, anywhere.
 
 Directory trees are compared whole: paths, kinds, sizes and times of change.
 """
