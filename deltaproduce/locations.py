@@ -44,6 +44,7 @@ class Table:
     def existing(text: str) -> Table:
         """A table of someone else: a path, or a name in a catalog, told apart as locations are."""
         if _is_path(text):
+            _check_path("table", text)
             _check_version(text)
             return Table(text, text, in_catalog=False)
         parts = [part.strip("`") for part in text.split(".")]
@@ -71,6 +72,7 @@ class Location:
     def parse(text: str) -> Location:
         """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
         if _is_path(text):
+            _check_path("location", text)
             return Location(text.rstrip("/") or "/", in_catalog=False)
         parts = text.split(".")
         if not 1 <= len(parts) <= 2 or not all(parts):
@@ -150,6 +152,15 @@ def _outside(name: str, address: str) -> CorruptStoreError:
         "log, or the names in it; restore it from a backup",
         table=_LOG,
     )
+
+
+def _check_path(what: str, path: str) -> None:
+    """Refuse what Spark puts a setting or a variable in the place of, in quotes too."""
+    if "${" in path:
+        raise DefinitionError(
+            f"{what} {path!r} has a '${{': in a statement Spark replaces such a name by its value, "
+            "so it would be another path; rename the directory"
+        )
 
 
 def _check_version(path: str) -> None:

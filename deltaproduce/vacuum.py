@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce.checkpoints import checkpoint
+from deltaproduce.existing_tables import state
 from deltaproduce.file_systems import has_others
 from deltaproduce.files import unneeded
 from deltaproduce.locations import CONTENT, Table
@@ -148,6 +149,8 @@ class Vacuum:
         }
         for table in self._tables.found():
             if table.name in known or table == location.log():
+                continue
+            if table.in_catalog and state(self._tables, table) is None:  # a view, say
                 continue
             commits = self._tables.recent_commits(table, 0)
             attempts = (commit.attempt for commit in commits)

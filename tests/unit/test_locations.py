@@ -66,6 +66,15 @@ def test_other_signs_are_part_of_a_path(text: str) -> None:
     assert Table.existing(text).address.endswith(text)
 
 
+@pytest.mark.parametrize("text", ["/lake/${x}", "/lake/${env:HOME}/t", "s3://${spark.x}/lake"])
+def test_spark_would_replace_a_variable_in_any_text(text: str) -> None:
+    for parse in (Table.existing, Location.parse):
+        with pytest.raises(DefinitionError) as caught:
+            parse(text)
+        assert repr(text) in str(caught.value)
+    assert Location.parse("/lake/$x{y}").address == "/lake/$x{y}"
+
+
 REFUSED = ["a b", "a'b", 'a"b', "a;b", "ünï", "a-b", "a`b", "a*b", "a\nb", "spark_catalog.a-b"]
 REFUSED += ["a b.c", "c.a b", "--", "c.ü", "spark_catalog.a;DROP TABLE x", "a@v0"]
 
