@@ -234,13 +234,20 @@ class Executor:
             return self._publisher.publish("rollback", head, writes, definitions, attempt)
 
     def vacuum(
-        self, versions: Sequence[Version], kept: Sequence[Version], unfinished_hours: float
+        self,
+        versions: Sequence[Version],
+        kept: Sequence[Version],
+        unfinished_hours: float,
+        *,
+        dry_run: bool,
     ) -> Vacuumed:
-        """Drop all versions but some of the newest; see `Vacuum.run`."""
+        """Drop all versions but some of the newest, or say what that would do; see `Vacuum`."""
         self._compactor.finish()
-        vacuum = Vacuum(self._graph, self._tables, self._log, self._publisher)
+        vacuum = Vacuum(self._graph, self._tables, self._log, self._publisher, unfinished_hours)
+        if dry_run:
+            return vacuum.foreseen(versions, kept)
         with self._tables.many_effects():
-            return vacuum.run(versions, kept, self._clock(), unfinished_hours)
+            return vacuum.run(versions, kept, self._clock())
 
     def compact(self, head: Version) -> None:
         """Compact all tables now, and wait for the end."""

@@ -3,19 +3,58 @@
 A table at a path is never dropped by Delta (``DROP TABLE`` takes it for someone else's, and does
 nothing), and Spark does not say in which file system a path without a scheme is. So this is the
 only module that reaches behind PySpark's public interface, for the file system that Spark itself
-uses. The invariant: a removal that is cut off leaves a table that Delta can read, and that can be
-removed.
+uses. Hadoop follows symbolic links and does not tell of them, so Python is asked, where a path is
+on this machine; object stores have none. The invariants: a removal that is cut off leaves a table
+that Delta can read, and that can be removed; and nothing is removed through a symbolic link.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from deltaproduce.errors import StorageError
 
 _LOG = "_delta_log"
+_LOCAL: Final = re.compile(r"(?:file:(?://)?)?(/|/[^/].*)", re.DOTALL)
+
+
+def local_path(address: str) -> str | None:
+    """A path of this machine without its scheme, as Spark names it; None for all others."""
+    found = _LOCAL.fullmatch(address)
+    return None if found is None else found[1]
+
+
+def is_linked(root: str, address: str) -> bool:
+    """Whether the way from a directory down to an address goes through a symbolic link."""
+    top, path = local_path(root), local_path(address)
+    if top is None or path is None:
+        return False
+    straight = os.path.join(os.path.realpath(top), os.path.relpath(path, top))
+    return os.path.realpath(path) != os.path.normpath(straight)
+
+
+def links_below(address: str) -> tuple[str, ...]:
+    """The symbolic links in a directory, at any depth, by their paths from there."""
+    top = local_path(address)
+    return () if top is None else tuple(sorted(os.path.relpath(p, top) for p in _links(top)))
+
+
+def _links(directory: str) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as entries:
+            found = list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in found:
+        if entry.is_symlink():
+            yield entry.path
+        elif entry.is_dir():
+            yield from _links(entry.path)
 
 
 def is_local(spark: SparkSession, address: str) -> bool:
@@ -24,10 +63,17 @@ def is_local(spark: SparkSession, address: str) -> bool:
     return path is not None and _system(spark, path).getScheme() == "file"
 
 
+def has_others(spark: SparkSession, address: str) -> bool:
+    """Whether another Delta table, and so perhaps a store, is below a table's directory."""
+    path = _path(spark, address)
+    return path is not None and _holds_a_log(_system(spark, path), path)
+
+
 def remove_table(spark: SparkSession, address: str) -> None:
     """Remove a Delta table's directory, and the one that it is in if nothing else is.
 
-    The data goes first, then the log, newest first: what the log says of it stays readable.
+    The data goes first, then the log, newest first: what the log says of it stays readable. Of
+    symbolic links only the links go.
 
     Raises:
         StorageError: the session is one of Spark Connect, which has no way to.
@@ -57,8 +103,24 @@ def removed_in_turn(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 object
 
 
 def _entries(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Java
-    found = system.listStatus(path) if system.exists(path) else ()
-    return [status.getPath() for status in found]
+    return [status.getPath() for status in _listed(system, path)]
+
+
+def _holds_a_log(system: Any, path: Any) -> bool:  # noqa: ANN401 objects of Java
+    """Whether a directory below one has a log, beside the one that it has itself."""
+    below = [status.getPath() for status in _listed(system, path) if status.isDirectory()]
+    return any(
+        system.exists(directory.suffix(f"/{_LOG}")) or _holds_a_log(system, directory)
+        for directory in below
+        if directory.getName() != _LOG
+    )
+
+
+def _listed(system: Any, path: Any) -> Any:  # noqa: ANN401 objects of Java
+    """What is in a directory; nothing in one that is elsewhere, behind a symbolic link."""
+    local = local_path(path.toString())
+    is_link = local is not None and os.path.islink(local)
+    return () if is_link or not system.exists(path) else system.listStatus(path)
 
 
 def _place(entry: Any) -> tuple[str, bool]:  # noqa: ANN401 an object of Java

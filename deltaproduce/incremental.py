@@ -138,8 +138,8 @@ def selected_step(
         return _first_of(production, *production.of_changed(feeds, changed))
     if content.small and changed.few:
         before: Rows = content.fetched()
-        emitted, _ = production.of_changed(feeds, changed)
-        new, surrogates = production.kept(before, emitted)
+        emitted, count = production.of_changed(feeds, changed)
+        new, surrogates = production.kept(before, emitted, count)
         compared = _replaced(before, changed, new, schema, sources, complete=True)
         return Found(compared, surrogates)
 
@@ -151,12 +151,12 @@ def selected_step(
 
     with ThreadPoolExecutor(1) as beside:  # the function leaves cores free, and Spark much waiting
         old = beside.submit(were_produced)
-        emitted, _ = production.of_changed(feeds, changed)
+        emitted, count = production.of_changed(feeds, changed)
     key = schema.key.columns
     targets = united(old.result(), emitted, spark, key)
     affected = Selection.of(targets, key, spark)
     before = content.of(affected)
-    new, surrogates = production.kept(before, emitted)
+    new, surrogates = production.kept(before, emitted, count)
     sought = changed.few and affected.few
     return Found(_replaced(before, changed, new, schema, sources, sought=sought), surrogates)
 
@@ -186,12 +186,12 @@ def full_step(
     emitted, count = found or (empty(production.content), 0)
     if redefined is not None:
         old = _conformed(redefined, content)
-        new, surrogates = production.kept(old if redefined.same_values else None, emitted)
+        new, surrogates = production.kept(old if redefined.same_values else None, emitted, count)
         return Found(_made_anew(redefined, old, new, count, spark), surrogates)
     if content is None:
         return _first_of(production, emitted, count)
     before = content.fetched() if content.small else content.all()
-    new, surrogates = production.kept(before, emitted)
+    new, surrogates = production.kept(before, emitted, count)
     return Found(_all_replaced(before, new, schema, sources, spark), surrogates)
 
 
@@ -244,7 +244,7 @@ def stored_step(
 def _first_of(production: Production, emitted: Rows, count: int) -> Found:
     """What comes into a stage without rows."""
     stage = production.stage
-    new, surrogates = production.kept(None, emitted)
+    new, surrogates = production.kept(None, emitted, count)
     compared = _first(new, count, stage.schema, sources_of(stage), production.spark)
     return Found(compared, surrogates)
 

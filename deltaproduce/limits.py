@@ -31,6 +31,9 @@ SEEK_ROWS = 16_000_000
 FULL_ROWS = 50_000
 """Of at least so many rows that a stage reads, all are produced if nearly all have changed."""
 
+PRESERVED_ROWS = 1_000_000
+"""The most rows that one task calls `preserve` for: others side by side, by ranges of keys."""
+
 RUN_ROWS = 300_000
 """The most rows of one run (merge on read); a step of more writes the table anew."""
 
@@ -50,6 +53,11 @@ COMPACTION_COMMITS = 100
 def local_rows(row_bytes: int) -> int:
     """The most rows of so many bytes each that a step brings to the driver."""
     return min(LOCAL_ROWS, LOCAL_BYTES // max(row_bytes, 1))
+
+
+def preserving_tasks(rows: int) -> int:
+    """How many tasks call `preserve` for so many rows."""
+    return max(1, -(-rows // max(PRESERVED_ROWS, 1)))
 
 
 def is_small(rows: int, row_bytes: int) -> bool:

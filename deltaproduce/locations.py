@@ -9,13 +9,13 @@ It stands apart because names are part of what others rely on, and `tables` is a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from deltaproduce.ddl import identifier
-from deltaproduce.errors import DefinitionError
+from deltaproduce.errors import CorruptStoreError, DefinitionError
 
 CONTENT: Final = "content"
 KEY_MAPPINGS: Final = "key_mappings"
@@ -29,6 +29,8 @@ _SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _PASSWORD: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*:[^/]*@")
 _SAFE_IN_PATHS: Final = " '!$&()+,;=@~-._"
 _ENDINGS: Final = tuple(f"__{kind}" for kind in (KEY_MAPPINGS, UPDATES, RUNS))
+_SESSION_CATALOG: Final = "spark_catalog"
+_TIME_TRAVEL: Final = re.compile(r".*@([vV][0-9]+|[0-9]{17})/*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Table:
         """A table of someone else: a path, or a name in a catalog, told apart as locations are."""
         if _is_path(text):
             _check_no_secret(text)
+            _check_path("table", text)
+            _check_version(text)
             return Table(text, text, in_catalog=False)
         parts = [part.strip("`") for part in text.split(".")]
         if not 1 <= len(parts) <= 3 or not all(parts):
@@ -71,6 +75,7 @@ class Location:
         """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
         if _is_path(text):
             _check_no_secret(text)
+            _check_path("location", text)
             return Location(text.rstrip("/") or "/", in_catalog=False)
         parts = text.split(".")
         if not 1 <= len(parts) <= 2 or not all(parts):
@@ -78,10 +83,17 @@ class Location:
                 f"location {text!r} is neither a path (with a '/') nor 'schema' nor "
                 "'catalog.schema'"
             )
+        _check_schema(text, parts)
         return Location(".".join(identifier(part.strip("`")) for part in parts), in_catalog=True)
 
     def table(self, stage: str, kind: str) -> Table:
-        """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage."""
+        """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage.
+
+        Raises:
+            CorruptStoreError: there is no such kind, or the table would be outside of the store.
+        """
+        if kind not in KINDS:
+            raise _outside(f"{stage}/{kind}", self.address)
         if self.in_catalog:
             return self.named(stage if kind == CONTENT else f"{stage}__{kind}")
         return self.named(f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}")
@@ -91,21 +103,40 @@ class Location:
         return self.named(_LOG)
 
     def named(self, name: str) -> Table:
-        """The table of that name, as the version log says it."""
+        """The table of that name, as the version log says it.
+
+        Raises:
+            CorruptStoreError: it would be outside of the store.
+        """
         if self.in_catalog:
             return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
+        if name.count("/") > 1 or not {"", ".", ".."}.isdisjoint(name.split("/")):
+            raise _outside(name, self.address)
         return Table(name, f"{self.address}/{name}", in_catalog=False)
 
     def has(self, table: Table) -> bool:
         """Whether it is one of this store's tables, and not someone else's."""
         return table == self.named(table.name)
 
+    def among(self, paths: Iterable[str]) -> tuple[Table, ...]:
+        """Those of some Delta tables, by their paths from here, that may be this store's.
+
+        A folder with a version log of its own is another store's, with all that is in it.
+        """
+        found = [tuple(path.split("/")) for path in paths]
+        nested = {folder for folder, kind in found if kind == _LOG}
+        return tuple(
+            self.named(f"{folder}/{kind}")
+            for folder, kind in found
+            if kind in KINDS and folder not in nested
+        )
+
     def check(self, stages: Sequence[str]) -> None:
         """Refuse stage names that cannot be table names here."""
         if not self.in_catalog:
             return
         for stage in stages:
-            if not _SQL_NAME.fullmatch(stage) or stage.endswith(_ENDINGS):
+            if not _SQL_NAME.fullmatch(stage) or stage.lower().endswith(_ENDINGS):
                 raise DefinitionError(
                     f"stage {stage!r} cannot be a table in {self.address}: use letters, digits "
                     f"and _, and no ending {', '.join(_ENDINGS)}, or keep the store at a path",
@@ -125,6 +156,46 @@ def _check_no_secret(text: str) -> None:
             f"the path {found[1]}…{text[found.end() :]!r} has a password in it, which would be "
             "shown wherever the path is: leave it out, and set it in Spark's configuration"
         )
+
+
+def _outside(name: str, address: str) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"there is no table {name!r} in the store {address}: someone else has changed the version "
+        "log, or the names in it; restore it from a backup",
+        table=_LOG,
+    )
+
+
+def _check_path(what: str, path: str) -> None:
+    """Refuse what Spark puts a setting or a variable in the place of, in quotes too."""
+    if "${" in path:
+        raise DefinitionError(
+            f"{what} {path!r} has a '${{': in a statement Spark replaces such a name by its value, "
+            "so it would be another path; rename the directory"
+        )
+
+
+def _check_version(path: str) -> None:
+    """Refuse the path of a table that Delta would take for another path, at a version."""
+    if _TIME_TRAVEL.fullmatch(path):
+        raise DefinitionError(
+            f"table {path!r} ends as paths do that name a version or a time of a Delta table: give "
+            "the table's own path, without what comes from '@' on, or rename its directory"
+        )
+
+
+def _check_schema(text: str, parts: Sequence[str]) -> None:
+    """Refuse names of a catalog's schema that Spark cannot hold tables in."""
+    *catalog, schema = (part.strip("`") for part in parts)
+    others = catalog not in ([], [_SESSION_CATALOG])
+    names = ((catalog[0], "-") if catalog else (schema, "")), (schema, "-" if others else "")
+    for name, more in names:
+        if not re.fullmatch(f"[A-Za-z0-9_{more}]+", name):
+            raise DefinitionError(
+                f"location {text!r}: {name!r} is no name that Spark takes for a schema or a "
+                "catalog; use letters from a to z, digits and _, or keep the store at a path, "
+                "which has a '/'"
+            )
 
 
 def _is_path(text: str) -> bool:

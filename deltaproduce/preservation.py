@@ -2,8 +2,9 @@
 
 A stage's ``preserve`` function sees each emitted value beside an example: the first value that the
 key had before the step, or else the first one that is stored in it. The invariant: it is called
-once for each emitted row, in key order within a task, and what it returns takes the place of the
-value; key, source key and emission number stay.
+once for each emitted row, in key order, and what it returns takes the place of the value; key,
+source key and emission number stay. One task has all rows of a step while they fit it
+(`limits.PRESERVED_ROWS`), so that one call follows the other; of more each has a range of keys.
 
 It stands apart because it runs a user's function over rows that are already keyed by target.
 """
@@ -20,6 +21,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
+from deltaproduce import limits
 from deltaproduce.atoms import Misfit
 from deltaproduce.changes import cols, content_columns, order, same, sources_of
 from deltaproduce.ddl import identifier
@@ -38,12 +40,15 @@ _PLACE: Final = "_place"
 _PART_ROWS: Final = 10_000
 
 
-def preserved(before: DataFrame, new: DataFrame, stage: Producer, time_zone: str) -> DataFrame:
+def preserved(
+    before: DataFrame, new: DataFrame, count: int, stage: Producer, time_zone: str
+) -> DataFrame:
     """Call a stage's ``preserve`` for every new row.
 
     Args:
         before: content before the step, of all keys of the new rows at least.
         new: rows that the function emitted, in the content's columns.
+        count: how many they are.
         stage: one that has such a function.
         time_zone: the session's, for timestamps.
 
@@ -64,7 +69,8 @@ def preserved(before: DataFrame, new: DataFrame, stage: Producer, time_zone: str
         known[_EXAMPLE],
         f.coalesce(known[_HAS_EXAMPLE], f.lit(False)).alias(_HAS_EXAMPLE),
     )
-    together = rows.repartition(*cols(key)).sortWithinPartitions(*order(placed))
+    together = rows.repartitionByRange(limits.preserving_tasks(count), *order(key))
+    together = together.sortWithinPartitions(*order(placed))
     flat = together.select(
         *cols(columns),
         *(f.col(_EXAMPLE)[c.name].alias(f"{_EXAMPLE}_{n}") for n, c in enumerate(value)),

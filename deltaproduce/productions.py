@@ -94,12 +94,13 @@ class Production:
         rows = all_rows(self.stage, feeds, self.spark)
         return None if rows is None else self._emitted(rows)
 
-    def kept(self, before: Rows | None, emitted: Rows) -> tuple[Rows, int]:
+    def kept(self, before: Rows | None, emitted: Rows, count: int) -> tuple[Rows, int]:
         """The rows to be stored of what was emitted, and the last surrogate number given out then.
 
         Args:
             before: content before the step, of all keys of the emitted rows at least; None if
                 there was none.
+            count: how many rows were emitted.
         """
         stage, spark, content = self.stage, self.spark, self.content
         if stage.surrogate is None and stage.preserve is None:
@@ -107,7 +108,7 @@ class Production:
         known = before if before is not None and self.is_numbered else empty(content)
         if stage.surrogate is None:
             old, new = as_frame(known, spark, content), as_frame(emitted, spark, content)
-            stored, _ = self._computed(preserved(old, new, stage, self.time_zone))
+            stored, _ = self._computed(preserved(old, new, count, stage, self.time_zone))
             return stored, self.surrogates
         if isinstance(known, pa.Table) and isinstance(emitted, pa.Table):
             return numbered_here(known, emitted, stage.schema, stage.surrogate, self.surrogates)

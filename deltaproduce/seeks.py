@@ -24,7 +24,6 @@ from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +34,7 @@ from pyspark.sql import types as t
 from deltaproduce import limits
 from deltaproduce.arrays import Marks, Numbers
 from deltaproduce.atoms import arrow_type
+from deltaproduce.file_systems import local_path
 from deltaproduce.schemas import Column
 from deltaproduce.selections import Selection
 
@@ -184,13 +184,6 @@ class ParquetFiles:
             coerce_int96_timestamp_unit="us",
         ) as file:
             return file.read_row_groups([group.number for group in groups], use_threads=False)
-
-
-def local_path(address: str) -> str | None:
-    """The path of a file in a file system of this machine, as Spark names it; None for others."""
-    parts = urlsplit(address)
-    local = parts.scheme in ("", "file") and not parts.netloc and parts.path.startswith("/")
-    return parts.path if local else None
 
 
 def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:

@@ -35,6 +35,8 @@ _WORKER_KEY: Final = "spark.sql.execution.pyspark.python"
 _JSON_LOGGING_KEY: Final = "spark.log.structuredLogging.enabled"
 _JAVA_OPTIONS_KEY: Final = "spark.driver.extraJavaOptions"
 
+_OTHERS_WRITE: Final = 0o022  # Hadoop's default, which it has instead of the process's umask
+
 # Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
 # Catalog's, which wraps it.
 _DELTA_CATALOGS: Final = ("delta", "unitycatalog")
@@ -58,7 +60,8 @@ def local_session(
     and what is written to standard error while it starts is shown only if the start fails. That a
     task failed is not logged, since it is raised; a ``log4j2.properties`` where Spark looks for one
     has the last word. It is set up for many small plans: adaptive planning is off, and errors do
-    not name the Python line that made a column.
+    not name the Python line that made a column. Files and directories are written with no more
+    rights than this process's umask leaves, and never with a right to write for others.
 
     Cost: about six seconds; at the very first start the Delta jars are downloaded too.
 
@@ -183,6 +186,7 @@ def _builder(
         _JAVA_OPTIONS_KEY: " ".join(_java_options(config)),
         # Looks for the line of Python that made each expression, at a millisecond each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask() | _OTHERS_WRITE:03o}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -212,6 +216,13 @@ def _is_logging_set_up(config: Mapping[str, str]) -> bool:
     home = os.environ.get("SPARK_HOME")
     found = os.environ.get("SPARK_CONF_DIR", home and os.path.join(home, "conf"))
     return bool(found) and any(Path(str(found)).glob("log4j2*.*"))
+
+
+def _umask() -> int:
+    """This process's umask, which can only be read by setting it."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
 
 
 def _silence_query_context() -> None:

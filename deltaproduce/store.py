@@ -419,6 +419,7 @@ class Store:
         keep_days: float | None = None,
         *,
         unfinished_hours: float = 24,
+        dry_run: bool = False,
     ) -> Vacuumed:
         """Drop old versions, and remove the files that only they are read from.
 
@@ -426,6 +427,7 @@ class Store:
         before, also by whoever had begun to. The updates of dropped versions are deleted from the
         updates tables, so `changes` reaches back to the oldest kept version. Their update ids stay
         known. A file that a kept version was read from until now is removed by the next vacuum.
+        Nothing is removed that the store has not written, nor anything behind a symbolic link.
 
         Costs some Spark jobs a table, and lists the files of every table.
 
@@ -434,6 +436,7 @@ class Store:
             keep_days: those that were the newest at any time in so many days.
             unfinished_hours: files and tables that no version has are what writers left that
                 stopped, or what others are writing now: they are removed once they are so old.
+            dry_run: write and remove nothing; say what would be removed, by path.
 
         Raises:
             InvalidArgumentError: neither is given, or nothing would be kept.
@@ -446,7 +449,7 @@ class Store:
             kept = retained(versions, keep_versions, keep_days, self._clock())
             if not kept:
                 return Vacuumed((), (), 0, 0)
-            return self._executor.vacuum(versions, kept, unfinished_hours)
+            return self._executor.vacuum(versions, kept, unfinished_hours, dry_run=dry_run)
 
         return self._published(attempt)
 

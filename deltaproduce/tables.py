@@ -37,11 +37,11 @@ from deltaproduce.delta_log import newest_commits
 from deltaproduce.edits import Deletion, Edit, Restore
 from deltaproduce.errors import StorageError
 from deltaproduce.failpoints import effect
-from deltaproduce.file_systems import is_local, remove_table
+from deltaproduce.file_systems import is_linked, is_local, local_path, remove_table
 from deltaproduce.locations import Location, Table, commit_file
 from deltaproduce.recovery import current, landed, overtaken
 from deltaproduce.schemas import Column
-from deltaproduce.seeks import ParquetFiles, local_path
+from deltaproduce.seeks import ParquetFiles
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
 
@@ -365,7 +365,7 @@ class Tables:
     def put_together(self, table: Table) -> None:
         """Write small files as large ones: no row changes, and rows of a file stay in order."""
         with self._effect("optimize", table) as session:
-            _delta_table(session, table).optimize().executeCompaction()
+            session.sql(f"OPTIMIZE {table.sql}")  # Delta's builder does not quote the path
 
     def create(self, table: Table, columns: str) -> None:
         """Make an empty table if there is none, or one that was begun and has no commit."""
@@ -438,7 +438,10 @@ class Tables:
         return str(detail.location)
 
     def found(self) -> tuple[Table, ...]:
-        """The tables that are where the store's are, whoever made them; one Spark job."""
+        """The tables that are where the store's are, whoever made them; one Spark job.
+
+        Those of a store in a folder below are not there, and neither is what is behind a link.
+        """
         location = self.location
         if location.in_catalog:
             rows = self.spark.sql(f"SHOW TABLES IN {location.address}").collect()
@@ -450,9 +453,8 @@ class Tables:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
             return ()
-        return tuple(
-            location.named("/".join(row.path.split("/")[-4:-2])) for row in files.collect()
-        )
+        tables = location.among("/".join(row.path.split("/")[-4:-2]) for row in files.collect())
+        return tuple(t for t in tables if not is_linked(location.address, t.address))
 
     def remove_files(self, table: Table, files: DataFrame) -> None:
         """Remove files of a table, whatever Delta's retention says; those that it has now stay.

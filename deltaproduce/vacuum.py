@@ -2,22 +2,26 @@
 
 In this order, so that a vacuum that stops leaves whole versions: the histories of the tables that
 rows are only added to are cut, the versions are dropped from the version log, and then files and
-tables are removed that nobody reads any more. The invariant: no file is removed that a kept version
-is read from, by what the log said of it before or says after; and what was not removed is found
-again by the next vacuum, because it is looked for by name in what is there.
+tables are removed that nobody reads any more. The invariants: no file is removed that a kept
+version is read from, by what the log said of it before or says after; nothing is removed that this
+store has not written; and what was not removed is found again by the next vacuum, because it is
+looked for by name in what is there.
 
 It stands apart from `retention`, which decides what is kept, and `files`, which finds what is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce.checkpoints import checkpoint
+from deltaproduce.existing_tables import state
+from deltaproduce.file_systems import has_others
 from deltaproduce.files import unneeded
 from deltaproduce.locations import CONTENT, Table
 from deltaproduce.publisher import Publisher, kinds
@@ -30,73 +34,113 @@ from deltaproduce.versions import Attempt, Version
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """What a vacuum has removed.
+    """What a vacuum has removed, or would remove.
 
     Attributes:
         versions: the numbers of the versions that were dropped.
         tables: the names of the tables that were removed with all of their files.
         files: how many files were removed from other tables.
         bytes: how many bytes they had.
+        paths: of a dry run, those files, as Spark names them, in order; otherwise none.
     """
 
     versions: tuple[int, ...]
     tables: tuple[str, ...]
     files: int
     bytes: int
+    paths: tuple[str, ...] = ()
 
 
 class Vacuum:
-    """Vacuums one store."""
+    """Vacuums one store.
 
-    def __init__(self, graph: Graph, tables: Tables, log: VersionLog, publisher: Publisher) -> None:
+    Args:
+        unfinished_hours: files and tables of no version stay if they are younger.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        tables: Tables,
+        log: VersionLog,
+        publisher: Publisher,
+        unfinished_hours: float,
+    ) -> None:
         self._graph = graph
         self._tables = tables
         self._log = log
         self._publisher = publisher
+        self._since = datetime.now(UTC) - timedelta(hours=unfinished_hours)
 
     def run(
-        self,
-        versions: Sequence[Version],
-        kept: Sequence[Version],
-        started_at: datetime,
-        unfinished_hours: float,
+        self, versions: Sequence[Version], kept: Sequence[Version], started_at: datetime
     ) -> Vacuumed:
         """Drop all versions but some of the newest, and remove what nobody reads any more.
 
         Args:
             versions: all of the store, oldest first.
             started_at: when, by the clock of the versions.
-            unfinished_hours: files and tables of no version stay if they are younger.
 
         Raises:
             ConflictError: another writer was faster; no version was dropped.
         """
-        log, read = self._tables.location.log(), self._log.delta_version
+        read = self._log.delta_version
         attempt = Attempt.dropping(versions[-1], started_at)
         after = self._publisher.retain(versions, kept, attempt)
-        stages = self._read_from((*kept, *after))
         logs = frozenset(found for found in (read, self._log.delta_version) if found is not None)
-        since = datetime.now(UTC) - timedelta(hours=unfinished_hours)
         files = size = 0
-        for table, needed in (*stages, (log, logs)):
-            inventory, totals = checkpoint(
-                unneeded(self._tables, table, needed, since),
+        for table, inventory, counts in self._unneeded((*kept, *after), logs):
+            self._tables.remove_files(table, inventory)
+            files, size = files + counts["files"], size + counts["bytes"]
+        removed = []
+        for table in self._tables_left(after):
+            self._tables.drop(table)
+            removed.append(table.name)
+        return Vacuumed(_numbers(versions, kept), tuple(removed), files, size)
+
+    def foreseen(self, versions: Sequence[Version], kept: Sequence[Version]) -> Vacuumed:
+        """What `run` would remove; nothing is written.
+
+        It may remove more files, that only the newest state of a table has: of an update that was
+        cut off, whose table is set back first, and of the version log, which is written anew.
+        """
+        read = self._log.delta_version
+        files, size, paths = 0, 0, list[str]()
+        logs = frozenset() if read is None else frozenset({read})
+        for _, inventory, counts in self._unneeded(kept, logs):
+            files, size = files + counts["files"], size + counts["bytes"]
+            paths += [row.path for row in inventory.select("path").collect()]
+        left = tuple(table.name for table in self._tables_left(kept))
+        return Vacuumed(_numbers(versions, kept), left, files, size, tuple(sorted(paths)))
+
+    def _unneeded(
+        self, versions: Sequence[Version], logs: frozenset[int]
+    ) -> Iterator[tuple[Table, DataFrame, Mapping[str, int]]]:
+        """The files that no version is read from, computed and counted; by table, if it has some.
+
+        Args:
+            logs: the delta versions of the version log that are read.
+        """
+        location = self._tables.location
+        read_from = [
+            (location.table(stage, kind), pins(versions, stage, kind))
+            for stage, kind in _tables_of(versions)
+        ]
+        for table, needed in (*read_from, (location.log(), logs)):
+            inventory, counts = checkpoint(
+                unneeded(self._tables, table, needed, self._since),
                 {"files": f.count("*"), "bytes": f.sum("length")},
             )
-            if totals["files"]:
-                self._tables.remove_files(table, inventory)
-                files, size = files + totals["files"], size + totals["bytes"]
-        dropped = tuple(version.number for version in versions[: len(versions) - len(kept)])
-        return Vacuumed(dropped, tuple(self._remove_tables(after, since)), files, size)
+            if counts["files"]:
+                yield table, inventory, counts
 
-    def _read_from(self, versions: Sequence[Version]) -> Iterator[tuple[Table, frozenset[int]]]:
-        """The tables of some versions, each with the delta versions that they are read from."""
-        for stage, kind in _tables_of(versions):
-            yield self._tables.location.table(stage, kind), pins(versions, stage, kind)
+    def _tables_left(self, kept: Sequence[Version]) -> Iterator[Table]:
+        """The store's tables that are in no version, and that no next one will write.
 
-    def _remove_tables(self, kept: Sequence[Version], since: datetime) -> Iterator[str]:
-        """Remove the store's tables that are in no version, and that no next one will write."""
-        location, micros = self._tables.location, since.timestamp() * 1e6
+        They are the store's if a commit says that an attempt made it to the table of this name; and
+        what holds tables of others stays.
+        """
+        location, micros = self._tables.location, self._since.timestamp() * 1e6
         known = {location.table(stage, kind).name for stage, kind in _tables_of(kept)}
         known |= {
             location.table(stage.name, kind).name
@@ -106,11 +150,20 @@ class Vacuum:
         for table in self._tables.found():
             if table.name in known or table == location.log():
                 continue
-            commits = self._tables.recent_commits(table)
-            is_ours = any(commit.attempt is not None for commit in commits)
-            if is_ours and commits[0].micros < micros:
-                self._tables.drop(table)
-                yield table.name
+            if table.in_catalog and state(self._tables, table) is None:  # a view, say
+                continue
+            commits = self._tables.recent_commits(table, 0)
+            attempts = (commit.attempt for commit in commits)
+            is_ours = any(a is not None and a.table == table.name for a in attempts)
+            if not is_ours or commits[0].micros >= micros:
+                continue
+            if table.in_catalog or not has_others(self._tables.spark, table.address):
+                yield table
+
+
+def _numbers(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[int, ...]:
+    """The numbers of the versions that are dropped."""
+    return tuple(version.number for version in versions[: len(versions) - len(kept)])
 
 
 def _tables_of(versions: Iterable[Version]) -> list[tuple[str, str]]:

@@ -19,9 +19,10 @@ from datetime import UTC, datetime
 
 from pyspark.sql import Row
 
+from deltaproduce.declarations import name_fault
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.fingerprints import Fingerprint
-from deltaproduce.locations import CONTENT
+from deltaproduce.locations import CONTENT, KINDS, Location
 from deltaproduce.recovery import conflict, foreign
 from deltaproduce.tables import Tables
 from deltaproduce.versions import (
@@ -133,7 +134,7 @@ class VersionLog:
             ours = next((c.delta_version for c in commits if c.attempt is not None), None)
             if ours is None or not foreign(commits, ours):
                 raise
-            self._check_numbers(self._rows(ours), None)
+            self._check_rows(self._rows(ours), None)
             self._known, self._read = (), None
             self._tables.restore(self._table, ours, replace(attempt, turn=_turn(commits)))
             self.versions()
@@ -157,7 +158,7 @@ class VersionLog:
                 "no store",
                 ours,
             )
-        self._check_numbers(known, ours if strange else None)
+        self._check_rows(known, ours if strange else None)
         turn = _turn(commits)
         self._known = (*known[:-1], *(replace(version, turn=turn) for version in known[-1:]))
         self._read = newest
@@ -200,7 +201,10 @@ class VersionLog:
         """The versions that the log had, or some of them, oldest first; one Spark job."""
         rows = self._tables.read(self._table, delta_version).where(which)
         found = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
-        return tuple(sorted(map(_version, found), key=lambda version: version.number))
+        try:
+            return tuple(sorted(map(_version, found), key=lambda version: version.number))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._damaged(f"a row of it is none of a store's ({error})", None) from error
 
     def _damaged(self, finding: str, good: int | None) -> CorruptStoreError:
         """What is said of a log that someone else has changed.
@@ -254,7 +258,12 @@ class VersionLog:
             attempt=attempt.id,
         )
 
-    def _check_numbers(self, known: Sequence[Version], good: int | None) -> None:
+    def _check_rows(self, known: Sequence[Version], good: int | None) -> None:
+        """Refuse numbers that are not consecutive, and names that lead out of the store."""
+        for version in known:
+            fault = _fault_of_names(version, self._tables.location)
+            if fault is not None:
+                raise self._damaged(f"version {version.number} has {fault}", good)
         numbers = [version.number for version in _kept(known)]
         expected = list(range(numbers[0], numbers[0] + len(numbers))) if numbers else []
         if numbers != expected:
@@ -280,6 +289,23 @@ def _version(row: Row) -> Version:
         },
         attempt=Attempt(row.attempt, row.number),
     )
+
+
+def _fault_of_names(version: Version, location: Location) -> str | None:
+    """What is wrong with the names that a version has of its tables; None if nothing is."""
+    names = {location.log().name.lower()}
+    for stage, figures in version.stages.items():
+        fault = name_fault(stage)
+        if fault is not None:
+            return f"a stage {stage!r}, and {fault}"
+        for kind in figures.delta_versions:
+            if kind not in KINDS:
+                return f"a table {kind!r} of stage {stage!r}, which stages do not have"
+            name = location.table(stage, kind).name
+            if location.in_catalog and name.lower() in names:
+                return f"two tables {name!r}"
+            names.add(name.lower())
+    return None
 
 
 def _remembered(version: Version) -> Row:

@@ -12,7 +12,8 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from types import NoneType
+from typing import Any, Final, Literal
 
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint
@@ -213,6 +214,7 @@ class Attempt:
         given: a digest of what it was given to do, if a later attempt may carry it on.
         part: what it does to the stage whose table a commit is to, if it may be carried on.
         turn: what its commit to the version log takes: the one after that which it has read.
+        table: of one that is read from a commit, the name of the table that the commit is to.
     """
 
     id: str
@@ -222,6 +224,7 @@ class Attempt:
     given: str | None = field(default=None, compare=False)
     part: Part | None = field(default=None, compare=False)
     turn: int = field(default=0, compare=False)
+    table: str | None = field(default=None, compare=False)
 
     @staticmethod
     def after(head: Version, started_at: datetime, given: str | None = None) -> Attempt:
@@ -257,6 +260,7 @@ class Attempt:
             found.get("given"),
             None if part is None else Part.parse(part),
             found.get("turn", 0),
+            found.get("table"),
         )
 
     def metadata(self, table: str) -> str:
@@ -412,11 +416,35 @@ def figures_to_json(stages: Mapping[str, StageFigures]) -> str:
 
 
 def figures_from_json(text: str) -> dict[str, StageFigures]:
-    """The inverse of `figures_to_json`."""
+    """The inverse of `figures_to_json`.
+
+    Raises:
+        ValueError: the text is none of those.
+    """
     return {stage: figures_of(found) for stage, found in json.loads(text).items()}
 
 
 def figures_of(found: Mapping[str, Any]) -> StageFigures:
-    """A stage's figures by name; those that a later release added are passed over."""
-    known = set(StageFigures.__dataclass_fields__)
-    return StageFigures(**{name: value for name, value in found.items() if name in known})
+    """A stage's figures by name; those that a later release added are passed over.
+
+    Raises:
+        ValueError: one is of another type; figures are read from a table, and go into SQL.
+    """
+    known = {name: value for name, value in found.items() if name in _FIGURE_TYPES}
+    for name, value in known.items():
+        counts = value.values() if isinstance(value, dict) else ()
+        if not isinstance(value, _FIGURE_TYPES[name]) or not all(type(n) is int for n in counts):
+            raise ValueError(f"the figure {name!r} is {value!r}")
+    return StageFigures(**known)
+
+
+_TYPES_BY_NAME: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "int": int,
+    "float": (int, float),
+    "str | None": (str, NoneType),
+    "Mapping[str, int]": dict,
+}
+_FIGURE_TYPES: Final = {
+    name: _TYPES_BY_NAME.get(str(figure.type), str)
+    for name, figure in StageFigures.__dataclass_fields__.items()
+}

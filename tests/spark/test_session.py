@@ -155,6 +155,30 @@ def test_logging_that_the_user_has_set_up_is_left_alone(tmp_path):
     assert "mine Executor: Exception in task" in said
 
 
+def test_what_is_written_has_no_more_rights_than_the_umask_leaves(tmp_path):
+    """Hadoop gives its own, whatever the process's umask, if it is not told."""
+    out, err = run(f"""
+import os
+import deltaproduce as dp
+os.umask(0o077)
+spark = local_session(cores=1, config={{"spark.sql.warehouse.dir": "{tmp_path}/warehouse"}})
+pipeline = dp.Pipeline("p")
+source = pipeline.source("s", key="k bigint", value="v string")
+pipeline.sql("q", "SELECT v, k FROM s", key="v")
+for place in ("{tmp_path}/store", "schema"):
+    store = dp.Store(spark, place, pipeline)
+    store.update({{"s": spark.sql("SELECT 1L AS k, 'a' AS v")}})
+    store.compact()
+spark.stop()
+print(oct(os.umask(0)))
+""")
+    assert out.split() == ["0o77"]
+    assert err == ""
+    found = [p for top in ("store", "warehouse/schema.db") for p in (tmp_path / top).rglob("*")]
+    assert len(found) > 20
+    assert not [path for path in found if path.stat().st_mode & 0o077]
+
+
 def test_a_package_in_no_repository_is_named(tmp_path):
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(

@@ -108,6 +108,62 @@ def test_the_hook_sees_one_example_a_key_in_the_form_of_values(
         ]  # fmt: skip
 
 
+def counted() -> dp.Pipeline:
+    """Values that say how many calls of the hook there were before, in its process."""
+    pipeline, calls = dp.Pipeline("counted"), [0]
+    pipeline.source("visits", key="visit bigint", value="name string, day int")
+
+    def count(value: Any, example: Any) -> int:
+        del value, example
+        calls[0] += 1
+        return calls[0]
+
+    @pipeline.producer("visits", key="day int, name string desc", value="n int", preserve=count)
+    def persons(visit: int, values: Iterator[Any]) -> Iterator[Any]:
+        for value in values:
+            yield (value.day, value.name), 0
+
+    return pipeline
+
+
+VISITS = (
+    "id AS visit",
+    "IF(id % 100 = 0, NULL, format_string('%04d', (id * 7919) % 3000)) AS name",
+    "IF(id % 37 = 0, NULL, CAST((id * 31) % 50 AS INT)) AS day",
+)
+
+
+@ways
+def test_the_hook_is_called_in_key_order_over_the_whole_stage(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    """In a first load, an update and a refresh; keys of two columns, one descending, and nulls."""
+    with forced(way):
+        store = dp.Store(spark, location, counted(), table_type=way.table_type)
+        store.update({"visits": spark.range(6_000).selectExpr(*VISITS)})
+        every = [*range(1, 6_001)]
+        assert [row.n for row in store.content("persons", ordered=True).collect()] == every
+        store.update({"visits": spark.range(6_000, 10_000).selectExpr(*VISITS)})
+        found = store.content("persons", ordered=True).where("_source_visit >= 6000").collect()
+        assert [row.n for row in found] == [*range(1, 4_001)]
+        store.refresh("persons")
+        found = store.content("persons", ordered=True).collect()
+        assert [row.n for row in found] == [*range(1, 10_001)]
+
+
+def test_of_many_rows_each_task_has_the_next_range_of_keys(
+    spark: SparkSession, location: str
+) -> None:
+    with forced(Way("in tasks", limits={"PRESERVED_ROWS": 2_000})):
+        store = dp.Store(spark, location, counted())
+        store.update({"visits": spark.range(6_000).selectExpr(*VISITS)})
+    numbers = [row.n for row in store.content("persons", ordered=True).collect()]
+    starts = [place for place, number in enumerate(numbers) if number == 1]
+    assert 1 < len(starts) <= 3
+    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        assert numbers[start:end] == [*range(1, end - start + 1)]
+
+
 @pytest.mark.parametrize(
     ("result", "cause"),
     [(lambda example: 1 // 0, ZeroDivisionError), (lambda example: "not a number", type(None))],

@@ -1,9 +1,112 @@
-"""Where tables are: what a path may not have in it."""
+"""Names and addresses: what is refused, and what stays inside, whatever a text has in it."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from deltaproduce.errors import DefinitionError
-from deltaproduce.locations import Location, Table
+from deltaproduce.ddl import identifier
+from deltaproduce.errors import CorruptStoreError, DefinitionError
+from deltaproduce.locations import CONTENT, KINDS, Location, Table
+
+AT_A_PATH = Location("/lake", in_catalog=False)
+IN_A_CATALOG = Location("`shop`", in_catalog=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "", "../x", "x/..", "x/../content", "/etc/x", "a/b/c", "x/", "/", "./x"]
+)
+def test_no_name_leads_out_of_a_store(name: str) -> None:
+    with pytest.raises(CorruptStoreError):
+        AT_A_PATH.named(name)
+
+
+@pytest.mark.parametrize("kind", ["..", "", "x", "../content", "Content", "_versions"])
+@pytest.mark.parametrize("location", [AT_A_PATH, IN_A_CATALOG])
+def test_a_stage_has_no_other_kinds_of_tables(location: Location, kind: str) -> None:
+    with pytest.raises(CorruptStoreError):
+        location.table("orders", kind)
+
+
+@given(st.text(min_size=1), st.sampled_from(KINDS))
+def test_every_table_of_a_stage_is_two_steps_below_the_store(stage: str, kind: str) -> None:
+    try:
+        table = AT_A_PATH.table(stage, kind)
+    except CorruptStoreError:
+        assert stage in {".", ".."}
+        return
+    top, folder, last = table.address.removeprefix("/lake/").partition("/")
+    assert table.address.startswith("/lake/")
+    assert (folder, last) == ("/", kind)
+    assert top not in {"", ".", ".."}
+    assert not set(top) & set("/\\:*?[]{}\"'`#<>|%") - set("'`%")
+
+
+@given(st.text(min_size=1))
+def test_a_quoted_name_ends_where_it_ends(name: str) -> None:
+    """Every backtick in it is doubled, so none of it is read as what comes after a name."""
+    quoted = identifier(name)
+    assert (quoted[0], quoted[-1]) == ("`", "`")
+    assert quoted[1:-1].replace("``", "").count("`") == 0
+    assert quoted[1:-1].replace("``", "`") == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/lake/t@v0", "/lake/t@V12", "/lake/t@20200101000000000", "s3://b/t@v1/", "file:/a\nb@v3"],
+)
+def test_a_table_is_not_named_with_a_version(text: str) -> None:
+    """Delta would read the table /lake/t, at its version 0."""
+    with pytest.raises(DefinitionError) as caught:
+        Table.existing(text)
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["/lake/t@v0/t", "/lake/t@v", "/lake/t@2020", "/lake/@v0x", "/@"])
+def test_other_signs_are_part_of_a_path(text: str) -> None:
+    assert Table.existing(text).address.endswith(text)
+
+
+@pytest.mark.parametrize("text", ["/lake/${x}", "/lake/${env:HOME}/t", "s3://${spark.x}/lake"])
+def test_spark_would_replace_a_variable_in_any_text(text: str) -> None:
+    for parse in (Table.existing, Location.parse):
+        with pytest.raises(DefinitionError) as caught:
+            parse(text)
+        assert repr(text) in str(caught.value)
+    assert Location.parse("/lake/$x{y}").address == "/lake/$x{y}"
+
+
+REFUSED = ["a b", "a'b", 'a"b', "a;b", "ünï", "a-b", "a`b", "a*b", "a\nb", "spark_catalog.a-b"]
+REFUSED += ["a b.c", "c.a b", "--", "c.ü", "spark_catalog.a;DROP TABLE x", "a@v0"]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_schema_that_spark_cannot_hold_is_refused(text: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Location.parse(text)
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["shop", "_shop", "1a", "`shop`", "spark_catalog.shop", "my-catalog.the-schema"]
+)
+def test_others_are_taken(text: str) -> None:
+    assert Location.parse(text).in_catalog
+
+
+@pytest.mark.parametrize("stage", ["Y__runs", "Y__Runs", "y__KEY_MAPPINGS", "Y__upDates"])
+def test_a_stage_in_a_catalog_does_not_end_as_tables_of_others_do(stage: str) -> None:
+    """Names in a catalog have no case: Y__Runs would be the runs of Y."""
+    with pytest.raises(DefinitionError) as caught:
+        IN_A_CATALOG.check(["Y", stage])
+    assert caught.value.stage == stage
+    AT_A_PATH.check(["Y", stage])
+
+
+def test_a_folder_with_a_version_log_is_another_store() -> None:
+    paths = ["a/content", "a/runs", "b/content", "b/_versions", "c/other", "a.b/updates"]
+    found = AT_A_PATH.among(paths)
+    assert [table.name for table in found] == ["a/content", "a/runs", "a.b/updates"]
+    assert found[0] == AT_A_PATH.table("a", CONTENT)
 
 
 @pytest.mark.parametrize("parse", [Location.parse, Table.existing])

@@ -1,0 +1,112 @@
+"""Names and paths with signs that mean something to SQL, to Hadoop or to Delta."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from comparing import as_frames, assert_same
+from pyspark.sql import SparkSession
+
+import deltaproduce as dp
+from deltaproduce.ddl import identifier
+from deltaproduce.testing import Oracle, Upsert
+
+SIGNS = ["`", "``", "'", '"', ";", "\n", "\\", "--", "/*", "*/", "%20", "ünï", "@v0", "*", "[a]"]
+SIGNS += ["{b}", "?", "#", ":", "$x", "`; DROP TABLE x; --", "a.b", " ", "\t", "\u2028"]
+WORST = "w`o'r\"s;t -- ünï *[x]{y}?#\n\\ $z `; DROP TABLE x; /* %20 @v0"
+
+
+def odd() -> dp.Pipeline:
+    """A stage whose name, and those of its columns, have all signs that a path can hold."""
+    pipeline = dp.Pipeline("odd")
+    rows = pipeline.source("rows", key="id bigint", value="`a``'-- DROP` string")
+
+    @pipeline.producer(
+        rows,
+        key="`k``'\"--` string",
+        value="id bigint",
+        name=WORST.replace("\n", "").replace("/", ""),
+    )
+    def produced(number: int, values: Iterator[str]) -> Iterator[tuple[str, int]]:
+        for value in values:
+            yield value, number
+
+    return pipeline
+
+
+def test_a_quoted_name_is_one_name(spark: SparkSession) -> None:
+    for sign in [*SIGNS, WORST, *(f"a{sign}b" for sign in SIGNS)]:
+        rows = spark.sql(f"SELECT 1 AS {identifier(sign)}")
+        assert rows.columns == [sign]
+        assert rows.select(identifier(sign)).columns == [sign]
+
+
+@pytest.mark.parametrize("name", [WORST, "x@v0", "x@20200101000000000"], ids=["worst", "v", "time"])
+def test_a_store_at_an_odd_path(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """All that becomes a statement: writes, restores, deletes, compactions and vacuums."""
+    (tmp_path / "x").mkdir()
+    beside = dp.Store(spark, str(tmp_path / "x"), odd())  # whose version x@v0 could be
+    beside.update(as_frames(spark, odd(), {"rows": [Upsert((9,), ("z",))]}))
+    location, oracle = f"{tmp_path}/{name}", Oracle(odd())
+    store = dp.Store(spark, location, odd(), table_type="copy_on_write")
+    for number in range(3):
+        changes = {"rows": [Upsert((number,), (WORST,)), Upsert((7,), (str(number),))]}
+        store.update(as_frames(spark, odd(), changes))
+        oracle.update(changes)
+    store.rollback(1)
+    oracle.rollback(1)
+    store.compact()
+    assert store.vacuum(keep_versions=2, unfinished_hours=0).versions == (1, 2)
+    for number in (3, 4):
+        assert_same(dp.Store(spark, location, odd()), oracle, odd(), number, in_spark=True)
+    assert not store.verify()
+    assert {path.name for path in tmp_path.iterdir()} == {"x", name.partition("/")[0]}
+    assert beside.content("rows").count() == 1
+
+
+def test_a_table_of_others_at_an_odd_path(spark: SparkSession, tmp_path: Path) -> None:
+    table, pipeline = f"{tmp_path}/{WORST} not at the end", dp.Pipeline("theirs")
+    pipeline.delta_source("rows", table=table, key="id bigint", value="v string")
+    for number in range(2):
+        rows = spark.createDataFrame([(number, "a")], "id bigint, v string")
+        rows.write.format("delta").mode("append").save(table)
+        store = dp.Store(spark, str(tmp_path / "store"), pipeline)
+        store.update()
+        assert store.content("rows").count() == number + 1
+
+
+def test_a_table_of_others_is_not_named_with_a_version(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).selectExpr("id", "'a' AS v").write.format("delta").save(f"{tmp_path}/t")
+    for ending in ("@v0", "@V7/", "@20200101000000000"):
+        pipeline, table = dp.Pipeline("theirs"), f"{tmp_path}/t{ending}"
+        pipeline.delta_source("rows", table=table, key="id bigint", value="v string")
+        with pytest.raises(dp.DefinitionError):
+            dp.Store(spark, str(tmp_path / "store"), pipeline)
+
+
+def test_schemas_are_refused_before_anything_is_made(spark: SparkSession) -> None:
+    before = {row.namespace for row in spark.sql("SHOW SCHEMAS").collect()}
+    for name in ("a b", "a'b", "a;b", "ünï", "a`b", "a--b"):
+        with pytest.raises(dp.DefinitionError):
+            dp.Store(spark, name, odd())
+    assert {row.namespace for row in spark.sql("SHOW SCHEMAS").collect()} == before
+
+
+def test_what_others_have_in_the_schema_of_a_store(spark: SparkSession) -> None:
+    """Views, and tables of other formats: a vacuum passes them by."""
+    spark.sql("DROP SCHEMA IF EXISTS beside CASCADE")
+    pipeline = dp.Pipeline("plain")
+    pipeline.source("rows", key="id bigint", value="v string")
+    try:
+        store = dp.Store(spark, "beside", pipeline)
+        for number in range(2):
+            store.update(as_frames(spark, pipeline, {"rows": [Upsert((number,), ("a",))]}))
+        spark.sql("CREATE VIEW beside.seen AS SELECT * FROM beside.rows")
+        spark.sql("CREATE TABLE beside.other USING parquet AS SELECT 1 AS x")
+        spark.sql("CREATE TABLE beside.mine USING delta AS SELECT 1 AS x")
+        done = store.vacuum(keep_versions=1, unfinished_hours=0)
+        assert (done.versions, done.tables) == ((1,), ())
+        for name in ("seen", "other", "mine"):
+            assert spark.table(f"beside.{name}").count()
+    finally:
+        spark.sql("DROP SCHEMA IF EXISTS beside CASCADE")
