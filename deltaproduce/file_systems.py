@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from deltaproduce.errors import StorageError
+from deltaproduce.errors import DefinitionError, StorageError
 
 _LOG = "_delta_log"
 
@@ -22,6 +22,20 @@ def is_local(spark: SparkSession, address: str) -> bool:
     """Whether a path, as Spark takes it, is in a file system of this machine."""
     path = _path(spark, address)
     return path is not None and _system(spark, path).getScheme() == "file"
+
+
+def check_relative(spark: SparkSession, path: str) -> None:
+    """Refuse a relative path where a path without a scheme is not one of this machine.
+
+    Raises:
+        DefinitionError: it is one of another file system, whose current directory is another one.
+    """
+    if not is_local(spark, path):
+        raise DefinitionError(
+            f"{path!r} is a relative path, and a path without a scheme is not on this machine in "
+            "this session: write the whole path, with its scheme if it has one, such as "
+            "'s3a://bucket/lake' or 'file:///srv/lake'"
+        )
 
 
 def remove_table(spark: SparkSession, address: str) -> None:

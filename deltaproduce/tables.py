@@ -50,12 +50,16 @@ _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may ad
 _LAST_COMMIT = "spark.databricks.delta.lastCommitVersionInSession"
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
 _MARKED_ROWS = "spark.databricks.delta.delete.deletionVectors.persistent"
+_MARKS_ROWS = "delta.enableDeletionVectors"
 _GROUP_ROWS = "parquet.block.row.count.limit"  # Delta passes it to Parquet as a setting only
 _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 _FOR_EVER = "interval 36500 days"
 # By default Delta reads no delta version that is a week old and not the newest, lets VACUUM remove
 # its files, and forgets it after a month; but versions pin it.
+# And whoever sets up a session may want deletion vectors in new tables; delta-rs reads no table
+# with them as pandas or as an Arrow table.
 _KEPT: Final = {
+    _MARKS_ROWS: "false",
     "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
     "delta.deletedFileRetentionDuration": _FOR_EVER,
     "delta.logRetentionDuration": _FOR_EVER,
@@ -296,6 +300,7 @@ class Tables:
             rows = rows.where(edit.predicate)
         writer = self._writer(rows, table, attempt)
         if edit.predicate is not None:
+            self._mark_rows(session, table)
             writer = writer.mode("overwrite").option("replaceWhere", edit.predicate)
         elif edit.overwrite:
             writer = writer.mode("overwrite").option("overwriteSchema", "true")
@@ -312,6 +317,15 @@ class Tables:
                 if not edit.overwrite or error.getCondition() != _UNKNOWN_COLUMN:
                     raise
         return _committed(partial(_replace, rows, table, edit, attempt), session)
+
+    def _mark_rows(self, session: SparkSession, table: Table) -> None:
+        """Let a table mark rows as replaced (deletion vectors), or each write would copy its files.
+
+        A commit the first time, which changes no row. No Spark job.
+        """
+        shown = session.sql(f"SHOW TBLPROPERTIES {table.sql} ('{_MARKS_ROWS}')").collect()
+        if shown[0].value != "true":
+            session.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{_MARKS_ROWS}' = 'true')")
 
     def _set_back(
         self,
@@ -564,4 +578,4 @@ def _properties(statistics: Sequence[Column]) -> dict[str, str]:
         if names
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
-    return {"delta.enableDeletionVectors": "true", **_KEPT, **skipping}
+    return {**_KEPT, **skipping}
