@@ -88,7 +88,7 @@ def _lasts(spark: SparkSession, address: str) -> bool:
         return True
     # Other catalogs than Delta's may stand in for Spark's own, and keep tables elsewhere.
     stands_in = spark.conf.get(f"spark.sql.catalog.{_SESSION_CATALOG}", "") or ""
-    implementation = spark.conf.get("spark.sql.catalogImplementation", "")
+    implementation = spark.conf.get("spark.sql.catalogImplementation")
     return implementation != _IN_MEMORY or not stands_in.startswith("org.apache.spark.sql.delta.")
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -39,7 +39,6 @@ from deltaproduce.failpoints import effect
 from deltaproduce.file_systems import is_local, remove_table
 from deltaproduce.locations import Location, Table, commit_file
 from deltaproduce.recovery import current, landed, overtaken
-from deltaproduce.schemas import Column
 from deltaproduce.seeks import ParquetFiles, local_path
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
@@ -56,8 +55,8 @@ _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 _FOR_EVER = "interval 36500 days"
 # By default Delta reads no delta version that is a week old and not the newest, lets VACUUM remove
 # its files, and forgets it after a month; but versions pin it.
-# And whoever sets up a session may want deletion vectors in new tables; delta-rs reads no table
-# with them as pandas or as an Arrow table.
+# A session may want deletion vectors in all new tables, but delta-rs makes no pandas or Arrow table
+# of a table that may have them; so only those have them whose rows are replaced.
 _KEPT: Final = {
     _MARKS_ROWS: "false",
     "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
@@ -304,7 +303,7 @@ class Tables:
             writer = writer.mode("overwrite").option("replaceWhere", edit.predicate)
         elif edit.overwrite:
             writer = writer.mode("overwrite").option("overwriteSchema", "true")
-            writer = writer.options(**_properties(edit.lookup))
+            writer = writer.options(**_properties(edit))
         else:
             writer = writer.mode("append")
         if edit.file_rows is not None:
@@ -321,7 +320,8 @@ class Tables:
     def _mark_rows(self, session: SparkSession, table: Table) -> None:
         """Let a table mark rows as replaced (deletion vectors), or each write would copy its files.
 
-        A commit the first time, which changes no row. No Spark job.
+        No Spark job; and no commit, but for a table that was made for merge on read: one that
+        changes no row.
         """
         shown = session.sql(f"SHOW TBLPROPERTIES {table.sql} ('{_MARKS_ROWS}')").collect()
         if shown[0].value != "true":
@@ -552,7 +552,7 @@ def _replace(rows: DataFrame, table: Table, edit: Edit, attempt: Attempt) -> Non
     writer = writer.option("userMetadata", attempt.metadata(table.name))
     if edit.file_rows is not None:
         writer = writer.option("maxRecordsPerFile", edit.file_rows)
-    for name, value in _properties(edit.lookup).items():
+    for name, value in _properties(edit).items():
         writer = writer.tableProperty(name, value)
     writer.createOrReplace()
 
@@ -569,13 +569,14 @@ def _committed(write: Callable[[], object], session: SparkSession) -> int | None
     return None if committed is None else int(committed)
 
 
-def _properties(statistics: Sequence[Column]) -> dict[str, str]:
+def _properties(edit: Edit) -> dict[str, str]:
     names = [
-        identifier(c.name) for c in statistics if not isinstance(c.data_type, _WITHOUT_STATISTICS)
+        identifier(c.name) for c in edit.lookup if not isinstance(c.data_type, _WITHOUT_STATISTICS)
     ]
     skipping = (
         {"delta.dataSkippingStatsColumns": ",".join(names)}
         if names
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
-    return {**_KEPT, **skipping}
+    marks = {_MARKS_ROWS: "true"} if edit.marked else {}
+    return {**_KEPT, **marks, **skipping}

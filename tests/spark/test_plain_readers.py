@@ -11,7 +11,7 @@ import pytest
 from comparing import plain_rows
 from crashing import CrashError, batch, built, frames, orders
 from deltalake import DeltaTable
-from forcing import WAYS, Way, forced, setting
+from forcing import WAYS, Way, forced
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce import (
@@ -232,9 +232,15 @@ def test_tables_are_named_for_sql(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_sql_names_of_a_catalog(spark: SparkSession) -> None:
+    """Rows are replaced there as at a path, also in a table that was made for merge on read."""
     spark.sql("CREATE SCHEMA IF NOT EXISTS named_for_sql")
     store = Store(spark, "named_for_sql", orders())
-    store.update(frames(spark, batch((1, 2, 3))))
-    assert spark.sql(feed(store, "by_customer")).count() == 1
-    with setting(spark, "spark.sql.ansi.enabled", "false"):
-        assert spark.sql(f"SELECT * FROM {store.sql_name('by_customer')}").count() == 1
+    store.update(frames(spark, batch((1, 2, 3), (2, 2, 4))))
+    assert spark.sql(feed(store, "by_customer")).count() == 1 + 1
+    with forced(REPLACED):
+        store = Store(spark, "named_for_sql", orders(), table_type="copy_on_write")
+        for number, amount in ((2, 30), (3, 31)):
+            assert store.update(frames(spark, batch((1, 2, amount)))).number == number
+            at = store.head.delta_version("by_customer", "content")
+            content = f"SELECT amount FROM {store.sql_name('by_customer')} VERSION AS OF {at}"
+            assert sorted(row.amount for row in spark.sql(content).collect()) == [4, amount]
