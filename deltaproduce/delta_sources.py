@@ -24,7 +24,8 @@ from deltaproduce.damage import tells_of_damage
 from deltaproduce.ddl import DESCENDING
 from deltaproduce.errors import DefinitionError, InvalidChangesError
 from deltaproduce.existing_tables import TableState, changed_keys, state
-from deltaproduce.locations import CONTENT, Table
+from deltaproduce.file_systems import check_relative
+from deltaproduce.locations import CONTENT, Table, is_relative
 from deltaproduce.schemas import Column, row_schema
 from deltaproduce.selections import Selection
 from deltaproduce.stages import Graph, Source
@@ -36,7 +37,7 @@ _LONG_AGO: Final = timedelta(days=1)
 
 
 def resolved(source: Source, tables: Tables) -> Source:
-    """A source with the types, and perhaps the names, of its table's columns.
+    """A source with the types, and perhaps the names, of its table's columns, and a whole path.
 
     Raises:
         DefinitionError: there is no such Delta table, or it lacks a column, or has it in another
@@ -44,6 +45,8 @@ def resolved(source: Source, tables: Tables) -> Source:
     """
     if source.table is None:
         return source
+    if is_relative(source.table):
+        check_relative(tables.spark, source.table)
     table = Table.existing(source.table)
     if state(tables, table) is None:
         message = (
@@ -58,9 +61,8 @@ def resolved(source: Source, tables: Tables) -> Source:
     if source.whole:
         keys = {column.name.lower() for column in source.schema.key}
         value = [t.StructField(x.name, x.dataType) for x in found if x.name.lower() not in keys]
-    return replace(
-        source, schema=row_schema(t.StructType(key), t.StructType(value), stage=source.name)
-    )
+    schema = row_schema(t.StructType(key), t.StructType(value), stage=source.name)
+    return replace(source, schema=schema, table=table.name)
 
 
 def arrivals(

@@ -73,6 +73,8 @@ class Edit:
         lookup: the columns by which the table will be looked up.
         file_rows: a file has at most so many rows; without it, a file has those of a partition.
         sought: keys are looked up in the files, so that small row groups are worth their place.
+        marked: a table that is new lets rows be marked as replaced (deletion vectors), because
+            later edits will replace some by predicate.
     """
 
     rows: Rows
@@ -82,6 +84,7 @@ class Edit:
     lookup: tuple[Column, ...]
     file_rows: int | None = None
     sought: bool = False
+    marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from deltaproduce.errors import StorageError
+from deltaproduce.errors import DefinitionError, StorageError
 
 _LOG = "_delta_log"
 _LOCAL: Final = re.compile(r"(?:file:(?://)?)?(/|/[^/].*)", re.DOTALL)
@@ -67,6 +67,20 @@ def has_others(spark: SparkSession, address: str) -> bool:
     """Whether another Delta table, and so perhaps a store, is below a table's directory."""
     path = _path(spark, address)
     return path is not None and _holds_a_log(_system(spark, path), path)
+
+
+def check_relative(spark: SparkSession, path: str) -> None:
+    """Refuse a relative path where a path without a scheme is not one of this machine.
+
+    Raises:
+        DefinitionError: it is one of another file system, whose current directory is another one.
+    """
+    if not is_local(spark, path):
+        raise DefinitionError(
+            f"{path!r} is a relative path, and a path without a scheme is not on this machine in "
+            "this session: write the whole path, with its scheme if it has one, such as "
+            "'s3a://bucket/lake' or 'file:///srv/lake'"
+        )
 
 
 def remove_table(spark: SparkSession, address: str) -> None:

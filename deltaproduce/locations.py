@@ -1,13 +1,16 @@
 """Locations: where a store's tables are, and what they are called.
 
-Pure text: nothing is looked up. The invariant: two tables of a store never have the same name, and
-a name says which stage and kind it is of, at a path and in a catalog.
+Pure text: nothing is looked up but the current directory. A relative path is made absolute here, so
+that it means the same for Spark, for Delta's SQL, which takes no relative ones, and whenever the
+process changes its directory. The invariant: two tables of a store never have the same name, and a
+name says which stage and kind it is of, at a path and in a catalog.
 
 It stands apart because names are part of what others rely on, and `tables` is about Delta.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,6 +31,7 @@ _LOG: Final = "_versions"
 _SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _PASSWORD: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*:[^/]*@")
 _SAFE_IN_PATHS: Final = " '!$&()+,;=@~-._"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ENDINGS: Final = tuple(f"__{kind}" for kind in (KEY_MAPPINGS, UPDATES, RUNS))
 _SESSION_CATALOG: Final = "spark_catalog"
 _TIME_TRAVEL: Final = re.compile(r".*@([vV][0-9]+|[0-9]{17})/*", re.DOTALL)
@@ -35,7 +39,11 @@ _TIME_TRAVEL: Final = re.compile(r".*@([vV][0-9]+|[0-9]{17})/*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One Delta table of a store: its name in the version log, and where it is."""
+    """One Delta table of a store: its name in the version log, and where it is.
+
+    The name of someone else's table at a path is the path: a version can then be read wherever a
+    process is started.
+    """
 
     name: str
     address: str
@@ -48,7 +56,8 @@ class Table:
             _check_no_secret(text)
             _check_path("table", text)
             _check_version(text)
-            return Table(text, text, in_catalog=False)
+            path = _whole(text)
+            return Table(path, path, in_catalog=False)
         parts = [part.strip("`") for part in text.split(".")]
         if not 1 <= len(parts) <= 3 or not all(parts):
             raise DefinitionError(
@@ -76,7 +85,7 @@ class Location:
         if _is_path(text):
             _check_no_secret(text)
             _check_path("location", text)
-            return Location(text.rstrip("/") or "/", in_catalog=False)
+            return Location(_whole(text), in_catalog=False)
         parts = text.split(".")
         if not 1 <= len(parts) <= 2 or not all(parts):
             raise DefinitionError(
@@ -198,6 +207,19 @@ def _check_schema(text: str, parts: Sequence[str]) -> None:
             )
 
 
+def is_relative(text: str) -> bool:
+    """Whether it is a path that depends on the current directory."""
+    return _is_path(text) and not _SCHEME.match(text) and not os.path.isabs(text)
+
+
 def _is_path(text: str) -> bool:
-    """Whether it has a slash or a scheme."""
-    return "/" in text or "\\" in text or bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text))
+    """Whether it has a slash or a scheme, or is the current directory or the one above."""
+    return "/" in text or "\\" in text or text in (".", "..") or bool(_SCHEME.match(text))
+
+
+def _whole(text: str) -> str:
+    """A path from the root on, without ``.``, ``..`` and a slash at its end.
+
+    One with a scheme stays as it is: what is in it is up to its file system.
+    """
+    return text.rstrip("/") if _SCHEME.match(text) else os.path.abspath(text)

@@ -278,4 +278,4 @@ def _layout_changed(definition: Fingerprint, stage: str, version: Version) -> bo
 
 def has_tables(version: Version, stage: str) -> bool:
     """Whether the stage has been produced, or the source been given rows, by that version."""
-    return version.delta_version(stage, "content") is not None
+    return version.pinned(stage, "content") is not None

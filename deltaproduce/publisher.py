@@ -164,7 +164,7 @@ class Publisher:
         self._checked = {}
         for cut in cuts(versions, kept):
             table = self._tables.location.table(cut.stage, cut.kind)
-            base = self._base(table, head.delta_version(cut.stage, cut.kind), checked, beside)
+            base = self._base(table, head.pinned(cut.stage, cut.kind), checked, beside)
             made[cut] = self._tables.commit(table, Deletion(cut.predicate), attempt, base)
             checked[table] = made[cut]
         self._checked = checked
@@ -183,12 +183,12 @@ class Publisher:
             (name, kind)
             for name, write in writes.items()
             for kind in kinds(write.result.stage)
-            if head.delta_version(name, kind) is not None
+            if head.pinned(name, kind) is not None
         ]
         for (name, kind), commits in self._histories(head, tables).items():
             if commits is not None:
                 table = self._tables.location.table(name, kind)
-                action(table.name, head.delta_version(name, kind), commits)
+                action(table.name, head.pinned(name, kind), commits)
 
     def _histories(
         self, head: Version, tables: Sequence[tuple[str, str]]
@@ -198,7 +198,7 @@ class Publisher:
         @inheritable_thread_target(self._spark)
         def history(name: str, kind: str) -> Sequence[Commit] | None:
             table = self._tables.location.table(name, kind)
-            return self._unchecked(table, head.delta_version(name, kind))
+            return self._unchecked(table, head.pinned(name, kind))
 
         with ThreadPoolExecutor(_WRITERS) as pool:
             found = pool.map(lambda table: history(*table), tables)
@@ -227,7 +227,7 @@ class Publisher:
         @inheritable_thread_target(self._spark)
         def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
             table = self._tables.location.table(name, kind)
-            pinned = head.delta_version(name, kind)
+            pinned = head.pinned(name, kind)
             if repairs and pinned is not None:
                 base = self._base_of_repair(table, pinned, edit, attempt)
             else:

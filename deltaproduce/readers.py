@@ -84,7 +84,7 @@ class Reader:
         """
         first = version.number if since is None else since + 1
         begun = self._begun(version, stage, first)
-        delta_version = version.delta_version(stage.name, UPDATES)
+        delta_version = version.pinned(stage.name, UPDATES)
         if delta_version is None:
             return begun
         table = self._tables.location.table(stage.name, UPDATES)

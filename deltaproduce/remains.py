@@ -26,7 +26,7 @@ class Remaining:
         stage: the stage that has the table.
         table: ``content``, ``key_mappings``, ``updates`` or ``runs``.
         versions: the numbers of the versions that pin such a state of it, in order. The Delta
-            table's version is what ``Version.delta_version(stage, table)`` says.
+            table's version is ``version.stages[stage].delta_versions[table]``.
     """
 
     stage: str

@@ -115,6 +115,6 @@ def _made(
     attempt = _attempt(head, given, commits)
     if attempt is None:
         return None
-    commit = landed(attempt, head.delta_version(stage, kind), commits)
+    commit = landed(attempt, head.pinned(stage, kind), commits)
     newest = None if commit is None else current(commit.delta_version, commits)
     return None if newest is None else (newest, attempt.id)

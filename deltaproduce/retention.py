@@ -111,7 +111,7 @@ def repointed(versions: Iterable[Version], made: Mapping[Cut, int]) -> tuple[Ver
 
 def pins(versions: Iterable[Version], stage: str, kind: str) -> frozenset[int]:
     """The delta versions of one table that some versions are read from."""
-    found = (version.delta_version(stage, kind) for version in versions)
+    found = (version.pinned(stage, kind) for version in versions)
     return frozenset(pinned for pinned in found if pinned is not None)
 
 
@@ -126,7 +126,7 @@ def _repointed(version: Version, made: Mapping[Cut, int]) -> Version:
 def _same_history(kept: Sequence[Version], stage: str) -> frozenset[int]:
     """The last of the versions that have added to one table of updates."""
     since, _ = told_since(kept, stage)
-    alike = (v for v in kept if v.delta_version(stage, UPDATES) is not None)
+    alike = (v for v in kept if v.pinned(stage, UPDATES) is not None)
     return frozenset(version.number for version in alike if version.number >= since)
 
 

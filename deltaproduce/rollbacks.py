@@ -131,7 +131,7 @@ class Rollback:
 
 def _same_tables(stage: Stage, *versions: Version) -> bool:
     """Whether a stage's rows, but not its updates, are the same table for table."""
-    pinned = [[v.delta_version(stage.name, kind) for kind in _SET_BACK] for v in versions]
+    pinned = [[v.pinned(stage.name, kind) for kind in _SET_BACK] for v in versions]
     return all(found == pinned[0] for found in pinned)
 
 

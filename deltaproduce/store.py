@@ -8,6 +8,7 @@ It stands apart so that the modules below need no conveniences.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from deltaproduce.analysis import analysed
 from deltaproduce.batches import Batch
+from deltaproduce.catalogs import check_schema
 from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
 from deltaproduce.damage import noticed
 from deltaproduce.delta_sources import arrivals
@@ -34,9 +36,19 @@ from deltaproduce.errors import (
 )
 from deltaproduce.executor import Executor, Progress
 from deltaproduce.feeds import FeedMode, feed_columns
+from deltaproduce.file_systems import check_relative
 from deltaproduce.findings import Finding
 from deltaproduce.lineages import Lineage, lineage
-from deltaproduce.locations import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES, Location
+from deltaproduce.locations import (
+    CONTENT,
+    KEY_MAPPINGS,
+    KINDS,
+    RUNS,
+    UPDATES,
+    Location,
+    Table,
+    is_relative,
+)
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.plan import Policy, Step, TableType
 from deltaproduce.readers import Reader, pair_of
@@ -77,12 +89,14 @@ _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 class Store:
     """The tables of one pipeline at one location, and their versions.
 
-    Opening a store reads and writes nothing; the location is made by the first update. A store may
-    be opened by many readers and writers; each version is published by one of them.
+    Opening a store reads no rows and writes nothing; the location is made by the first update. A
+    store may be opened by many readers and writers; each version is published by one of them.
 
     Args:
         spark: a session with Delta: `local_session()`, or a cluster's.
-        location: a path (with a ``/`` or a scheme), otherwise ``schema`` or ``catalog.schema``.
+        location: a path (with a ``/`` or a scheme), otherwise ``schema`` or ``catalog.schema``. A
+            relative path is one of the current directory. A schema of a catalog in memory, which
+            is forgotten when the process ends, must have been created in this process.
         pipeline: what is defined in it now; later definitions do not count.
         table_type: how updates are written. ``merge_on_read``: a small update of a large stage is
             appended to a table of runs beside its content and key mappings, which is faster; read
@@ -102,14 +116,14 @@ class Store:
 
     Raises:
         SessionError: the session cannot work with Delta tables.
-        DefinitionError: the location is none, or cannot hold a stage of that name; or Spark refuses
-            a query.
+        DefinitionError: the location is none, or cannot hold a stage of that name, or is a schema
+            that is not there and would be forgotten; or Spark refuses a query.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        location: str,
+        location: str | os.PathLike[str],
         pipeline: Pipeline,
         *,
         table_type: TableType = "merge_on_read",
@@ -129,9 +143,15 @@ class Store:
         self._spark = spark
         self._on_conflict: OnConflict = on_conflict
         self._clock = clock
-        place = Location.parse(str(location))
+        # A path object is a path, whatever it is called.
+        text = os.path.join(".", location) if isinstance(location, os.PathLike) else str(location)
+        place = Location.parse(text)
         place.check([stage.name for stage in pipeline.stages])
         self._tables = Tables(spark, place)
+        if place.in_catalog:
+            check_schema(self._tables, text)
+        elif is_relative(text):
+            check_relative(spark, text)
         self._graph = analysed(pipeline.graph(), spark, self._tables)
         self._log = VersionLog(self._tables)
         self._reader = Reader(self._tables)
@@ -148,7 +168,7 @@ class Store:
         )
         self._in_session = partial(
             Store,
-            location=location,
+            location=text if place.in_catalog else place.address,
             pipeline=pipeline,
             table_type=table_type,
             policy=policy,
@@ -526,6 +546,38 @@ class Store:
         rows = self._reader.updates(wanted, found)
         in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
         return self._frame(rows, updates_columns(found.schema), in_order)
+
+    def sql_name(self, stage: str | Stage, table: str = CONTENT) -> str:
+        """What one of the tables is called in SQL: ``f"SELECT * FROM {store.sql_name('totals')}"``.
+
+        SQL reads what was written last, which may be of a version that is not published, or never
+        will be. So bound updates by the version log,
+        ``WHERE _version <= (SELECT max(number) FROM …)``, and read content and key mappings by
+        ``VERSION AS OF`` what `Version.delta_version` says.
+
+        Args:
+            stage: a source or stage; or ``_versions``, the version log.
+            table: ``content``, ``key_mappings``, ``updates`` or ``runs``.
+
+        Returns:
+            ``delta.`<whole path>` ``, or the name in the catalog. There is a table of that name
+            once a version has written it.
+
+        Raises:
+            NotFoundError: there is no such stage, or it is a source, which has no key mappings.
+            InvalidArgumentError: there is no such table.
+        """
+        location = self._tables.location
+        if stage == location.log().name:
+            return location.log().sql
+        if table not in KINDS:
+            raise InvalidArgumentError(
+                f"table is {table!r}; use one of {', '.join(KINDS)}", argument="table"
+            )
+        found = self._producer(stage) if table == KEY_MAPPINGS else self._graph.stage(_name(stage))
+        if isinstance(found, Source) and found.table is not None and table == CONTENT:
+            return Table.existing(found.table).sql
+        return location.table(found.name, table).sql
 
     def changes(
         self,

@@ -40,7 +40,6 @@ from deltaproduce.failpoints import effect
 from deltaproduce.file_systems import is_linked, is_local, local_path, remove_table
 from deltaproduce.locations import Location, Table, commit_file
 from deltaproduce.recovery import current, landed, overtaken
-from deltaproduce.schemas import Column
 from deltaproduce.seeks import ParquetFiles
 from deltaproduce.selections import as_frame
 from deltaproduce.versions import Attempt, Commit
@@ -50,12 +49,16 @@ _COMMITS_A_CHECKPOINT = 50  # one costs as much as five commits; Delta makes one
 _RECENT_COMMITS = 3  # asked for at first: ours, and what a table service may add behind it
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for what takes no options
 _MARKED_ROWS = "spark.databricks.delta.delete.deletionVectors.persistent"
+_MARKS_ROWS = "delta.enableDeletionVectors"
 _GROUP_ROWS = "parquet.block.row.count.limit"  # Delta passes it to Parquet as a setting only
 _UNKNOWN_COLUMN = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 _FOR_EVER = "interval 36500 days"
 # By default Delta reads no delta version that is a week old and not the newest, lets VACUUM remove
 # its files, and forgets it after a month; but versions pin it.
+# A session may want deletion vectors in all new tables, but delta-rs makes no pandas or Arrow table
+# of a table that may have them; so only those have them whose rows are replaced.
 _KEPT: Final = {
+    _MARKS_ROWS: "false",
     "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
     "delta.deletedFileRetentionDuration": _FOR_EVER,
     "delta.logRetentionDuration": _FOR_EVER,
@@ -285,10 +288,11 @@ class Tables:
             rows = rows.where(edit.predicate)
         writer = self._writer(rows, table, attempt)
         if edit.predicate is not None:
+            self._mark_rows(session, table)
             writer = writer.mode("overwrite").option("replaceWhere", edit.predicate)
         elif edit.overwrite:
             writer = writer.mode("overwrite").option("overwriteSchema", "true")
-            writer = writer.options(**_properties(edit.lookup))
+            writer = writer.options(**_properties(edit))
         else:
             writer = writer.mode("append")
         if edit.file_rows is not None:
@@ -301,6 +305,16 @@ class Tables:
                 if not edit.overwrite or error.getCondition() != _UNKNOWN_COLUMN:
                     raise
         return _replace(rows, table, edit, attempt)
+
+    def _mark_rows(self, session: SparkSession, table: Table) -> None:
+        """Let a table mark rows as replaced (deletion vectors), or each write would copy its files.
+
+        No Spark job; and no commit, but for a table that was made for merge on read: one that
+        changes no row.
+        """
+        shown = session.sql(f"SHOW TBLPROPERTIES {table.sql} ('{_MARKS_ROWS}')").collect()
+        if shown[0].value != "true":
+            session.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('{_MARKS_ROWS}' = 'true')")
 
     def _set_back(
         self,
@@ -518,7 +532,7 @@ def _replace(rows: DataFrame, table: Table, edit: Edit, attempt: Attempt) -> Non
     writer = writer.option("userMetadata", attempt.metadata(table.name))
     if edit.file_rows is not None:
         writer = writer.option("maxRecordsPerFile", edit.file_rows)
-    for name, value in _properties(edit.lookup).items():
+    for name, value in _properties(edit).items():
         writer = writer.tableProperty(name, value)
     writer.createOrReplace()
 
@@ -529,13 +543,14 @@ def _delta_table(session: SparkSession, table: Table) -> DeltaTable:
     return DeltaTable.forPath(session, table.address)
 
 
-def _properties(statistics: Sequence[Column]) -> dict[str, str]:
+def _properties(edit: Edit) -> dict[str, str]:
     names = [
-        identifier(c.name) for c in statistics if not isinstance(c.data_type, _WITHOUT_STATISTICS)
+        identifier(c.name) for c in edit.lookup if not isinstance(c.data_type, _WITHOUT_STATISTICS)
     ]
     skipping = (
         {"delta.dataSkippingStatsColumns": ",".join(names)}
         if names
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
-    return {"delta.enableDeletionVectors": "true", **_KEPT, **skipping}
+    marks = {_MARKS_ROWS: "true"} if edit.marked else {}
+    return {**_KEPT, **marks, **skipping}

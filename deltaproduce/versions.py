@@ -20,6 +20,8 @@ from deltaproduce.fingerprints import Fingerprint
 from deltaproduce.schemas import Columns, RowSchema, key_columns, row_schema
 from deltaproduce.stages import Source, Stage
 
+_BESIDE_RUNS: Final = ("content", "key_mappings")
+
 Mode = Literal["skipped", "seek", "merge", "rewrite", "full", "restore"]
 
 
@@ -41,7 +43,8 @@ class StageFigures:
         row_bytes: about how many bytes one has in memory.
         seconds: wall time of the stage's computation, without its commits.
         delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
-            -> the Delta table's version.
+            -> the Delta table's version. If there are ``runs``, the first two lack their rows:
+            `Version.delta_version` says so.
         added: kind -> commits that added to the table since its rows were last put in order. At 0
             the files of that delta version are the rows, in order.
         folded: the version whose rows the content and key mappings tables hold.
@@ -133,7 +136,35 @@ class Version:
     turn: int = field(default=0, compare=False)
 
     def delta_version(self, stage: str, kind: str) -> int | None:
-        """The delta version of one table; None when it does not exist in this version."""
+        """The delta version at which a table has the rows of this version, for plain SQL.
+
+        Args:
+            kind: ``content``, ``key_mappings`` or ``updates``; the updates are those of this
+                version and all before it.
+
+        Returns:
+            None if the table does not exist in this version.
+
+        Raises:
+            InvalidArgumentError: no delta version of the table has them: some are in the table of
+                runs (merge on read).
+        """
+        figures = self.stages.get(stage)
+        if figures is not None and figures.runs and kind in _BESIDE_RUNS:
+            raise InvalidArgumentError(
+                f"table {kind!r} of stage {stage!r} has the rows of version {figures.folded}, and "
+                f"what came after it up to version {self.number} is in {figures.runs} runs beside "
+                f"it (merge on read): read it with store.{kind}({stage!r}, {self.number}). Open "
+                "the store with table_type='copy_on_write' if plain SQL is to read what comes",
+                argument="kind",
+            )
+        return self.pinned(stage, kind)
+
+    def pinned(self, stage: str, kind: str) -> int | None:
+        """The delta version at which the store reads a table, with or without runs beside it.
+
+        None when the table does not exist in this version.
+        """
         figures = self.stages.get(stage)
         return None if figures is None else figures.delta_versions.get(kind)
 
@@ -354,7 +385,7 @@ def check_there(head: Version, version: Version, stages: Iterable[str], *kinds: 
         figures = head.stages.get(stage)
         remade = {} if figures is None else figures.remade
         for kind in kinds:
-            pinned = version.delta_version(stage, kind)
+            pinned = version.pinned(stage, kind)
             if pinned is not None and remade.get(kind, 0) > version.number:
                 raise NotFoundError(
                     f"table {kind!r} of {stage!r} is not there any more as of version "

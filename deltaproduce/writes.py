@@ -135,6 +135,7 @@ class Write:
         overlay: the runs before it; None if there are none.
         run: the step's own run, if it is written as one.
         runs_anew: the table of runs is written anew, and ``run`` has the rows of those before it.
+        replaces: later steps replace rows of the content and the key mappings (copy on write).
     """
 
     result: Result
@@ -145,6 +146,7 @@ class Write:
     overlay: Overlay | None
     run: pa.Table | None = None
     runs_anew: bool = False
+    replaces: bool = False
 
     @staticmethod
     def of(
@@ -170,7 +172,8 @@ class Write:
             )
         )
         if how != "run":
-            return Write(result, last, rows, row_bytes, how, overlay)
+            replaces = table_type == "copy_on_write"
+            return Write(result, last, rows, row_bytes, how, overlay, replaces=replaces)
         run, added = run_of(comparison), last.added.get(RUNS)
         runs_anew = added is None or added >= limits.COMPACTION_COMMITS
         if runs_anew and overlay is not None:  # many small files become one
@@ -207,6 +210,9 @@ class Write:
                 exists=KEY_MAPPINGS in exists,
                 folds=self.overlay is not None,
             )
+        for kind in (CONTENT, KEY_MAPPINGS):
+            edit = edits.get(kind)
+            edits[kind] = None if edit is None else replace(edit, marked=self.replaces)
         if self.run is not None:
             edits[RUNS] = run_edit(self.run, comparison, number, exists=not self.runs_anew)
         return {kind: edit for kind, edit in edits.items() if edit is not None}

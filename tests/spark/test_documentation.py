@@ -2,7 +2,10 @@
 
 import datetime
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -27,25 +30,106 @@ def example(name: str) -> ModuleType:
     return module
 
 
-def test_the_readme_prints_what_it_shows(
-    spark: SparkSession, location: str, capsys: pytest.CaptureFixture[str]
+def fences(page: Path) -> list[tuple[str, str]]:
+    """The fenced blocks of a page, in order: what they are, and what is in them."""
+    return re.findall(r"^```([^`\n]*)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def code(page: Path) -> str:
+    """All the code of a page, unchanged, as one program."""
+    return "\n".join(block for language, block in fences(page) if language == "python")
+
+
+def check_shown(page: Path, printed: str) -> None:
+    """What a page shows was printed, in that order."""
+    for language, block in fences(page):
+        if language == "":
+            _, found, rest = printed.partition(block)
+            assert found == block, f"{page.name} shows {block!r}; then was printed: {printed!r}"
+            printed = rest
+
+
+def run_in_new_process(page: Path, program: Path, folder: Path) -> str:
+    """What the code of a page prints in a Python process of its own, in a folder."""
+    program.write_text(code(page))
+    ran = subprocess.run(
+        [sys.executable, program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not ran.stderr
+    return ran.stdout
+
+
+README = ROOT / "README.md"
+PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if code(page)]
+IN_NEW_PROCESSES = {"streams"}
+"""Pages that give relative paths to Spark itself, for which Java's current directory counts."""
+
+
+@pytest.mark.usefixtures("spark")  # which has fetched the jars
+def test_the_readme_works_as_pasted_and_again_in_another_process(tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    shown = [block for language, block in fences(README) if language == ""]
+    assert any(block.startswith("+--") for block in shown)
+    tables = [block for block in shown if block.startswith("+--")]
+    for _ in range(2):
+        printed = run_in_new_process(README, tmp_path / "pasted.py", folder)
+        assert all(table in printed for table in tables), printed
+    assert {path.name for path in folder.iterdir()} <= {"lake", "spark-warehouse"}
+    assert (folder / "lake" / "library" / "_versions").is_dir()
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", sorted(IN_NEW_PROCESSES))
+def test_a_page_works_in_a_new_process(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    page = ROOT / "docs" / f"{name}.md"
+    check_shown(page, run_in_new_process(page, tmp_path / "pasted.py", folder))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.stem not in IN_NEW_PROCESSES],
+    ids=lambda page: page.stem,
+)
+def test_a_page_prints_what_it_shows(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    page: Path,
 ) -> None:
-    readme = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    shown = re.search(r"```\n(\+--.*?)```", readme, re.DOTALL)
-    assert len(blocks) == 5
-    assert shown is not None
-    names = {"__name__": "__main__"}
-    for block in blocks:
-        exec(block.replace("lake/library", location), names)
-    assert shown.group(1) in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    names, printed = {"__name__": "__main__"}, ""
+    for language, block in fences(page):
+        if language == "python":
+            exec(block, names)
+            printed += capsys.readouterr().out
+        elif language == "":
+            _, found, printed = printed.partition(block)
+            assert found == block, f"{page.stem} shows {block!r}; then was printed: {printed!r}"
+    assert {path.name for path in tmp_path.iterdir()} <= {"lake"}
+
+
+def test_all_code_is_run() -> None:
+    """What is in another language is not taken for what was printed, and is none of Python."""
+    assert {page.stem for page in PAGES} >= IN_NEW_PROCESSES
+    languages = {language for page in [README, *PAGES] for language, _ in fences(page)}
+    assert languages == {"", "python"}
+    everywhere = {language for page in (ROOT / "docs").glob("*.md") for language, _ in fences(page)}
+    assert everywhere <= {"", "python", "sql", "sql refused"}
 
 
 def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "joins.md").read_text(), re.DOTALL)
     names = {"__name__": "__main__"}
-    for block in blocks:
-        exec(block, names)
+    exec(code(ROOT / "docs" / "joins.md"), names)
     store = dp.Store(spark, location, names["shop"])
     amounts = "SELECT * FROM VALUES (1L, 10L), (1L, 5L), (3L, 7L) AS t(customer_id, amount)"
     store.update(
@@ -67,50 +151,30 @@ def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str)
     }
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "arrow",
-        "surrogates",
-        "consumers",
-        "changed-definitions",
-        "delta-sources",
-        "streams",
-        "retention",
-        "verification",
-    ],
-)
-def test_a_page_prints_what_it_shows(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], page: str
-) -> None:
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    names, printed = {"__name__": "__main__"}, ""
-    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        if language == "python":
-            exec(block.replace("lake/", f"{tmp_path}/"), names)
-            printed += capsys.readouterr().out
-        else:
-            _, found, printed = printed.partition(block)
-            assert found == block, f"{page} shows {block!r}; then was printed: {printed!r}"
-
-
 def test_the_word_count_is_the_readmes(
-    spark: SparkSession, location: str, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     path = ROOT / "examples" / "02_word_count.py"
     text = path.read_text()
     assert len(text.splitlines()) < 40
-    first_block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
-    definitions = first_block.split("spark = ")[0].split("import deltaproduce as dp\n")[1]
+    definitions = code(README).split("spark = ")[0].split("import deltaproduce as dp\n")[1]
     assert definitions.strip() in text
-    example(path.name).main(spark, location)
+    example(path.name).main(spark, "lake/words")
+    assert (tmp_path / "lake" / "words" / "_versions").is_dir()
     assert "|       2|      delete| let|" in capsys.readouterr().out
 
 
-def test_the_flights_example_equals_its_recompute(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_flights_example_equals_its_recompute(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     flights = example("01_flights.py")
     recorded = flights.recorded_flights()
     day, first, last = pc.field("day"), datetime.date(2013, 11, 28), datetime.date(2013, 12, 20)
     some_weeks = recorded.filter((day >= first) & (day <= last))
     assert len(some_weeks) > limits.SMALL_TABLE_ROWS
-    assert flights.run(spark, tmp_path, Console(quiet=True), some_weeks)
+    assert flights.run(spark, Path("lake"), Console(quiet=True), some_weeks)

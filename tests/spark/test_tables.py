@@ -189,6 +189,7 @@ def test_keys_are_sought_in_small_row_groups(
 
 
 def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:
+    spark.sql("CREATE SCHEMA shop_catalog")
     store = Store(spark, "shop_catalog", shop)
     assert store.head.number == 0
     assert store.content("totals").columns == ["customer", "_source_customer", "_ordinal", "total"]

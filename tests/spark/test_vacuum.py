@@ -308,6 +308,7 @@ def test_stages_that_no_version_has_any_more(spark: SparkSession, tmp_path: Path
 @longer
 def test_a_store_in_a_catalog(spark: SparkSession) -> None:
     spark.sql("DROP SCHEMA IF EXISTS vacuumed CASCADE")
+    spark.sql("CREATE SCHEMA vacuumed")
     oracle, store = Oracle(swap), Store(spark, "vacuumed", swap)
     try:
         for number in range(5):

@@ -99,7 +99,7 @@ def test_a_stage_that_was_not_there_is_not_looked_at() -> None:
     (updates, _) = cuts(versions, versions[5:])
     assert updates.versions == {7, 8}
     kept = repointed(versions[5:], {updates: 20})
-    assert [v.delta_version("stage", "updates") for v in kept] == [None, 20, 20]
+    assert [v.pinned("stage", "updates") for v in kept] == [None, 20, 20]
 
 
 def test_kept_versions_are_read_from_what_was_cut() -> None:

@@ -1,10 +1,10 @@
-"""Since when updates say all, and which older versions there are no more."""
+"""Since when updates say all, which older versions there are no more, and what SQL can read."""
 
 from dataclasses import replace
 
 import pytest
 
-from deltaproduce import NotFoundError
+from deltaproduce import InvalidArgumentError, NotFoundError
 from deltaproduce.versions import EMPTY, StageFigures, Version, check_there, told_since
 
 FIGURES = StageFigures("seek", delta_versions={"content": 3, "updates": 4}, key="k int")
@@ -40,3 +40,23 @@ def test_older_versions_of_a_table_that_was_made_anew_are_refused():
     check_there(new, EMPTY, ["leaf"], "content")
     with pytest.raises(NotFoundError):
         check_there(new, old, ["leaf"], "updates", "content")
+
+
+def test_a_delta_version_that_lacks_rows_is_not_given_away():
+    """With merge on read the rows that came since a table was written are in its runs."""
+    pins = {"content": 1, "key_mappings": 2, "updates": 3, "runs": 4}
+    (plain, beside) = versions(
+        *(StageFigures("seek", delta_versions=pins, folded=1, runs=runs) for runs in (0, 1))
+    )
+    for kind, pinned in pins.items():
+        assert plain.delta_version("leaf", kind) == pinned
+        assert beside.pinned("leaf", kind) == pinned
+    assert [beside.delta_version("leaf", kind) for kind in ("updates", "runs")] == [3, 4]
+    for kind in ("content", "key_mappings"):
+        with pytest.raises(InvalidArgumentError) as refused:
+            beside.delta_version("leaf", kind)
+        assert refused.value.argument == "kind"
+        assert f"store.{kind}('leaf', 2)" in str(refused.value)
+    for version in (plain, beside, EMPTY):
+        assert version.delta_version("none", "content") is None
+        assert version.delta_version("leaf", "nothing") is None
