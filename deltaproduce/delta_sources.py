@@ -47,7 +47,7 @@ def resolved(source: Source, tables: Tables) -> Source:
         return source
     if is_relative(source.table):
         check_relative(tables.spark, source.table)
-    table = Table.existing(source.table)
+    table = tables.existing(source.table)
     if state(tables, table) is None:
         message = (
             f"source {source.name!r}: {source.table!r} is no Delta table; create it first, or "
@@ -173,7 +173,7 @@ class Arrival:
 def _arrival(
     source: Source, address: str, head: Version, tables: Tables, *, begins: bool
 ) -> Arrival | None:
-    table = Table.existing(address)
+    table = tables.existing(address)
     now = state(tables, table)
     if now is None:
         _refuse(source, f"its table {address!r} is gone")

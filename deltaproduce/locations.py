@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -53,10 +53,8 @@ class Table:
     def existing(text: str) -> Table:
         """A table of someone else: a path, or a name in a catalog, told apart as locations are."""
         if _is_path(text):
-            _check_no_secret(text)
-            _check_path("table", text)
+            path = _whole_path("table", text)
             _check_version(text)
-            path = _whole(text)
             return Table(path, path, in_catalog=False)
         parts = [part.strip("`") for part in text.split(".")]
         if not 1 <= len(parts) <= 3 or not all(parts):
@@ -65,6 +63,19 @@ class Table:
                 "'catalog.schema.table'"
             )
         return Table(text, ".".join(map(identifier, parts)), in_catalog=True)
+
+    def within(self, catalog: str, schema: str) -> Table:
+        """The same table, whichever catalog and schema are current later.
+
+        Args:
+            catalog: the current one, in which a name is that does not say it.
+            schema: likewise.
+        """
+        if not self.in_catalog:
+            return self
+        given = self.address.split("`.`")
+        current = (catalog, schema)[: 3 - len(given)]
+        return replace(self, address=".".join([*map(identifier, current), self.address]))
 
     @property
     def sql(self) -> str:
@@ -83,9 +94,7 @@ class Location:
     def parse(text: str) -> Location:
         """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
         if _is_path(text):
-            _check_no_secret(text)
-            _check_path("location", text)
-            return Location(_whole(text), in_catalog=False)
+            return Location(_whole_path("location", text), in_catalog=False)
         parts = text.split(".")
         if not 1 <= len(parts) <= 2 or not all(parts):
             raise DefinitionError(
@@ -94,6 +103,16 @@ class Location:
             )
         _check_schema(text, parts)
         return Location(".".join(identifier(part.strip("`")) for part in parts), in_catalog=True)
+
+    def within(self, catalog: str) -> Location:
+        """The same location, whichever catalog is current later.
+
+        Args:
+            catalog: the current one, in which a schema is that does not say it.
+        """
+        if not self.in_catalog or "`.`" in self.address:
+            return self
+        return replace(self, address=f"{identifier(catalog)}.{self.address}")
 
     def table(self, stage: str, kind: str) -> Table:
         """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage.
@@ -117,15 +136,14 @@ class Location:
         Raises:
             CorruptStoreError: it would be outside of the store.
         """
-        if self.in_catalog:
-            return Table(name, f"{self.address}.{identifier(name)}", in_catalog=True)
-        if name.count("/") > 1 or not {"", ".", ".."}.isdisjoint(name.split("/")):
+        is_outside = name.count("/") > 1 or not {"", ".", ".."}.isdisjoint(name.split("/"))
+        if is_outside and not self.in_catalog:
             raise _outside(name, self.address)
-        return Table(name, f"{self.address}/{name}", in_catalog=False)
+        return Table(name, self._address(name), self.in_catalog)
 
     def has(self, table: Table) -> bool:
         """Whether it is one of this store's tables, and not someone else's."""
-        return table == self.named(table.name)
+        return table == Table(table.name, self._address(table.name), self.in_catalog)
 
     def among(self, paths: Iterable[str]) -> tuple[Table, ...]:
         """Those of some Delta tables, by their paths from here, that may be this store's.
@@ -139,6 +157,9 @@ class Location:
             for folder, kind in found
             if kind in KINDS and folder not in nested
         )
+
+    def _address(self, name: str) -> str:
+        return f"{self.address}.{identifier(name)}" if self.in_catalog else f"{self.address}/{name}"
 
     def check(self, stages: Sequence[str]) -> None:
         """Refuse stage names that cannot be table names here."""
@@ -158,13 +179,26 @@ def commit_file(delta_version: int) -> str:
     return f"_delta_log/{delta_version:020d}.json"
 
 
-def _check_no_secret(text: str) -> None:
-    """Refuse a password in a path: paths are shown in errors, plans and logs, and are stored."""
+def _whole_path(what: str, text: str) -> str:
+    """A path from the root on, without ``.``, ``..`` and a slash at its end.
+
+    One with a scheme stays as it is: what is in it is up to its file system.
+
+    Raises:
+        DefinitionError: it has a password in it, and paths are shown in errors, plans and logs, and
+            are stored; or what Spark puts a setting or a variable in the place of, in quotes too.
+    """
     if found := _PASSWORD.match(text):
         raise DefinitionError(
             f"the path {found[1]}…{text[found.end() :]!r} has a password in it, which would be "
             "shown wherever the path is: leave it out, and set it in Spark's configuration"
         )
+    if "${" in text:
+        raise DefinitionError(
+            f"{what} {text!r} has a '${{': in a statement Spark replaces such a name by its value, "
+            "so it would be another path; rename the directory"
+        )
+    return text.rstrip("/") if _SCHEME.match(text) else os.path.abspath(text)
 
 
 def _outside(name: str, address: str) -> CorruptStoreError:
@@ -173,15 +207,6 @@ def _outside(name: str, address: str) -> CorruptStoreError:
         "log, or the names in it; restore it from a backup",
         table=_LOG,
     )
-
-
-def _check_path(what: str, path: str) -> None:
-    """Refuse what Spark puts a setting or a variable in the place of, in quotes too."""
-    if "${" in path:
-        raise DefinitionError(
-            f"{what} {path!r} has a '${{': in a statement Spark replaces such a name by its value, "
-            "so it would be another path; rename the directory"
-        )
 
 
 def _check_version(path: str) -> None:
@@ -215,11 +240,3 @@ def is_relative(text: str) -> bool:
 def _is_path(text: str) -> bool:
     """Whether it has a slash or a scheme, or is the current directory or the one above."""
     return "/" in text or "\\" in text or text in (".", "..") or bool(_SCHEME.match(text))
-
-
-def _whole(text: str) -> str:
-    """A path from the root on, without ``.``, ``..`` and a slash at its end.
-
-    One with a scheme stays as it is: what is in it is up to its file system.
-    """
-    return text.rstrip("/") if _SCHEME.match(text) else os.path.abspath(text)

@@ -31,7 +31,7 @@ from deltaproduce.changes import (
     updates_columns,
 )
 from deltaproduce.feeds import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
-from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Table
+from deltaproduce.locations import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.schemas import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
@@ -181,7 +181,7 @@ class Reader:
 
     def _in_place(self, table: str, delta_version: int, stage: Stage) -> DataFrame:
         """The rows of a source that is someone's table."""
-        rows = self._tables.read(Table.existing(table), delta_version)
+        rows = self._tables.read(self._tables.existing(table), delta_version)
         return numbered_by_values(rows, stage.schema)
 
     def _times(self, versions: Sequence[Version]) -> DataFrame:

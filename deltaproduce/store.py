@@ -46,7 +46,6 @@ from deltaproduce.locations import (
     RUNS,
     UPDATES,
     Location,
-    Table,
     is_relative,
 )
 from deltaproduce.pipeline import Pipeline
@@ -146,6 +145,8 @@ class Store:
         # A path object is a path, whatever it is called.
         text = os.path.join(".", location) if isinstance(location, os.PathLike) else str(location)
         place = Location.parse(text)
+        if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
+            place = place.within(spark.catalog.currentCatalog())
         place.check([stage.name for stage in pipeline.stages])
         self._tables = Tables(spark, place)
         if place.in_catalog:
@@ -168,7 +169,7 @@ class Store:
         )
         self._in_session = partial(
             Store,
-            location=text if place.in_catalog else place.address,
+            location=place.address,
             pipeline=pipeline,
             table_type=table_type,
             policy=policy,
@@ -576,7 +577,7 @@ class Store:
             )
         found = self._producer(stage) if table == KEY_MAPPINGS else self._graph.stage(_name(stage))
         if isinstance(found, Source) and found.table is not None and table == CONTENT:
-            return Table.existing(found.table).sql
+            return self._tables.existing(found.table).sql
         return location.table(found.name, table).sql
 
     def changes(

@@ -108,6 +108,20 @@ class Tables:
         self._sessions = settings.Sessions(spark, _SETTINGS)
         self._written_whole: dict[Table, tuple[int, DataFrame, ParquetFiles | None]] = {}
 
+    def existing(self, text: str) -> Table:
+        """A table of someone else, by its path or name.
+
+        A name means what it means when this is asked first, as a store is opened.
+        """
+        table = Table.existing(text)
+        return table.within(*self._current) if table.in_catalog else table
+
+    @cached_property
+    def _current(self) -> tuple[str, str]:
+        """The catalog and the schema that are current, before someone goes to others."""
+        catalog = self.spark.catalog
+        return catalog.currentCatalog(), catalog.currentDatabase()
+
     def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
         """The table's rows at a delta version (the newest without one).
 

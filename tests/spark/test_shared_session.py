@@ -17,7 +17,7 @@ from forcing import WAYS, Way, forced
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from deltaproduce import Progress, Store, failpoints
+from deltaproduce import Pipeline, Progress, Store, failpoints
 from deltaproduce.testing import Oracle
 
 ROUNDS = int(os.environ.get("DELTAPRODUCE_ROUNDS", "1"))
@@ -210,10 +210,7 @@ def test_the_settings_are_the_users_all_the_time(spark: SparkSession, location: 
     assert spark.conf.getAll == before
 
 
-def test_the_current_catalog_and_the_views_are_the_users(
-    spark: SparkSession, location: str
-) -> None:
-    """No view is left, and those that there are meanwhile have names that nobody else has."""
+def test_no_view_is_left(spark: SparkSession, location: str) -> None:
     store = Store(spark, location, orders())
     names = [view.name for view in spark.catalog.listTables() if view.isTemporary]
     with forced(LARGE):
@@ -222,3 +219,28 @@ def test_the_current_catalog_and_the_views_are_the_users(
     left = [view.name for view in spark.catalog.listTables() if view.isTemporary]
     assert left == names
     assert not spark.sql("SHOW VIEWS IN global_temp").where("namespace <> ''").count()
+
+
+@pytest.mark.parametrize("place", ["catalog"])
+def test_names_mean_what_they_meant_when_the_store_was_opened(
+    spark: SparkSession, places: list[str]
+) -> None:
+    """Whichever schema a thread of the session makes the current one."""
+    one, other = places
+    for schema, row in ((one, "(1, 7)"), (other, "(2, 8)")):
+        spark.sql(f"CREATE TABLE {schema}.arrived (id bigint, amount bigint) USING delta")
+        spark.sql(f"INSERT INTO {schema}.arrived VALUES {row}")
+    pipeline = Pipeline("named")
+    pipeline.delta_source("arrivals", table="arrived", key="id")
+    before = spark.catalog.currentDatabase()
+    try:
+        spark.sql(f"USE {one}")
+        store = Store(spark, one, pipeline)
+        spark.sql(f"USE {other}")
+        store.update()
+        spark.sql(f"INSERT INTO {one}.arrived VALUES (3, 9)")
+        assert store.update().number == 2
+        found = store.content("arrivals", ordered=True).select("id", "amount").collect()
+    finally:
+        spark.sql(f"USE {before}")
+    assert [tuple(row) for row in found] == [(1, 7), (3, 9)]
