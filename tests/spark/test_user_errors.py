@@ -271,6 +271,14 @@ def test_keys_with_deletes_and_upserts(spark, store, path):
     assert error.keys[0].k == 1
 
 
+def test_long_keys_are_shown_short(spark, store, path):
+    rows = [(1, "x" * 10_000, Decimal(1), word) for word in ("upsert", "delete")]
+    changes = {"lines": spark.createDataFrame(rows, f"{LINES}, {CHANGE_TYPE}")}
+    error = refused(store, path, changes, InvalidChangesError)
+    assert error.keys == ((1, "x" * 10_000),)
+    assert len(str(error)) < 1_000
+
+
 def test_a_source_that_is_none(spark, store, path):
     rows = spark.createDataFrame([(1, "fine", 1)], ORDERS)
     for name in ("oders", "ORDERS", "deeds"):  # the last is a stage
