@@ -1,11 +1,20 @@
-"""Since when updates say all, and which older versions there are no more."""
+"""Since when updates say all, which older versions there are no more, and figures as text."""
 
 from dataclasses import replace
 
 import pytest
 
 from deltaproduce import NotFoundError
-from deltaproduce.versions import EMPTY, StageFigures, Version, check_there, told_since
+from deltaproduce.versions import (
+    EMPTY,
+    StageFigures,
+    Version,
+    check_there,
+    figures_from_json,
+    figures_of,
+    figures_to_json,
+    told_since,
+)
 
 FIGURES = StageFigures("seek", delta_versions={"content": 3, "updates": 4}, key="k int")
 
@@ -40,3 +49,30 @@ def test_older_versions_of_a_table_that_was_made_anew_are_refused():
     check_there(new, EMPTY, ["leaf"], "content")
     with pytest.raises(NotFoundError):
         check_there(new, old, ["leaf"], "updates", "content")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delta_versions": {"content": "0; DROP TABLE x"}},
+        {"delta_versions": {"content": True}},
+        {"delta_versions": [1]},
+        {"added": {"content": 1.5}},
+        {"folded": "1"},
+        {"runs": None},
+        {"seconds": "0"},
+        {"table": 1},
+        {"mode": ["merge"]},
+    ],
+    ids=str,
+)
+def test_figures_of_other_types_are_none(wrong: dict[str, object]) -> None:
+    """They are read from a table, and delta versions go into statements."""
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        figures_of({"mode": "merge", **wrong})
+
+
+def test_figures_of_a_later_release_are_passed_over() -> None:
+    found = figures_of({"mode": "merge", "seconds": 1, "surrogate": None, "of_later": {"x": "y"}})
+    assert (found.mode, found.seconds) == ("merge", 1)
+    assert figures_from_json(figures_to_json({"a": found})) == {"a": found}
