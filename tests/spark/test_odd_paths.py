@@ -19,7 +19,7 @@ WORST = "w`o'r\"s;t -- ünï *[x]{y}?#\n\\ $z `; DROP TABLE x; /* %20 @v0"
 def odd() -> dp.Pipeline:
     """A stage whose name, and those of its columns, have all signs that a path can hold."""
     pipeline = dp.Pipeline("odd")
-    rows = pipeline.source("rows", key="id bigint", value="`a``'-- DROP` string")
+    rows = pipeline.source("rows", key="id bigint", value="`a``'--/*DROP` string")
 
     @pipeline.producer(
         rows,

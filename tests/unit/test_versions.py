@@ -1,11 +1,20 @@
-"""Since when updates say all, which older versions there are no more, and what SQL can read."""
+"""Since when updates say all, which versions are no more, what SQL can read, and figures."""
 
 from dataclasses import replace
 
 import pytest
 
 from deltaproduce import InvalidArgumentError, NotFoundError
-from deltaproduce.versions import EMPTY, StageFigures, Version, check_there, told_since
+from deltaproduce.versions import (
+    EMPTY,
+    StageFigures,
+    Version,
+    check_there,
+    figures_from_json,
+    figures_of,
+    figures_to_json,
+    told_since,
+)
 
 FIGURES = StageFigures("seek", delta_versions={"content": 3, "updates": 4}, key="k int")
 
@@ -60,3 +69,30 @@ def test_a_delta_version_that_lacks_rows_is_not_given_away():
     for version in (plain, beside, EMPTY):
         assert version.delta_version("none", "content") is None
         assert version.delta_version("leaf", "nothing") is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delta_versions": {"content": "0; DROP TABLE x"}},
+        {"delta_versions": {"content": True}},
+        {"delta_versions": [1]},
+        {"added": {"content": 1.5}},
+        {"folded": "1"},
+        {"runs": None},
+        {"seconds": "0"},
+        {"table": 1},
+        {"mode": ["merge"]},
+    ],
+    ids=str,
+)
+def test_figures_of_other_types_are_none(wrong: dict[str, object]) -> None:
+    """They are read from a table, and delta versions go into statements."""
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        figures_of({"mode": "merge", **wrong})
+
+
+def test_figures_of_a_later_release_are_passed_over() -> None:
+    found = figures_of({"mode": "merge", "seconds": 1, "surrogate": None, "of_later": {"x": "y"}})
+    assert (found.mode, found.seconds) == ("merge", 1)
+    assert figures_from_json(figures_to_json({"a": found})) == {"a": found}
