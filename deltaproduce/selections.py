@@ -25,6 +25,7 @@ from deltaproduce.atoms import Misfit
 from deltaproduce.changes import cols, same
 from deltaproduce.emissions import rows_writer
 from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.failures import shown
 from deltaproduce.predicates import HASH, hash_sql, membership, needs_hash
 from deltaproduce.rows import zone_of
 from deltaproduce.schemas import Column, Columns
@@ -82,7 +83,7 @@ class Selection:
             arrays = rows_writer(columns, zone)([key])
         except Misfit as misfit:
             raise InvalidArgumentError(
-                f"{key!r} is no key of the columns {columns.ddl}: {misfit}", argument="key"
+                f"{shown(key)} is no key of the columns {columns.ddl}: {misfit}", argument="key"
             ) from misfit
         return Selection(columns.columns, pa.table(arrays, list(columns.names)), spark)
 

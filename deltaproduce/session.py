@@ -22,7 +22,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from deltaproduce.errors import DeltaProduceError, SessionError
+from deltaproduce import arguments
+from deltaproduce.errors import DeltaProduceError, InvalidArgumentError, SessionError
 
 EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -31,6 +32,7 @@ _EXTENSIONS_KEY: Final = "spark.sql.extensions"
 _CATALOG_KEY: Final = "spark.sql.catalog.spark_catalog"
 _PACKAGES_KEY: Final = "spark.jars.packages"
 _WORKER_KEY: Final = "spark.sql.execution.pyspark.python"
+_MEMORY: Final = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 
 # Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
 # Catalog's, which wraps it.
@@ -67,7 +69,9 @@ def local_session(
     Raises:
         SessionError: no session can start, or the one that runs lacks Delta; the message says
             what to do.
+        InvalidArgumentError: an argument is not of its type.
     """
+    _check_arguments(app_name, cores, memory, config)
     running = _running_session()
     if running is not None:
         check_session(running)
@@ -95,7 +99,11 @@ def check_session(spark: SparkSession) -> None:
 
     Raises:
         SessionError: the session lacks Delta's extension or catalog.
+        InvalidArgumentError: it is no session.
     """
+    if not hasattr(getattr(spark, "conf", None), "get"):
+        message = f"spark is a {type(spark).__name__}; give a SparkSession, as local_session() is"
+        raise InvalidArgumentError(message, argument="spark")
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # documented as set on every cluster
         return
     mend = "stop it and start it with this setting (a running session cannot get it), or use "
@@ -126,6 +134,25 @@ def explained(error: BaseException) -> SessionError | None:
         if message is not None:
             return SessionError(" ".join(message.split()))
     return None
+
+
+def _check_arguments(app_name: object, cores: object, memory: object, config: object) -> None:
+    arguments.text(app_name, "app_name")
+    if cores is not None:
+        arguments.integer(cores, "cores", least=1)
+    if not _MEMORY.fullmatch(arguments.text(memory, "memory")):
+        message = f"memory is {memory!r}; give a number and its unit, such as '2g' or '512m'"
+        raise InvalidArgumentError(message, argument="memory")
+    if config is None:
+        return
+    if not isinstance(config, Mapping):
+        message = f"config is a {type(config).__name__}; give a mapping of settings to values"
+        raise InvalidArgumentError(message, argument="config")
+    for key, value in config.items():
+        arguments.text(key, "config")
+        if not isinstance(value, str):
+            message = f"config: {key!r} is {value!r}; give its value as text"
+            raise InvalidArgumentError(message, argument="config")
 
 
 def _running_session() -> SparkSession | None:

@@ -8,10 +8,11 @@ It stands apart so that the modules below need no conveniences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
+from os import PathLike
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar, get_args
 
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from deltaproduce import arguments
 from deltaproduce.analysis import analysed
 from deltaproduce.batches import Batch
 from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
@@ -41,7 +43,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.plan import Policy, Step, TableType
 from deltaproduce.readers import Reader, pair_of
 from deltaproduce.remains import Forgotten, alive_in, remains
-from deltaproduce.retention import retained
+from deltaproduce.retention import check_kept, retained
 from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.selections import Selection
 from deltaproduce.session import check_session
@@ -104,12 +106,13 @@ class Store:
         SessionError: the session cannot work with Delta tables.
         DefinitionError: the location is none, or cannot hold a stage of that name; or Spark refuses
             a query.
+        InvalidArgumentError: an argument is not of its type.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        location: str,
+        location: str | PathLike[str],
         pipeline: Pipeline,
         *,
         table_type: TableType = "merge_on_read",
@@ -118,19 +121,29 @@ class Store:
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        check_session(spark)
+        place = Location.parse(arguments.place(location, "location"))
+        if not isinstance(pipeline, Pipeline):
+            raise InvalidArgumentError(
+                f"pipeline is a {type(pipeline).__name__}; give the Pipeline", argument="pipeline"
+            )
+        if progress is not None:
+            arguments.function(progress, "progress")
+        clock = arguments.clock(clock)
         for name, value, known in (
             ("table_type", table_type, get_args(TableType)),
             ("policy", policy, get_args(Policy)),
             ("on_conflict", on_conflict, get_args(OnConflict)),
         ):
-            if value not in known:
-                raise DefinitionError(f"{name} is {value!r}; use one of {', '.join(known)}")
+            if not isinstance(value, str) or value not in known:
+                raise DefinitionError(
+                    f"{name} is {arguments.shown(value)}; use one of {', '.join(known)}"
+                )
+        check_session(spark)
         self._spark = spark
         self._on_conflict: OnConflict = on_conflict
         self._clock = clock
-        place = Location.parse(str(location))
         place.check([stage.name for stage in pipeline.stages])
+        self._defined = pipeline.stages
         self._tables = Tables(spark, place)
         self._graph = analysed(pipeline.graph(), spark, self._tables)
         self._log = VersionLog(spark, self._tables)
@@ -254,11 +267,12 @@ class Store:
             NotFoundError: there is no such source.
             DefinitionError: as an update would.
         """
-        sources = {source.name for source in self._graph.sources}
-        names = [_name(source) for source in given]
-        for name in names:
-            if self._graph.stage(name).name not in sources:
-                raise NotFoundError(f"{name!r} is no source: changes are given for sources")
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            message = (
+                f"given is {arguments.shown(given)}; give a collection of sources, or of names"
+            )
+            raise InvalidArgumentError(message, argument="given")
+        names = [self._source(source, "given").name for source in given]
         head = self._log.head()
         return self._executor.plan(
             head, given=names, arrivals=arrivals(self._graph, head, self._tables)
@@ -278,7 +292,8 @@ class Store:
         Raises:
             NotFoundError: there is no such stage, or it is a source whose rows are given.
         """
-        return self._published(partial(self._refreshed, stage))
+        found = None if stage is None else self._stage(stage)
+        return self._published(partial(self._refreshed, found))
 
     def rollback(self, version: int) -> Version:
         """Publish a new version that is equal to an earlier one in every table of every stage.
@@ -299,9 +314,10 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
+        number = arguments.integer(version, "version")
 
         def attempt() -> Version:
-            versions = span(self._log.versions(), version)
+            versions = span(self._log.versions(), number)
             stages = [stage.name for stage in self._graph.stages]
             check_there(versions[-1], versions[0], stages, CONTENT, KEY_MAPPINGS, RUNS)
             return self._executor.rollback(versions)
@@ -325,9 +341,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        found = self._graph.stage(_name(source))
-        if not isinstance(found, Source):
-            raise NotFoundError(f"{found.name!r} is no source: forget a key where it comes from")
+        found = self._source(source, "source")
         if found.is_in_place:
             raise InvalidArgumentError(
                 f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
@@ -364,13 +378,14 @@ class Store:
         Returns:
             What is wrong, feeders first; nothing if all is right.
         """
+        calls = arguments.flag_or_count(recompute, "recompute")
         try:
             versions = self._log.versions()
         except CorruptStoreError as error:
             return (Finding("", "_versions", "versions", str(error)),)
         if not versions:
             return ()
-        return tuple(Verifier(self._graph, self._tables, versions, recompute=recompute).findings())
+        return tuple(Verifier(self._graph, self._tables, versions, recompute=calls).findings())
 
     def repair(self, *, recompute: bool | int = False) -> Version:
         """Publish a version in which whatever `verify` finds wrong with the head is put right.
@@ -392,7 +407,8 @@ class Store:
             CorruptStoreError: the rows of a source, or of the version log, are lost; what to do.
             ConflictError: another writer published first; nothing of this is visible.
         """
-        return self._published(partial(self._repaired, recompute))
+        calls = arguments.flag_or_count(recompute, "recompute")
+        return self._published(partial(self._repaired, calls))
 
     def compact(self) -> None:
         """Put the rows of all tables in order now: runs into their tables, small files together.
@@ -436,17 +452,19 @@ class Store:
                 stopped, or what others are writing now: they are removed once they are so old.
 
         Raises:
-            InvalidArgumentError: neither is given, or nothing would be kept.
+            InvalidArgumentError: neither is given, or nothing would be kept, or one is no number.
             ConflictError: another writer was faster; no version was dropped.
             CommitUnknownError: it could not be found out whether versions were dropped.
         """
+        check_kept(keep_versions, keep_days)
+        hours = arguments.number(unfinished_hours, "unfinished_hours")
 
         def attempt() -> Vacuumed:
             versions = self._log.versions()
             kept = retained(versions, keep_versions, keep_days, self._clock())
             if not kept:
                 return Vacuumed((), (), 0, 0)
-            return self._executor.vacuum(versions, kept, unfinished_hours)
+            return self._executor.vacuum(versions, kept, hours)
 
         return self._published(attempt)
 
@@ -468,8 +486,9 @@ class Store:
             CorruptStoreError: the table is not there, or not as the version has it. Files that are
                 lost are Spark's own error, when the DataFrame is used.
         """
-        wanted = self._version(version)
-        found = stage_at(wanted, self._graph.stage(_name(stage)))
+        arguments.flag(ordered, "ordered")
+        stage, wanted = self._stage(stage), self._version(version)
+        found = stage_at(wanted, stage)
         check_there(self._log.last_read, wanted, [found.name], CONTENT, RUNS)
         sources = sources_of(found)
         with self._noticing():
@@ -493,8 +512,9 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version, or it is a source.
         """
-        wanted = self._version(version)
-        found = stage_at(wanted, self._producer(stage))
+        arguments.flag(ordered, "ordered")
+        stage, wanted = self._producer(stage), self._version(version)
+        found = stage_at(wanted, stage)
         check_there(self._log.last_read, wanted, [found.name], KEY_MAPPINGS, RUNS)
         with self._noticing():
             rows = self._reader.key_mappings(wanted, found)
@@ -517,8 +537,9 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version.
         """
-        wanted = self._version(version)
-        found = stage_at(wanted, self._graph.stage(_name(stage)))
+        arguments.flag(ordered, "ordered")
+        stage, wanted = self._stage(stage), self._version(version)
+        found = stage_at(wanted, stage)
         check_there(self._log.last_read, wanted, [found.name], UPDATES)
         rows = self._reader.updates(wanted, found)
         in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
@@ -555,15 +576,14 @@ class Store:
                 with other columns of it, made versions in between.
             InvalidArgumentError: ``since`` is after ``until``, or there is no such mode.
         """
-        found = self._graph.stage(_name(stage))
-        if mode not in get_args(FeedMode):
-            raise InvalidArgumentError(
-                f"mode is {mode!r}; use one of {', '.join(get_args(FeedMode))}", argument="mode"
-            )
-        versions = span(self._log.versions(), since, until)
+        found = self._stage(stage)
+        arguments.choice(mode, "mode", get_args(FeedMode))
+        first = arguments.integer(since, "since")
+        last = None if until is None else arguments.integer(until, "until")
+        versions = span(self._log.versions(), first, last)
         if not unbroken(versions, found.name):
             raise NotFoundError(
-                f"stage {found.name!r} was not in the pipeline of every version from {since!r} to "
+                f"stage {found.name!r} was not in the pipeline of every version from {first!r} to "
                 f"{versions[-1].number}, with the same columns: what happened to it in between is "
                 "not known; load it anew"
             )
@@ -588,8 +608,7 @@ class Store:
             NotFoundError: there is no such stage or version.
             InvalidArgumentError: it is no key of the stage's columns.
         """
-        found = self._graph.stage(_name(stage))
-        at = self._version(version)
+        found, at = self._stage(stage), self._version(version)
         stages = [each.name for each in self._graph.stages]
         check_there(self._log.last_read, at, stages, KEY_MAPPINGS, RUNS)
         with self._noticing():
@@ -609,10 +628,9 @@ class Store:
         Raises:
             NotFoundError: there is no such source.
         """
-        found = self._graph.stage(_name(source))
-        if not isinstance(found, Source):
-            raise NotFoundError(f"{found.name!r} is no source: changes are given for sources")
-        return StreamWriter(self._in_session, found.name, stream or found.name)
+        found = self._source(source, "source")
+        name = found.name if stream is None else arguments.text(stream, "stream")
+        return StreamWriter(self._in_session, found.name, name)
 
     def _publish(
         self,
@@ -622,6 +640,8 @@ class Store:
         on_conflict: OnConflict | None,
     ) -> Version:
         sources = self._sources(given)
+        if update_id is not None:
+            update_id = arguments.text(update_id, "update_id")
         batches: dict[str, Batch] = {}
 
         def attempt() -> Version:
@@ -659,10 +679,7 @@ class Store:
     ) -> _Outcome:
         """What an attempt publishes, or, if wanted, one that comes after a conflict."""
         wanted = self._on_conflict if on_conflict is None else on_conflict
-        if wanted not in get_args(OnConflict):
-            known = ", ".join(get_args(OnConflict))
-            message = f"on_conflict is {wanted!r}; use one of {known}"
-            raise InvalidArgumentError(message, argument="on_conflict")
+        arguments.choice(wanted, "on_conflict", get_args(OnConflict))
         with self._noticing():
             return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
 
@@ -690,14 +707,13 @@ class Store:
         found = self._graph.stage(stage)
         return isinstance(found, Source) and found.is_in_place
 
-    def _refreshed(self, stage: str | Stage | None) -> Version:
+    def _refreshed(self, found: Stage | None) -> Version:
         head = self._log.head()
-        if stage is None:
+        if found is None:
             names = [producer.name for producer in self._graph.producers]
             return self._executor.run("refresh", head, refreshed=names)
-        found = self._graph.stage(_name(stage))
         if not isinstance(found, Source) or not found.is_in_place:
-            return self._executor.run("refresh", head, refreshed=[self._producer(stage).name])
+            return self._executor.run("refresh", head, refreshed=[self._producer(found.name).name])
         readers = [producer.name for producer in self._graph.readers_of(found.name)]
         news = arrivals(self._graph, head, self._tables, anew=found.name)
         mine = {found.name: news[found.name]}
@@ -712,7 +728,8 @@ class Store:
         found = rows.select(*cols(columns))
         return found.orderBy(*order(in_order)) if in_order else found
 
-    def _version(self, number: int | None) -> Version:
+    def _version(self, version: int | None) -> Version:
+        number = None if version is None else arguments.integer(version, "version")
         versions = self._log.versions()
         return self._log.last_read if number is None else find(versions, number)
 
@@ -737,14 +754,34 @@ class Store:
                 )
         return [(known[name], given) for name, given in changes.items()]
 
+    def _stage(self, stage: str | Stage, argument: str = "stage") -> Stage:
+        """A stage by its name, or by its definition in this store's pipeline."""
+        if isinstance(stage, str):
+            return self._graph.stage(stage)
+        if not isinstance(stage, Source | Producer):
+            raise InvalidArgumentError(
+                f"{argument} is a {type(stage).__name__}; give a stage, or its name",
+                argument=argument,
+            )
+        if not any(stage is own for own in self._defined):
+            raise NotFoundError(
+                f"{stage.name!r} is a stage of another pipeline, or was defined after the store "
+                "was opened; give one of this store's, or a name"
+            )
+        return self._graph.stage(stage.name)
+
+    def _source(self, source: str | Source, argument: str) -> Source:
+        found = self._stage(source, argument)
+        if not isinstance(found, Source):
+            raise NotFoundError(
+                f"{found.name!r} is no source: changes are given, and keys forgotten, there"
+            )
+        return found
+
     def _producer(self, stage: str | Stage) -> Producer:
-        found = self._graph.stage(_name(stage))
+        found = self._stage(stage)
         if isinstance(found, Source):
             raise NotFoundError(
                 f"{found.name!r} is a source: it has no produce function and no key mappings"
             )
         return found
-
-
-def _name(stage: str | Stage) -> str:
-    return stage if isinstance(stage, str) else stage.name

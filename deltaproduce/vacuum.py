@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from pyspark.sql import functions as f
 
@@ -26,6 +27,9 @@ from deltaproduce.stages import Graph
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Attempt, Version
+
+_CENTURY_HOURS: Final = 876_000
+"""No file is older; and Python has no times long before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class Vacuum:
         after = self._publisher.retain(versions, kept, attempt)
         stages = self._read_from((*kept, *after))
         logs = frozenset(found for found in (read, self._log.delta_version) if found is not None)
-        since = datetime.now(UTC) - timedelta(hours=unfinished_hours)
+        since = datetime.now(UTC) - timedelta(hours=min(unfinished_hours, _CENTURY_HOURS))
         files = size = 0
         for table, needed in (*stages, (log, logs)):
             inventory, totals = checkpoint(
