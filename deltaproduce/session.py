@@ -358,6 +358,18 @@ def _worker_module_missing(text: str) -> str | None:
         that has it"""
 
 
+def _session_stopped(text: str) -> str | None:
+    signs = (
+        "stopped SparkContext",
+        "SparkContext was shut down",
+        'SparkContext.dagScheduler()" is null',
+    )
+    if not any(sign in text for sign in signs):
+        return None
+    return """the Spark session was stopped: start another, open the store with it, and make the
+        DataFrames anew"""
+
+
 _EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
     _java_missing,
     _java_too_old,
@@ -366,4 +378,5 @@ _EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
     _worker_module_missing,
     _delta_not_configured,
     _delta_missing,
+    _session_stopped,
 )

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint
-from deltaproduce.json_values import (
+from deltaproduce.json_fields import (
     Kind,
     fields,
     is_integer,
