@@ -197,11 +197,13 @@ class Store:
         taken too, without being given.
 
         Args:
-            changes: source name -> DataFrame or pyarrow Table with the source's key and value
-                columns and, optionally, ``_change_type`` (``upsert``, the default, or ``delete``;
-                also the words of Delta's change data feed) and ``_ordinal`` (orders the rows of a
-                key, before their order in the DataFrame). The rows of a key replace all that it
-                had; keys not mentioned stay. Each DataFrame is computed once.
+            changes: source name -> rows: a DataFrame of Spark, pandas or Polars, a pyarrow Table,
+                RecordBatch or RecordBatchReader, anything else with ``__arrow_c_stream__``, or a
+                list of dicts. They have the source's key and value columns and, optionally,
+                ``_change_type`` (``upsert``, the default, or ``delete``; also the words of Delta's
+                change data feed) and ``_ordinal`` (orders the rows of a key, before the order that
+                they have). The rows of a key replace all that it had; keys not mentioned stay. Each
+                DataFrame is computed once, each reader read once.
             update_id: a name for this batch. If a version was made under it, that version is
                 returned and the changes are not looked at: so a batch can be sent again, also when
                 a vacuum has dropped that version, which then has no ``stages``. If an
@@ -237,8 +239,7 @@ class Store:
         a shuffle of both if they are large: where changes are known, `update` is cheaper.
 
         Args:
-            rows: source name -> DataFrame or pyarrow Table with the source's key and value columns
-                and, optionally, ``_ordinal``; as for `update`, but without ``_change_type``. The
+            rows: source name -> all its rows; as for `update`, but without ``_change_type``. The
                 order of a key's rows counts here too.
             update_id: as for `update`; the two share their names.
             on_conflict: as for `update`.

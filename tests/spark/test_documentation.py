@@ -71,6 +71,7 @@ def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str)
     "page",
     [
         "arrow",
+        "batches",
         "surrogates",
         "consumers",
         "changed-definitions",
