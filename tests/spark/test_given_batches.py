@@ -10,10 +10,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from arrow_columns import UTC, columns, plain
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from series import drawn
 
 from deltaproduce import ConflictError, CorruptStoreError, InvalidChangesError, Pipeline, Store
+from deltaproduce.given import table_of
 
 ROWS = [
     {"id": 1, "form": "x", "n": 7, "a": Decimal("1.50"), "tags": ["a", None]},
@@ -216,3 +219,33 @@ def test_a_file_of_the_store_itself_that_is_gone_is_damage(
         file.unlink()
     with pytest.raises(CorruptStoreError):
         store.update({"orders": mine})
+
+
+def test_what_is_taken_is_what_is_stored(spark: SparkSession, location: str) -> None:
+    made: list[tuple[pa.Array, str]] = [
+        column for column in drawn(columns(), 150, 7) if taken(*column) is not None
+    ]
+    size = max(len(array) for array, _ in made)
+    assert len(made) > 40
+    names = [f"v{place}" for place in range(len(made))]
+    arrays = [
+        pa.concat_arrays([array, pa.nulls(size - len(array), array.type)]) for array, _ in made
+    ]
+    pipeline = Pipeline("wide")
+    value = ", ".join(f"{name} {ddl}" for name, (_, ddl) in zip(names, made, strict=True))
+    pipeline.source("orders", key="id bigint", value=value)
+    store = Store(spark, location, pipeline)
+    store.update({"orders": pa.table([pa.array(range(size)), *arrays], ["id", *names])})
+    found = store.content("orders", ordered=True).toArrow()
+    for name, array in zip(names, arrays, strict=True):
+        assert plain(found.column(name).to_pylist()) == plain(array.to_pylist()), array.type
+
+
+def taken(array: pa.Array, declared: str) -> pa.Table | None:
+    """The array as it is to be stored; None if it is refused."""
+    source = Pipeline("p").source("orders", key="id bigint", value=f"v {declared}")
+    table = pa.table({"id": pa.array(range(len(array)), pa.int64()), "v": array})
+    try:
+        return table_of(table, source, UTC, is_snapshot=False)
+    except InvalidChangesError:
+        return None
