@@ -55,7 +55,7 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
     try:
         found = rows.select(*(identifier(c.name) for c in columns)).toArrow()
     except Exception as error:
-        if any(isinstance(earlier, KeyboardInterrupt) for earlier in _contexts(error)):
+        if any(isinstance(earlier, KeyboardInterrupt) for earlier in contexts(error)):
             raise KeyboardInterrupt from error
         raise
     types = (arrow_type(c.data_type) for c in columns)
@@ -63,7 +63,7 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
 
 
-def _contexts(error: BaseException) -> Iterator[BaseException]:
+def contexts(error: BaseException) -> Iterator[BaseException]:
     """What was being handled when an error came up, and before that."""
     while error.__context__ is not None:
         error = error.__context__

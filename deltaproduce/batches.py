@@ -4,12 +4,15 @@
 `InvalidChangesError`, before anything is written. The invariant: a batch is computed once, has no
 key with both deletes and upserts (S2), and no null where the schema says NOT NULL.
 
-It stands apart because everything a user can get wrong about data that comes in is found here.
+It stands apart because what a user can get wrong about rows that come in is found here; what about
+their columns, in `given`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -21,14 +24,17 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from deltaproduce import limits
-from deltaproduce.arrays import among, fetched, frame, row_bytes
+from deltaproduce.arrays import among, contexts, fetched, frame, row_bytes
 from deltaproduce.atoms import arrow_type
 from deltaproduce.changes import col, cols, content_columns
 from deltaproduce.checkpoints import checkpoint
-from deltaproduce.errors import InvalidChangesError
-from deltaproduce.excerpts import described, shown
+from deltaproduce.errors import DeltaProduceError, InvalidChangesError
+from deltaproduce.excerpts import escaped, shown
+from deltaproduce.given import check, frame_faults, refuse, table_columns, table_of
+from deltaproduce.rows import zone_of
 from deltaproduce.schemas import CHANGE_TYPE, ORDINAL, Column, row_type
 from deltaproduce.selections import Rows, Selection, as_frame
+from deltaproduce.session import explained
 from deltaproduce.stages import Source
 
 UPSERTS: Final = ("upsert", "add", "insert", "update", "update_postimage")
@@ -66,11 +72,9 @@ class Batch:
         Raises:
             InvalidChangesError: see the module.
         """
-        given = given_frame(changes, source, spark)
-        if is_snapshot:
-            _check_no_change_type(given.columns, source)
-        check_columns(given.schema, source)
-        rows, counts = checkpoint(_conformed(given, source), _counted(source))
+        with computing(source):
+            given = given_frame(changes, source, spark, is_snapshot=is_snapshot)
+            rows, counts = checkpoint(_conformed(given, source), _counted(source))
         _check_change_types(rows, counts["unknown"], source)
         for column in (*source.schema.key, *source.schema.value):
             _check_not_null(rows, counts.get(_nulls(column), 0), column, source)
@@ -156,72 +160,77 @@ class Batch:
         return f"{'snapshot' if self.is_snapshot else 'changes'}: {found[0]} {found[1]} {found[2]}"
 
 
-def given_frame(changes: object, source: Source, spark: SparkSession) -> DataFrame:
-    """A DataFrame as it is; an Arrow table as one.
+def given_frame(
+    changes: object, source: Source, spark: SparkSession, *, is_snapshot: bool = False
+) -> DataFrame:
+    """What is given as a DataFrame whose columns are right; nothing of it is computed.
+
+    Args:
+        changes: a DataFrame, or whatever `given.table_of` takes.
 
     Raises:
-        InvalidChangesError: it is neither, or Spark has no such Arrow types.
+        InvalidChangesError: it is nothing of the kind, or its columns are missing, not declared,
+            repeated or of other types: all of them are told.
     """
     if isinstance(changes, DataFrame):
+        if changes.isStreaming:
+            refuse(
+                source,
+                "are a streaming DataFrame, which has no end: write it with "
+                f"foreachBatch(store.stream_writer({source.name!r}))",
+            )
+        check(frame_faults(changes.schema, source, is_snapshot=is_snapshot), source)
         return changes
-    if not isinstance(changes, pa.Table):
-        raise InvalidChangesError(
-            f"changes of source {source.name!r} are a {type(changes).__name__}: give a DataFrame "
-            "or a pyarrow Table",
-            source=source.name,
-        )
+    clock = zone_of(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    table = table_of(changes, source, clock, is_snapshot=is_snapshot)
+    names = {name.lower() for name in table.column_names}
+    return frame(table, spark, table_columns(source, names))
+
+
+@contextmanager
+def computing(source: Source) -> Iterator[None]:
+    """Errors of what a user gives, when it is looked at and computed, are about that.
+
+    Those that say what is wrong already, with the session or a function, stay what they are.
+
+    Raises:
+        InvalidChangesError: with the error as its cause.
+    """
     try:
-        return frame(changes, spark)
+        yield
+    except DeltaProduceError:
+        raise
     except Exception as error:
+        unfit = explained(error)
+        if unfit is not None:
+            raise unfit from error
+        if any(isinstance(earlier, KeyboardInterrupt) for earlier in contexts(error)):
+            raise KeyboardInterrupt from error
         raise InvalidChangesError(
-            f"changes of source {source.name!r} are an Arrow table that Spark refuses: "
-            f"{described(error)}",
+            f"changes of source {source.name!r} cannot be computed: {essence(error)}",
             source=source.name,
         ) from error
 
 
-def check_columns(found: t.StructType, source: Source) -> None:
-    """Refuse missing, extra, repeated and wrongly typed columns.
+def essence(error: BaseException) -> str:
+    """The line of an error that says what happened, without Java's frames and control characters.
 
-    A column may have a narrower type than declared if every value of it is one of the declared
-    type: as Spark widens ``int`` to ``bigint`` on insert.
-
-    Raises:
-        InvalidChangesError: with ``source`` and ``column``.
+    Of a Python function's it is the last one of its traceback, of Java's the first.
     """
-    declared = {c.name.lower(): c for c in (*source.schema.key, *source.schema.value)}
-    given = {field.name.lower(): field for field in found}
-    expected = f"declared: {source.schema.key.ddl}; {source.schema.value.ddl}"
-    if len(given) < len(found.fields):
-        names = [field.name.lower() for field in found]
-        _refuse(source, next(n for n in names if names.count(n) > 1), f"is there twice; {expected}")
-    for name, column in declared.items():
-        if name not in given:
-            _refuse(source, column.name, f"is missing; {expected}")
-        if not widens(given[name].dataType, column.data_type):
-            _refuse(
-                source,
-                column.name,
-                f"has type {given[name].dataType.simpleString()}; cast it; {expected}",
-            )
-    for name, field in given.items():
-        if name == CHANGE_TYPE and not isinstance(field.dataType, t.StringType):
-            _refuse(
-                source, CHANGE_TYPE, f"has type {field.dataType.simpleString()}; it is a string"
-            )
-        if name == ORDINAL and not isinstance(field.dataType, t.IntegralType):
-            _refuse(source, ORDINAL, f"has type {field.dataType.simpleString()}; it is an integer")
-        if name not in declared and name not in (CHANGE_TYPE, ORDINAL):
-            _refuse(source, field.name, f"is not declared; drop it; {expected}")
+    text = str(error).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    if "Traceback (most recent call last)" in text:
+        found = lines[-1]
+    elif len(lines) > 1 and _JAVA_CLASS.match(lines[1]):
+        found = _JAVA_CLASS.sub("", lines[1])
+    else:
+        found = lines[0]
+    return escaped(_SQL_STATE.sub("", found), limit=_LONGEST)
 
 
-def _check_no_change_type(names: Sequence[str], source: Source) -> None:
-    for name in names:
-        if name.lower() == CHANGE_TYPE:
-            advice = (
-                "a snapshot is all rows, and what is not in it is gone; drop it, or call update"
-            )
-            _refuse(source, CHANGE_TYPE, f"is there: {advice}")
+_JAVA_CLASS: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
+_SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
+_LONGEST: Final = 500
 
 
 def _refuse(source: Source, column: str, finding: str, keys: tuple[object, ...] = ()) -> NoReturn:
@@ -229,42 +238,9 @@ def _refuse(source: Source, column: str, finding: str, keys: tuple[object, ...] 
         f"changes of source {source.name!r}: column {column!r} {finding}",
         source=source.name,
         column=column,
+        columns=(column,),
         keys=keys,
     )
-
-
-def widens(found: t.DataType, declared: t.DataType) -> bool:
-    """Whether every value of the found type is, unchanged, one of the declared type."""
-    match found, declared:
-        case t.NullType(), _:
-            return True
-        case t.IntegralType(), t.IntegralType():
-            return _INTEGERS.index(type(found)) <= _INTEGERS.index(type(declared))
-        case t.FloatType(), t.DoubleType():
-            return True
-        case t.DecimalType(), t.DecimalType():
-            whole = declared.precision - declared.scale
-            return found.scale <= declared.scale and found.precision - found.scale <= whole
-        case t.IntegralType(), t.DecimalType():
-            digits = _DIGITS[_INTEGERS.index(type(found))]
-            return digits <= declared.precision - declared.scale
-        case t.ArrayType(), t.ArrayType():
-            return widens(found.elementType, declared.elementType)
-        case t.MapType(), t.MapType():
-            return widens(found.keyType, declared.keyType) and widens(
-                found.valueType, declared.valueType
-            )
-        case t.StructType(), t.StructType():
-            return found.names == declared.names and all(
-                widens(a.dataType, b.dataType)
-                for a, b in zip(found.fields, declared.fields, strict=True)
-            )
-        case _:
-            return found == declared
-
-
-_INTEGERS: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
-_DIGITS: Final = (3, 5, 10, 19)
 
 
 def _conformed(given: DataFrame, source: Source) -> DataFrame:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
+from deltaproduce.arguments import text_fault
 from deltaproduce.errors import DefinitionError
 from deltaproduce.schemas import Columns, RowSchema
 from deltaproduce.stages import Source, Stage
@@ -37,6 +38,20 @@ def name_fault(name: object) -> str | None:
         if character == "/" or unicodedata.category(character) in _UNSTORABLE_CATEGORIES:
             return f"no path can hold {character!r}; rename it"
     return None
+
+
+def check_text(value: object, what: str, *, stage: str | None = None) -> None:
+    """Checks that something is text that is not empty.
+
+    Args:
+        what: what it is, for the message.
+
+    Raises:
+        DefinitionError: it is not; with `stage`.
+    """
+    if fault := text_fault(value):
+        whose = "" if stage is None else f"stage {stage!r}: "
+        raise DefinitionError(f"{whose}{what} is {value!r}; give {fault}", stage=stage)
 
 
 def function_name(function: object) -> str:

@@ -18,8 +18,9 @@ from typing import Final, NoReturn
 
 from pyspark.sql import types as t
 
-from deltaproduce.batches import Batch, widens
+from deltaproduce.batches import Batch
 from deltaproduce.changes import content_columns, numbered_by_values
+from deltaproduce.conversions import widens
 from deltaproduce.damage import tells_of_damage
 from deltaproduce.ddl import DESCENDING
 from deltaproduce.errors import DefinitionError, InvalidChangesError

@@ -5,7 +5,7 @@
     ├── InvalidChangesError   changes given to an update that contradict themselves or the schema
     ├── ProducerError         a produce function failed, or emitted what its schema does not allow
     ├── ConflictError         another writer published first; nothing of this update is visible
-    ├── InvalidArgumentError  a key of another shape, or versions the wrong way round
+    ├── InvalidArgumentError  an argument of a call is not of its type, or out of its range
     ├── NotFoundError         a stage, version or store that does not exist
     ├── CorruptStoreError     tables that do not agree with the version log
     ├── CommitUnknownError    whether a version was published could not be found out
@@ -47,7 +47,8 @@ class InvalidChangesError(DeltaProduceError):
 
     Attributes:
         source: the name of the source the changes were meant for.
-        column: the name of the column that is wrong, if it is one column.
+        column: the name of the column that is wrong; of the first, if there are several.
+        columns: the names of all columns that are wrong.
         keys: some of the keys that are wrong, as produce functions get them; maybe not all.
     """
 
@@ -57,11 +58,13 @@ class InvalidChangesError(DeltaProduceError):
         *,
         source: str | None = None,
         column: str | None = None,
+        columns: tuple[str, ...] = (),
         keys: tuple[object, ...] = (),
     ) -> None:
         super().__init__(message)
         self.source = source
         self.column = column
+        self.columns = columns
         self.keys = keys
 
 

@@ -16,6 +16,7 @@ from deltaproduce.declarations import (
     check_function,
     check_inputs,
     check_preserved,
+    check_text,
     function_name,
     is_whole,
     name_fault,
@@ -79,7 +80,8 @@ class Pipeline:
     """
 
     def __init__(self, name: str) -> None:
-        if not isinstance(name, str) or not name.strip():
+        check_text(name, "a pipeline's name")
+        if not name.strip():
             raise DefinitionError(f"a pipeline is named {name!r}; give it a name")
         self._name = name
         self._stages: list[Stage] = []
@@ -140,7 +142,8 @@ class Pipeline:
                 table lacks is found when a store is opened.
         """
         self._check_name(name)
-        if not isinstance(table, str) or not table.strip():
+        check_text(table, "its table", stage=name)
+        if not table.strip():
             message = f"source {name!r}: its table is {table!r}; give a path or a name"
             raise DefinitionError(message, stage=name)
         schema = existing_schema(key, value, stage=name)
@@ -198,6 +201,8 @@ class Pipeline:
             check_inputs(inputs, stage=stage)
             parameters = ("key", *["values"] * len(inputs))
             check_function(function, "its function", parameters, stage=stage)
+            if revision is not None:
+                check_text(revision, "its revision", stage=stage)
             schema = row_schema(key, value, stage=stage)
             check_preserved(schema, surrogate, preserve, stage=stage)
             producer = Producer(
@@ -249,10 +254,15 @@ class Pipeline:
         def decorate(function: ArrowFunction) -> Producer:
             stage = function_name(function) if name is None else name
             self._check_name(stage)
+            if not isinstance(streaming, bool):
+                message = f"stage {stage!r}: streaming is {streaming!r}; give True or False"
+                raise DefinitionError(message, stage=stage)
             inputs = (self._input(feeder, stage=stage),)
             check_inputs(inputs, stage=stage)
             parameters = ("batches",) if streaming else ("table",)
             check_function(function, "its function", parameters, stage=stage)
+            if revision is not None:
+                check_text(revision, "its revision", stage=stage)
             schema = row_schema(key, value, stage=stage)
             form: Form = "arrow_stream" if streaming else "arrow"
             producer = Producer(stage, inputs, schema, function, form, revision=revision)
@@ -283,6 +293,8 @@ class Pipeline:
             DefinitionError: the name, the key, or the query is refused; with `stage`.
         """
         self._check_name(name)
+        check_text(query, "its query", stage=name)
+        check_text(key, "its key", stage=name)
         schemas = {stage.name: stage.schema for stage in self._stages if not is_whole(stage)}
         found = key_local(query, schemas, stage=name)
         inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in found.feeders)

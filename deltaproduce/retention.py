@@ -11,11 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
+from deltaproduce import arguments
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.locations import RUNS, UPDATES
 from deltaproduce.schemas import VERSION
 from deltaproduce.versions import StageFigures, Version, told_since
+
+_CENTURY_DAYS: Final = 36_500
+"""No version is older; and Python has no times long before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,23 @@ class Cut:
         return f"{VERSION} < {self.below}"
 
 
+def check_kept(keep_versions: int | None, keep_days: float | None) -> None:
+    """Refuse what does not say which versions to keep.
+
+    Raises:
+        InvalidArgumentError: neither is given, or no version would be kept, or one is no number.
+    """
+    if keep_versions is None and keep_days is None:
+        raise InvalidArgumentError(
+            "vacuum needs keep_versions or keep_days: versions that neither keeps are dropped",
+            argument="keep_versions",
+        )
+    if keep_versions is not None:  # the newest version is always kept
+        arguments.integer(keep_versions, "keep_versions", least=1)
+    if keep_days is not None:
+        arguments.number(keep_days, "keep_days")
+
+
 def retained(
     versions: Sequence[Version],
     keep_versions: int | None,
@@ -56,25 +78,11 @@ def retained(
     Raises:
         InvalidArgumentError: neither is given, or no version would be kept.
     """
-    if keep_versions is None and keep_days is None:
-        raise InvalidArgumentError(
-            "vacuum needs keep_versions or keep_days: versions that neither keeps are dropped",
-            argument="keep_versions",
-        )
-    if keep_versions is not None and (type(keep_versions) is not int or keep_versions < 1):
-        raise InvalidArgumentError(
-            f"keep_versions is {keep_versions!r}; it is a whole number from 1 on, because the "
-            "newest version is always kept",
-            argument="keep_versions",
-        )
-    if keep_days is not None and (type(keep_days) not in (int, float) or not keep_days >= 0):
-        raise InvalidArgumentError(
-            f"keep_days is {keep_days!r}; it is a number of days from 0 on", argument="keep_days"
-        )
+    check_kept(keep_versions, keep_days)
     if not versions:
         return ()
     counted = 1 if keep_versions is None else keep_versions
-    since = None if keep_days is None else now - timedelta(days=keep_days)
+    since = None if keep_days is None else now - timedelta(days=min(keep_days, _CENTURY_DAYS))
     overtaken = [version.committed_at for version in versions[1:]]
     timed = sum(1 for time in overtaken if since is not None and time and time >= since) + 1
     return tuple(versions[-max(counted, timed) :])

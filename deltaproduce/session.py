@@ -23,7 +23,8 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from deltaproduce.errors import DeltaProduceError, SessionError
+from deltaproduce import arguments
+from deltaproduce.errors import DeltaProduceError, InvalidArgumentError, SessionError
 
 EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -36,6 +37,7 @@ _JSON_LOGGING_KEY: Final = "spark.log.structuredLogging.enabled"
 _JAVA_OPTIONS_KEY: Final = "spark.driver.extraJavaOptions"
 
 _OTHERS_WRITE: Final = 0o022  # Hadoop's default, which it has instead of the process's umask
+_MEMORY: Final = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 
 # Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
 # Catalog's, which wraps it.
@@ -78,7 +80,9 @@ def local_session(
     Raises:
         SessionError: no session can start, or the one that runs lacks Delta; the message says
             what to do.
+        InvalidArgumentError: an argument is not of its type.
     """
+    _check_arguments(app_name, cores, memory, config)
     running = _running_session()
     if running is not None:
         check_session(running)
@@ -106,7 +110,11 @@ def check_session(spark: SparkSession) -> None:
 
     Raises:
         SessionError: the session lacks Delta's extension or catalog.
+        InvalidArgumentError: it is no session.
     """
+    if not hasattr(getattr(spark, "conf", None), "get"):
+        message = f"spark is a {type(spark).__name__}; give a SparkSession, as local_session() is"
+        raise InvalidArgumentError(message, argument="spark")
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # documented as set on every cluster
         return
     mend = "stop it and start it with this setting (a running session cannot get it), or use "
@@ -143,6 +151,25 @@ def _is_of_a_row(error: BaseException) -> bool:
     """Whether it is a data exception of SQL, or raised by the query itself: these quote rows."""
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return state is not None and state.startswith(("22", "P0"))
+
+
+def _check_arguments(app_name: object, cores: object, memory: object, config: object) -> None:
+    arguments.text(app_name, "app_name")
+    if cores is not None:
+        arguments.integer(cores, "cores", least=1)
+    if not _MEMORY.fullmatch(arguments.text(memory, "memory")):
+        message = f"memory is {memory!r}; give a number and its unit, such as '2g' or '512m'"
+        raise InvalidArgumentError(message, argument="memory")
+    if config is None:
+        return
+    if not isinstance(config, Mapping):
+        message = f"config is a {type(config).__name__}; give a mapping of settings to values"
+        raise InvalidArgumentError(message, argument="config")
+    for key, value in config.items():
+        arguments.text(key, "config")
+        if not isinstance(value, str):
+            message = f"config: {key!r} is {value!r}; give its value as text"
+            raise InvalidArgumentError(message, argument="config")
 
 
 def _running_session() -> SparkSession | None:
@@ -374,6 +401,18 @@ def _worker_module_missing(text: str) -> str | None:
         that has it"""
 
 
+def _session_stopped(text: str) -> str | None:
+    signs = (
+        "stopped SparkContext",
+        "SparkContext was shut down",
+        'SparkContext.dagScheduler()" is null',
+    )
+    if not any(sign in text for sign in signs):
+        return None
+    return """the Spark session was stopped: start another, open the store with it, and make the
+        DataFrames anew"""
+
+
 _EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
     _java_missing,
     _java_too_old,
@@ -382,4 +421,5 @@ _EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
     _worker_module_missing,
     _delta_not_configured,
     _delta_missing,
+    _session_stopped,
 )

@@ -9,7 +9,7 @@ It stands apart so that the modules below need no conveniences.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from deltaproduce import arguments
 from deltaproduce.analysis import analysed
 from deltaproduce.batches import Batch
 from deltaproduce.catalogs import check_schema
@@ -34,6 +35,7 @@ from deltaproduce.errors import (
     InvalidChangesError,
     NotFoundError,
 )
+from deltaproduce.excerpts import shown
 from deltaproduce.executor import Executor, Progress
 from deltaproduce.feeds import FeedMode, feed_columns
 from deltaproduce.file_systems import check_relative
@@ -52,7 +54,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.plan import Policy, Step, TableType
 from deltaproduce.readers import Reader, pair_of
 from deltaproduce.remains import Forgotten, alive_in, remains
-from deltaproduce.retention import retained
+from deltaproduce.retention import check_kept, retained
 from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
 from deltaproduce.selections import Selection
 from deltaproduce.session import check_session
@@ -117,6 +119,7 @@ class Store:
         SessionError: the session cannot work with Delta tables.
         DefinitionError: the location is none, or cannot hold a stage of that name, or is a schema
             that is not there and would be forgotten; or Spark refuses a query.
+        InvalidArgumentError: an argument is not of its type.
     """
 
     def __init__(
@@ -131,23 +134,32 @@ class Store:
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        check_session(spark)
+        text = arguments.place(location, "location")
+        if isinstance(location, os.PathLike):  # it is a path, whatever it is called
+            text = os.path.join(".", text)
+        place = Location.parse(text)
+        if not isinstance(pipeline, Pipeline):
+            raise InvalidArgumentError(
+                f"pipeline is a {type(pipeline).__name__}; give the Pipeline", argument="pipeline"
+            )
+        if progress is not None:
+            arguments.function(progress, "progress")
+        clock = arguments.clock(clock)
         for name, value, known in (
             ("table_type", table_type, get_args(TableType)),
             ("policy", policy, get_args(Policy)),
             ("on_conflict", on_conflict, get_args(OnConflict)),
         ):
-            if value not in known:
-                raise DefinitionError(f"{name} is {value!r}; use one of {', '.join(known)}")
+            if not isinstance(value, str) or value not in known:
+                raise DefinitionError(f"{name} is {shown(value)}; use one of {', '.join(known)}")
+        check_session(spark)
         self._spark = spark
         self._on_conflict: OnConflict = on_conflict
         self._clock = clock
-        # A path object is a path, whatever it is called.
-        text = os.path.join(".", location) if isinstance(location, os.PathLike) else str(location)
-        place = Location.parse(text)
         if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
             place = place.within(spark.catalog.currentCatalog())
         place.check([stage.name for stage in pipeline.stages])
+        self._defined = pipeline.stages
         self._tables = Tables(spark, place)
         if place.in_catalog:
             check_schema(self._tables, text)
@@ -205,11 +217,13 @@ class Store:
         taken too, without being given.
 
         Args:
-            changes: source name -> DataFrame or pyarrow Table with the source's key and value
-                columns and, optionally, ``_change_type`` (``upsert``, the default, or ``delete``;
-                also the words of Delta's change data feed) and ``_ordinal`` (orders the rows of a
-                key, before their order in the DataFrame). The rows of a key replace all that it
-                had; keys not mentioned stay. Each DataFrame is computed once.
+            changes: source name -> rows: a DataFrame of Spark, pandas or Polars, a pyarrow Table,
+                RecordBatch or RecordBatchReader, anything else with ``__arrow_c_stream__``, or a
+                list of dicts. They have the source's key and value columns and, optionally,
+                ``_change_type`` (``upsert``, the default, or ``delete``; also the words of Delta's
+                change data feed) and ``_ordinal`` (orders the rows of a key, before the order that
+                they have). The rows of a key replace all that it had; keys not mentioned stay. Each
+                DataFrame is computed once, each reader read once.
             update_id: a name for this batch. If a version was made under it, that version is
                 returned and the changes are not looked at: so a batch can be sent again, also when
                 a vacuum has dropped that version, which then has no ``stages``. If an
@@ -245,8 +259,7 @@ class Store:
         a shuffle of both if they are large: where changes are known, `update` is cheaper.
 
         Args:
-            rows: source name -> DataFrame or pyarrow Table with the source's key and value columns
-                and, optionally, ``_ordinal``; as for `update`, but without ``_change_type``. The
+            rows: source name -> all its rows; as for `update`, but without ``_change_type``. The
                 order of a key's rows counts here too.
             update_id: as for `update`; the two share their names.
             on_conflict: as for `update`.
@@ -275,11 +288,10 @@ class Store:
             NotFoundError: there is no such source.
             DefinitionError: as an update would.
         """
-        sources = {source.name for source in self._graph.sources}
-        names = [_name(source) for source in given]
-        for name in names:
-            if self._graph.stage(name).name not in sources:
-                raise NotFoundError(f"{name!r} is no source: changes are given for sources")
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            message = f"given is {shown(given)}; give a collection of sources, or of names"
+            raise InvalidArgumentError(message, argument="given")
+        names = [self._source(source, "given").name for source in given]
         head = self._log.head()
         return self._executor.plan(
             head, given=names, arrivals=arrivals(self._graph, head, self._tables)
@@ -299,7 +311,8 @@ class Store:
         Raises:
             NotFoundError: there is no such stage, or it is a source whose rows are given.
         """
-        return self._published(partial(self._refreshed, stage))
+        found = None if stage is None else self._stage(stage)
+        return self._published(partial(self._refreshed, found))
 
     def rollback(self, version: int) -> Version:
         """Publish a new version that is equal to an earlier one in every table of every stage.
@@ -320,9 +333,10 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
+        number = arguments.integer(version, "version")
 
         def attempt() -> Version:
-            versions = span(self._log.versions(), version)
+            versions = span(self._log.versions(), number)
             stages = [stage.name for stage in self._graph.stages]
             check_there(versions[-1], versions[0], stages, CONTENT, KEY_MAPPINGS, RUNS)
             return self._executor.rollback(versions)
@@ -346,9 +360,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        found = self._graph.stage(_name(source))
-        if not isinstance(found, Source):
-            raise NotFoundError(f"{found.name!r} is no source: forget a key where it comes from")
+        found = self._source(source, "source")
         if found.is_in_place:
             raise InvalidArgumentError(
                 f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
@@ -385,13 +397,14 @@ class Store:
         Returns:
             What is wrong, feeders first; nothing if all is right.
         """
+        calls = arguments.flag_or_count(recompute, "recompute")
         try:
             versions = self._log.versions()
         except CorruptStoreError as error:
             return (Finding("", "_versions", "versions", str(error)),)
         if not versions:
             return ()
-        return tuple(Verifier(self._graph, self._tables, versions, recompute=recompute).findings())
+        return tuple(Verifier(self._graph, self._tables, versions, recompute=calls).findings())
 
     def repair(self, *, recompute: bool | int = False) -> Version:
         """Publish a version in which whatever `verify` finds wrong with the head is put right.
@@ -413,7 +426,8 @@ class Store:
             CorruptStoreError: the rows of a source, or of the version log, are lost; what to do.
             ConflictError: another writer published first; nothing of this is visible.
         """
-        return self._published(partial(self._repaired, recompute))
+        calls = arguments.flag_or_count(recompute, "recompute")
+        return self._published(partial(self._repaired, calls))
 
     def compact(self) -> None:
         """Put the rows of all tables in order now: runs into their tables, small files together.
@@ -460,17 +474,19 @@ class Store:
             dry_run: write and remove nothing; say what would be removed, by path.
 
         Raises:
-            InvalidArgumentError: neither is given, or nothing would be kept.
+            InvalidArgumentError: neither is given, or nothing would be kept, or one is no number.
             ConflictError: another writer was faster; no version was dropped.
             CommitUnknownError: it could not be found out whether versions were dropped.
         """
+        check_kept(keep_versions, keep_days)
+        hours = arguments.number(unfinished_hours, "unfinished_hours")
 
         def attempt() -> Vacuumed:
             versions = self._log.versions()
             kept = retained(versions, keep_versions, keep_days, self._clock())
             if not kept:
                 return Vacuumed((), (), 0, 0)
-            return self._executor.vacuum(versions, kept, unfinished_hours, dry_run=dry_run)
+            return self._executor.vacuum(versions, kept, hours, dry_run=dry_run)
 
         return self._published(attempt)
 
@@ -492,8 +508,9 @@ class Store:
             CorruptStoreError: the table is not there, or not as the version has it. Files that are
                 lost are Spark's own error, when the DataFrame is used.
         """
-        wanted = self._version(version)
-        found = stage_at(wanted, self._graph.stage(_name(stage)))
+        arguments.flag(ordered, "ordered")
+        stage, wanted = self._stage(stage), self._version(version)
+        found = stage_at(wanted, stage)
         check_there(self._log.last_read, wanted, [found.name], CONTENT, RUNS)
         sources = sources_of(found)
         with self._noticing():
@@ -517,8 +534,9 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version, or it is a source.
         """
-        wanted = self._version(version)
-        found = stage_at(wanted, self._producer(stage))
+        arguments.flag(ordered, "ordered")
+        stage, wanted = self._producer(stage), self._version(version)
+        found = stage_at(wanted, stage)
         check_there(self._log.last_read, wanted, [found.name], KEY_MAPPINGS, RUNS)
         with self._noticing():
             rows = self._reader.key_mappings(wanted, found)
@@ -541,8 +559,9 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version.
         """
-        wanted = self._version(version)
-        found = stage_at(wanted, self._graph.stage(_name(stage)))
+        arguments.flag(ordered, "ordered")
+        stage, wanted = self._stage(stage), self._version(version)
+        found = stage_at(wanted, stage)
         check_there(self._log.last_read, wanted, [found.name], UPDATES)
         rows = self._reader.updates(wanted, found)
         in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
@@ -571,11 +590,8 @@ class Store:
         location = self._tables.location
         if stage == location.log().name:
             return location.log().sql
-        if table not in KINDS:
-            raise InvalidArgumentError(
-                f"table is {table!r}; use one of {', '.join(KINDS)}", argument="table"
-            )
-        found = self._producer(stage) if table == KEY_MAPPINGS else self._graph.stage(_name(stage))
+        arguments.choice(table, "table", KINDS)
+        found = self._producer(stage) if table == KEY_MAPPINGS else self._stage(stage)
         if isinstance(found, Source) and found.table is not None and table == CONTENT:
             return self._tables.existing(found.table).sql
         return location.table(found.name, table).sql
@@ -611,15 +627,14 @@ class Store:
                 with other columns of it, made versions in between.
             InvalidArgumentError: ``since`` is after ``until``, or there is no such mode.
         """
-        found = self._graph.stage(_name(stage))
-        if mode not in get_args(FeedMode):
-            raise InvalidArgumentError(
-                f"mode is {mode!r}; use one of {', '.join(get_args(FeedMode))}", argument="mode"
-            )
-        versions = span(self._log.versions(), since, until)
+        found = self._stage(stage)
+        arguments.choice(mode, "mode", get_args(FeedMode))
+        first = arguments.integer(since, "since")
+        last = None if until is None else arguments.integer(until, "until")
+        versions = span(self._log.versions(), first, last)
         if not unbroken(versions, found.name):
             raise NotFoundError(
-                f"stage {found.name!r} was not in the pipeline of every version from {since!r} to "
+                f"stage {found.name!r} was not in the pipeline of every version from {first!r} to "
                 f"{versions[-1].number}, with the same columns: what happened to it in between is "
                 "not known; load it anew"
             )
@@ -644,8 +659,7 @@ class Store:
             NotFoundError: there is no such stage or version.
             InvalidArgumentError: it is no key of the stage's columns.
         """
-        found = self._graph.stage(_name(stage))
-        at = self._version(version)
+        found, at = self._stage(stage), self._version(version)
         stages = [each.name for each in self._graph.stages]
         check_there(self._log.last_read, at, stages, KEY_MAPPINGS, RUNS)
         with self._noticing():
@@ -665,10 +679,9 @@ class Store:
         Raises:
             NotFoundError: there is no such source.
         """
-        found = self._graph.stage(_name(source))
-        if not isinstance(found, Source):
-            raise NotFoundError(f"{found.name!r} is no source: changes are given for sources")
-        return StreamWriter(self._in_session, found.name, stream or found.name)
+        found = self._source(source, "source")
+        name = found.name if stream is None else arguments.text(stream, "stream")
+        return StreamWriter(self._in_session, found.name, name)
 
     def _publish(
         self,
@@ -678,6 +691,8 @@ class Store:
         on_conflict: OnConflict | None,
     ) -> Version:
         sources = self._sources(given)
+        if update_id is not None:
+            update_id = arguments.text(update_id, "update_id")
         batches: dict[str, Batch] = {}
 
         def attempt() -> Version:
@@ -715,10 +730,7 @@ class Store:
     ) -> _Outcome:
         """What an attempt publishes, or, if wanted, one that comes after a conflict."""
         wanted = self._on_conflict if on_conflict is None else on_conflict
-        if wanted not in get_args(OnConflict):
-            known = ", ".join(get_args(OnConflict))
-            message = f"on_conflict is {wanted!r}; use one of {known}"
-            raise InvalidArgumentError(message, argument="on_conflict")
+        arguments.choice(wanted, "on_conflict", get_args(OnConflict))
         with self._noticing():
             return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
 
@@ -746,14 +758,13 @@ class Store:
         found = self._graph.stage(stage)
         return isinstance(found, Source) and found.is_in_place
 
-    def _refreshed(self, stage: str | Stage | None) -> Version:
+    def _refreshed(self, found: Stage | None) -> Version:
         head = self._log.head()
-        if stage is None:
+        if found is None:
             names = [producer.name for producer in self._graph.producers]
             return self._executor.run("refresh", head, refreshed=names)
-        found = self._graph.stage(_name(stage))
         if not isinstance(found, Source) or not found.is_in_place:
-            return self._executor.run("refresh", head, refreshed=[self._producer(stage).name])
+            return self._executor.run("refresh", head, refreshed=[self._producer(found.name).name])
         readers = [producer.name for producer in self._graph.readers_of(found.name)]
         news = arrivals(self._graph, head, self._tables, anew=found.name)
         mine = {found.name: news[found.name]}
@@ -768,7 +779,8 @@ class Store:
         found = rows.select(*cols(columns))
         return found.orderBy(*order(in_order)) if in_order else found
 
-    def _version(self, number: int | None) -> Version:
+    def _version(self, version: int | None) -> Version:
+        number = None if version is None else arguments.integer(version, "version")
         versions = self._log.versions()
         return self._log.last_read if number is None else find(versions, number)
 
@@ -793,14 +805,34 @@ class Store:
                 )
         return [(known[name], given) for name, given in changes.items()]
 
+    def _stage(self, stage: str | Stage, argument: str = "stage") -> Stage:
+        """A stage by its name, or by its definition in this store's pipeline."""
+        if isinstance(stage, str):
+            return self._graph.stage(stage)
+        if not isinstance(stage, Source | Producer):
+            raise InvalidArgumentError(
+                f"{argument} is a {type(stage).__name__}; give a stage, or its name",
+                argument=argument,
+            )
+        if not any(stage is own for own in self._defined):
+            raise NotFoundError(
+                f"{stage.name!r} is a stage of another pipeline, or was defined after the store "
+                "was opened; give one of this store's, or a name"
+            )
+        return self._graph.stage(stage.name)
+
+    def _source(self, source: str | Source, argument: str) -> Source:
+        found = self._stage(source, argument)
+        if not isinstance(found, Source):
+            raise NotFoundError(
+                f"{found.name!r} is no source: changes are given, and keys forgotten, there"
+            )
+        return found
+
     def _producer(self, stage: str | Stage) -> Producer:
-        found = self._graph.stage(_name(stage))
+        found = self._stage(stage)
         if isinstance(found, Source):
             raise NotFoundError(
                 f"{found.name!r} is a source: it has no produce function and no key mappings"
             )
         return found
-
-
-def _name(stage: str | Stage) -> str:
-    return stage if isinstance(stage, str) else stage.name

@@ -11,13 +11,18 @@ store's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from deltaproduce.errors import InvalidArgumentError
+from deltaproduce import arguments
+from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
 from deltaproduce.versions import Version
+
+_NUMBER: Final = re.compile("[0-9]{1,18}")
+"""Of a micro-batch; what else a user has called an update is none."""
 
 
 class Updated(Protocol):
@@ -51,16 +56,25 @@ class StreamWriter:
         """Publish a micro-batch, unless a version has it; after a conflict it is tried again.
 
         Raises:
+            InvalidChangesError: it is no DataFrame.
             InvalidArgumentError: it has a number that came before the last one: the stream began
                 anew, and is another.
             DeltaProduceError: as for `Store.update`; the query fails, and can be started again.
         """
+        if not isinstance(changes, DataFrame):
+            raise InvalidChangesError(
+                f"the micro-batch is a {type(changes).__name__}; foreachBatch gives DataFrames, "
+                "and Store.update takes others",
+                source=self._source,
+            )
+        batch_id = arguments.integer(batch_id, "batch_id", least=0)
         if self._store is None or self._session is not changes.sparkSession:
             self._session = changes.sparkSession
             self._store = self._opened(self._session)
         prefix = f"stream {self._stream}: "
         ids = self._store.update_ids()
-        numbers = [int(found.removeprefix(prefix)) for found in ids if found.startswith(prefix)]
+        told = [found.removeprefix(prefix) for found in ids if found.startswith(prefix)]
+        numbers = [int(number) for number in told if _NUMBER.fullmatch(number)]
         if batch_id < max(numbers, default=0):
             raise InvalidArgumentError(
                 f"micro-batch {batch_id} of stream {self._stream!r} comes after {max(numbers)}: it "

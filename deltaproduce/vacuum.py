@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -30,6 +31,9 @@ from deltaproduce.stages import Graph
 from deltaproduce.tables import Tables
 from deltaproduce.version_log import VersionLog
 from deltaproduce.versions import Attempt, Version
+
+_CENTURY_HOURS: Final = 876_000
+"""No file is older; and Python has no times long before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Vacuum:
         self._tables = tables
         self._log = log
         self._publisher = publisher
-        self._since = datetime.now(UTC) - timedelta(hours=unfinished_hours)
+        self._since = datetime.now(UTC) - timedelta(hours=min(unfinished_hours, _CENTURY_HOURS))
 
     def run(
         self, versions: Sequence[Version], kept: Sequence[Version], started_at: datetime

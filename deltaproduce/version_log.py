@@ -40,6 +40,8 @@ _COLUMNS = """
     tables map<string, bigint>, figures string, attempt string
 """
 
+_LAST_MICROS = 253_402_300_800_000_000  # since 1970, of the year 10000
+
 
 class VersionLog:
     """The published versions of one store."""
@@ -277,6 +279,14 @@ def _kept(versions: Sequence[Version]) -> tuple[Version, ...]:
 
 
 def _version(row: Row) -> Version:
+    """A row of the log; someone else may have written anything that its columns can hold."""
+    told = (row.number, row.micros, *(row.fingerprints or {}).values())
+    if None in told or not 0 <= row.micros < _LAST_MICROS:
+        raise CorruptStoreError(
+            f"the version log has a row that no store has written, of number {row.number!r}; "
+            "store.repair() sets it back, or restore the table from a backup",
+            table="_versions",
+        )
     return Version(
         number=row.number,
         committed_at=datetime.fromtimestamp(row.micros / 1e6, tz=UTC),

@@ -12,11 +12,21 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from types import NoneType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from deltaproduce.errors import InvalidArgumentError, NotFoundError
+from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, NotFoundError
 from deltaproduce.fingerprints import Fingerprint
+from deltaproduce.json_fields import (
+    Kind,
+    fields,
+    is_integer,
+    is_number,
+    is_text,
+    is_texts,
+    objects_of,
+    optional,
+    parsed,
+)
 from deltaproduce.schemas import Columns, RowSchema, key_columns, row_schema
 from deltaproduce.stages import Source, Stage
 
@@ -226,10 +236,13 @@ class Part:
     figures: StageFigures
 
     @staticmethod
-    def parse(found: Mapping[str, Any]) -> Part:
-        """The inverse of `asdict`."""
-        figures = figures_of(found["figures"])
-        return Part(tuple(found["stages"]), found["before"], tuple(found["kinds"]), figures)
+    def parse(found: object) -> Part | None:
+        """The inverse of `asdict`, from JSON; None if it is none of ours."""
+        values = fields(found, _PART, required=_PART)
+        figures = None if values is None else figures_of(values["figures"])
+        if values is None or figures is None:
+            return None
+        return Part(tuple(values["stages"]), values["before"], tuple(values["kinds"]), figures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,21 +288,24 @@ class Attempt:
 
     @staticmethod
     def parse(metadata: str | None) -> Attempt | None:
-        """The inverse of `metadata`; None if it is not one of ours."""
-        try:
-            found = json.loads(metadata or "null")
-        except json.JSONDecodeError:
+        """The inverse of `metadata`; None if it is not one of ours, whatever it is.
+
+        Anyone may write anything there. What is like ours in part is not ours.
+        """
+        found = fields(parsed(metadata), _ATTEMPT, required=("table", "version", "attempt"))
+        if found is None:
             return None
-        if not isinstance(found, dict) or "attempt" not in found or "version" not in found:
+        part = Part.parse(found["part"]) if "part" in found else None
+        if "part" in found and part is None:
             return None
-        started, part = found.get("started_at"), found.get("part")
+        started = found.get("started_at")
         return Attempt(
             found["attempt"],
             found["version"],
             found.get("folds"),
             None if started is None else datetime.fromisoformat(started),
             found.get("given"),
-            None if part is None else Part.parse(part),
+            part,
             found.get("turn", 0),
             found.get("table"),
         )
@@ -450,32 +466,66 @@ def figures_from_json(text: str) -> dict[str, StageFigures]:
     """The inverse of `figures_to_json`.
 
     Raises:
-        ValueError: the text is none of those.
+        CorruptStoreError: someone else wrote the text.
     """
-    return {stage: figures_of(found) for stage, found in json.loads(text).items()}
+    found = parsed(text)
+    stages = {name: figures_of(of) for name, of in found.items()} if isinstance(found, dict) else {}
+    figures = {name: known for name, known in stages.items() if known is not None}
+    if not isinstance(found, dict) or not is_texts(list(found)) or len(figures) < len(found):
+        raise CorruptStoreError(
+            f"the version log has figures that no store has written: {text[:_SHOWN]!r}; "
+            "store.repair() sets it back, or restore the table from a backup",
+            table="_versions",
+        )
+    return figures
 
 
-def figures_of(found: Mapping[str, Any]) -> StageFigures:
+def figures_of(found: object) -> StageFigures | None:
     """A stage's figures by name; those that a later release added are passed over.
 
-    Raises:
-        ValueError: one is of another type; figures are read from a table, and go into SQL.
+    None if they are not those of a stage.
     """
-    known = {name: value for name, value in found.items() if name in _FIGURE_TYPES}
-    for name, value in known.items():
-        counts = value.values() if isinstance(value, dict) else ()
-        if not isinstance(value, _FIGURE_TYPES[name]) or not all(type(n) is int for n in counts):
-            raise ValueError(f"the figure {name!r} is {value!r}")
-    return StageFigures(**known)
+    values = fields(found, _FIGURES, required=("mode",))
+    return None if values is None else StageFigures(**values)
 
 
-_TYPES_BY_NAME: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "int": int,
-    "float": (int, float),
-    "str | None": (str, NoneType),
-    "Mapping[str, int]": dict,
+def _is_time(value: object) -> bool:
+    """Whether it is a time as `Attempt.metadata` says one."""
+    try:
+        return isinstance(value, str) and bool(datetime.fromisoformat(value))
+    except ValueError:
+        return False
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and is_integer(value) and value >= 0
+
+
+_SHOWN: Final = 100
+_KINDS: Final[Mapping[str, Kind]] = {
+    "Mode": is_text,  # a later release may have another one
+    "str": is_text,
+    "str | None": optional(is_text),
+    "int": is_integer,
+    "float": is_number,
+    "Mapping[str, int]": objects_of(is_integer),
 }
-_FIGURE_TYPES: Final = {
-    name: _TYPES_BY_NAME.get(str(figure.type), str)
-    for name, figure in StageFigures.__dataclass_fields__.items()
+_FIGURES: Final[Mapping[str, Kind]] = {
+    name: _KINDS[str(known.type)] for name, known in StageFigures.__dataclass_fields__.items()
+}
+_PART: Final[Mapping[str, Kind]] = {
+    "stages": is_texts,
+    "before": objects_of(objects_of(is_integer)),
+    "kinds": is_texts,
+    "figures": lambda value: isinstance(value, dict),
+}
+_ATTEMPT: Final[Mapping[str, Kind]] = {
+    "table": is_text,
+    "version": _is_count,
+    "attempt": is_text,
+    "folds": is_integer,
+    "started_at": _is_time,
+    "given": is_text,
+    "part": lambda value: isinstance(value, dict),
+    "turn": _is_count,
 }

@@ -290,13 +290,13 @@ def test_changes_that_are_no_mapping_of_dataframes(spark, store, path):
     rows = spark.createDataFrame([(1, "fine", 1)], ORDERS)
     for changes in (rows, [("orders", rows)], None, "orders"):
         refused(store, path, changes, InvalidChangesError)
-    for given in ([(1, "fine", 1)], None, {"id": [1]}, rows.toPandas()):
+    for given in ([(1, "fine", 1)], None, {"id": [1]}, rows.toPandas()[["id"]]):
         error = refused(store, path, {"orders": given}, InvalidChangesError)
         assert error.source == "orders"
 
 
 def test_an_arrow_table_that_does_not_fit(store, path):
-    columns = {"id": [1], "deed": ["fine"], "n": [1]}
+    columns = {"id": [1], "deed": ["fine"], "n": [2**31]}
     wide = pa.table(columns)  # n is an int64
     error = refused(store, path, {"orders": wide}, InvalidChangesError)
     assert (error.source, error.column) == ("orders", "n")

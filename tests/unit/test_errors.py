@@ -22,7 +22,10 @@ from deltaproduce.errors import (
 CASES = [
     (DeltaProduceError, {}),
     (DefinitionError, {"stage": "totals", "column": "amount"}),
-    (InvalidChangesError, {"source": "orders", "column": "amount", "keys": (1, ("a", None))}),
+    (
+        InvalidChangesError,
+        {"source": "orders", "column": "n", "columns": ("n", "t"), "keys": (1, ("a", None))},
+    ),
     (ProducerError, {"stage": "totals", "key": (1, "a")}),
     (ConflictError, {"attempt": "a1", "started_at": datetime(2026, 1, 2, tzinfo=UTC)}),
     (InvalidArgumentError, {"argument": "since"}),
@@ -32,7 +35,7 @@ CASES = [
     (StorageError, {"table": "totals/content"}),
     (SessionError, {}),
 ]
-DEFAULTS = {"keys": ()}
+DEFAULTS = {"keys": (), "columns": ()}
 
 
 def test_every_error_is_in_the_tree_and_in_these_tests():

@@ -30,6 +30,16 @@ def java_installed(monkeypatch, tmp_path):
 
 
 RECORDED = [
+    pytest.param(
+        RuntimeError(
+            "An error occurred while calling o76.localCheckpoint.\n"
+            ": java.lang.NullPointerException: Cannot invoke "
+            '"org.apache.spark.scheduler.DAGScheduler.cleanupQueryJobs(long)" because the return '
+            'value of "org.apache.spark.SparkContext.dagScheduler()" is null\n\tat org.apache.…'
+        ),
+        "was stopped",
+        id="stopped",
+    ),
     pytest.param(failed_start("JAVA_HOME is not set\n"), "install Java", id="no java"),
     pytest.param(
         failed_start(

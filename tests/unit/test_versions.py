@@ -88,11 +88,11 @@ def test_a_delta_version_that_lacks_rows_is_not_given_away():
 )
 def test_figures_of_other_types_are_none(wrong: dict[str, object]) -> None:
     """They are read from a table, and delta versions go into statements."""
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        figures_of({"mode": "merge", **wrong})
+    assert figures_of({"mode": "merge", **wrong}) is None
 
 
 def test_figures_of_a_later_release_are_passed_over() -> None:
     found = figures_of({"mode": "merge", "seconds": 1, "surrogate": None, "of_later": {"x": "y"}})
+    assert found is not None
     assert (found.mode, found.seconds) == ("merge", 1)
     assert figures_from_json(figures_to_json({"a": found})) == {"a": found}

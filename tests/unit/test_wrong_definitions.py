@@ -1,0 +1,121 @@
+"""Every method of a pipeline, called with values of other types, refuses them or takes them."""
+
+import inspect
+
+import pytest
+
+import deltaproduce as dp
+from deltaproduce import DefinitionError, InvalidArgumentError, Pipeline
+from deltaproduce.session import local_session
+
+WRONG = [
+    *(None, -1, 0, 1.5, float("nan"), "", "x", "\ud800", b"x", [], {}, (), object(), True),
+    *(["x"], {"x": 1}, range(3), Pipeline, 10**400),
+]
+
+
+def function(key, values):
+    yield key, 1
+
+
+def of_batches(table):
+    return table
+
+
+def calls():
+    """Each method -> how to call it with good arguments, of which one is to be wrong."""
+
+    def shop():
+        pipeline = Pipeline("shop")
+        pipeline.source("orders", key="id bigint", value="n int")
+        return pipeline
+
+    columns = {"key": "id bigint", "value": "n int"}
+    return {
+        "source": (lambda **given: shop().source(**given), {"name": "lines", **columns}),
+        "delta_source": (
+            lambda **given: shop().delta_source(**given),
+            {"name": "lines", "table": "a/b", **columns},
+        ),
+        "producer": (
+            lambda feeders, **given: shop().producer(feeders, **given)(function),
+            {
+                "feeders": "orders",
+                **columns,
+                "name": "totals",
+                "surrogate": "n",
+                "preserve": None,
+                "revision": "1",
+            },
+        ),
+        "arrow_producer": (
+            lambda feeder, **given: shop().arrow_producer(feeder, **given)(of_batches),
+            {"feeder": "orders", **columns, "name": "totals", "streaming": False, "revision": "1"},
+        ),
+        "sql": (
+            lambda **given: shop().sql(**given),
+            {"name": "totals", "query": "SELECT id, n FROM orders", "key": "id"},
+        ),
+        "merge": (
+            lambda feeders: shop().producer(dp.merge(feeders), name="t", **columns)(function),
+            {"feeders": "orders"},
+        ),
+        "Pipeline": (lambda name: Pipeline(name), {"name": "shop"}),
+    }
+
+
+TAKEN = {
+    *(("delta_source", "value", None), ("producer", "name", None), ("producer", "surrogate", None)),
+    *(("producer", "preserve", None), ("producer", "revision", None)),
+    *(("arrow_producer", "name", None), ("arrow_producer", "revision", None)),
+    ("arrow_producer", "streaming", True),
+}
+"""Values that mean something."""
+
+
+@pytest.mark.parametrize("method", calls())
+def test_a_wrong_value_is_refused_by_name(method):
+    call, good = calls()[method]
+    call(**good)
+    for argument in good:
+        for value in WRONG:
+            text = isinstance(value, str) and value not in ("", "\ud800")
+            if text and argument in ("name", "table", "revision", "key", "value"):
+                continue
+            if any((method, argument) == taken[:2] and value is taken[2] for taken in TAKEN):
+                call(**good | {argument: value})
+                continue
+            try:
+                call(**good | {argument: value})
+            except DefinitionError:
+                continue
+            pytest.fail(f"{method}({argument}={type(value)}) was taken")
+
+
+def test_all_methods_and_parameters_are_called():
+    methods = {
+        name: getattr(Pipeline, name)
+        for name in dir(Pipeline)
+        if not name.startswith("_") and callable(getattr(Pipeline, name))
+    }
+    assert methods.keys() - {"graph"} == calls().keys() - {"merge", "Pipeline"}
+    for name, method in methods.items() - {("graph", Pipeline.graph)}:
+        parameters = list(inspect.signature(method).parameters)
+        assert ["self", *calls()[name][1]] == parameters, name
+
+
+SESSION = {
+    "app_name": [None, 1, "", b"x", [], "\ud800"],
+    "cores": [0, -1, 1.0, True, "2", []],
+    "memory": [None, 2, "", "2", "2 g", "g", "2gb", "-2g", b"2g", "much"],
+    "config": [1, "a=b", ["a"], {1: "x"}, {"a": None}, {"": "x"}, {"a": 1}],
+}
+
+
+def test_arguments_of_a_session_are_checked_before_it_starts():
+    assert list(SESSION) == list(inspect.signature(local_session).parameters)
+    for argument, values in SESSION.items():
+        for value in values:
+            with pytest.raises(InvalidArgumentError) as caught:
+                local_session(**{argument: value})
+            assert caught.value.argument == argument
