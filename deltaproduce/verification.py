@@ -230,9 +230,11 @@ class Verifier:
             by = pair_of(stage)
         table = self._tables.location.table(stage.name, kind)
         rows = self._tables.read(table, figures.delta_versions[kind])
-        row = f.col("_metadata.row_index")
+        # Delta numbers the rows of a file only where some may be marked as deleted. Here none is,
+        # and a task reads one part of a file after the other, from front to back.
+        place = f.struct("_metadata.file_block_start", f.monotonically_increasing_id())
         numbered = rows.select(
-            *cols(by), f.col("_metadata.file_path").alias(_FILE.name), row.alias(_PLACE)
+            *cols(by), f.col("_metadata.file_path").alias(_FILE.name), place.alias(_PLACE)
         )
         in_file = Window.partitionBy(_FILE.name)
         placed = numbered.withColumn(
