@@ -480,6 +480,7 @@ class Store:
         """
         check_kept(keep_versions, keep_days)
         hours = arguments.number(unfinished_hours, "unfinished_hours")
+        arguments.flag(dry_run, "dry_run")
 
         def attempt() -> Vacuumed:
             versions = self._log.versions()
