@@ -807,7 +807,7 @@ class Store:
         return [(known[name], given) for name, given in changes.items()]
 
     def _stage(self, stage: str | Stage, argument: str = "stage") -> Stage:
-        """A stage by its name, or by its definition in this store's pipeline."""
+        """A stage by its name, or by a definition of it, which may have been made anew."""
         if isinstance(stage, str):
             return self._graph.stage(stage)
         if not isinstance(stage, Source | Producer):
@@ -815,7 +815,7 @@ class Store:
                 f"{argument} is a {type(stage).__name__}; give a stage, or its name",
                 argument=argument,
             )
-        if not any(stage is own for own in self._defined):
+        if (stage.name, stage.schema) not in ((own.name, own.schema) for own in self._defined):
             raise NotFoundError(
                 f"{stage.name!r} is a stage of another pipeline, or was defined after the store "
                 "was opened; give one of this store's, or a name"

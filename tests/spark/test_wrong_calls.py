@@ -26,11 +26,11 @@ from deltaproduce import (
 ORDERS = "id bigint, customer int"
 
 
-def shop() -> Pipeline:
+def shop(customer: str = "customer int") -> Pipeline:
     pipeline = Pipeline("shop")
-    orders = pipeline.source("orders", key="id bigint", value="customer int")
+    orders = pipeline.source("orders", key="id bigint", value=customer)
 
-    @pipeline.producer(orders, key="customer int", value="id bigint")
+    @pipeline.producer(orders, key=customer, value="id bigint")
     def by_customer(id, values):
         for customer in values:
             yield customer, id
@@ -38,7 +38,7 @@ def shop() -> Pipeline:
     return pipeline
 
 
-PIPELINE, OTHER = shop(), shop()
+PIPELINE, OTHER = shop(), shop("customer string")
 
 
 class Unshowable:
@@ -241,7 +241,8 @@ def test_an_id_that_is_no_text_is_not_taken(spark: SparkSession, store: Store, p
 
 
 def test_a_stage_of_another_pipeline_is_none_of_this_store(store: Store) -> None:
-    assert store.content(PIPELINE.stages[0]).count() == 2
+    for same in (PIPELINE, shop()):
+        assert store.content(same.stages[0]).count() == 2
     for stage in OTHER.stages:
         with pytest.raises(NotFoundError):
             store.content(stage)
