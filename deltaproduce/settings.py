@@ -32,12 +32,19 @@ def temporary(session: SparkSession, settings: Mapping[str, str]) -> Iterator[No
         _set(session, before)
 
 
-def handed_over(rows: DataFrame, session: SparkSession) -> DataFrame:
-    """The same rows in another session of the same Spark, which plans what is done with them."""
+@contextmanager
+def handed_over(rows: DataFrame, session: SparkSession) -> Iterator[DataFrame]:
+    """The same rows in another session of the same Spark, which plans what is done with them.
+
+    In the block there is a global temporary view of them: some writes look it up once more.
+    """
+    if rows.sparkSession is session:
+        yield rows
+        return
     name = f"deltaproduce_{uuid.uuid4().hex}"
     rows.createGlobalTempView(name)
     try:
-        return session.table(f"{session.conf.get(_GLOBAL_VIEWS, 'global_temp')}.{name}")
+        yield session.table(f"{session.conf.get(_GLOBAL_VIEWS, 'global_temp')}.{name}")
     finally:
         session.catalog.dropGlobalTempView(name)
 

@@ -265,8 +265,10 @@ class Tables:
             match edit:
                 case Edit():
                     is_known = base is not None or not self.exists(table)
-                    with settings.temporary(session, self._layout(edit)):
-                        self._write(session, table, edit, attempt, is_known=is_known)
+                    given = as_frame(edit.rows, session, edit.columns)
+                    layout = settings.temporary(session, self._layout(edit))
+                    with layout, settings.handed_over(given, session) as rows:
+                        self._write(rows, table, edit, attempt, is_known=is_known)
                 case Restore():
                     self._set_back(session, table, edit.delta_version, attempt, base)
                 case Deletion():
@@ -285,24 +287,21 @@ class Tables:
         raise overtaken(table.name, attempt, base, commits)
 
     def _write(
-        self, session: SparkSession, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool
+        self, rows: DataFrame, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool
     ) -> None:
-        """Write rows.
+        """Write an edit's rows, in the session that they belong to.
 
         Args:
             is_known: what is overwritten is new, or was made as tables are here; anything else may
                 have any properties, and a write would keep them.
         """
-        rows = as_frame(edit.rows, session, edit.columns)
-        if isinstance(edit.rows, DataFrame):
-            rows = settings.handed_over(rows, session)
         if isinstance(edit.rows, pa.Table):
             rows = rows.coalesce(1)
         if edit.predicate is not None:
             rows = rows.where(edit.predicate)
         writer = self._writer(rows, table, attempt)
         if edit.predicate is not None:
-            self._mark_rows(session, table)
+            self._mark_rows(rows.sparkSession, table)
             writer = writer.mode("overwrite").option("replaceWhere", edit.predicate)
         elif edit.overwrite:
             writer = writer.mode("overwrite").option("overwriteSchema", "true")
@@ -493,8 +492,9 @@ class Tables:
         """
         view = f"{_APP_ID}_{uuid.uuid4().hex}"
         statement = f"VACUUM {table.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
-        with self._effect("vacuum", table) as session:
-            settings.handed_over(files, session).createTempView(view)
+        effect = self._effect("vacuum", table)
+        with effect as session, settings.handed_over(files, session) as found:
+            found.createTempView(view)
             try:
                 session.sql(statement)
             finally:

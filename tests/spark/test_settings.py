@@ -58,8 +58,10 @@ def test_what_is_set_beside_them_is_the_users_nowhere(spark: SparkSession) -> No
 def test_rows_are_handed_over_to_another_session(spark: SparkSession) -> None:
     session = spark.newSession()
     rows = spark.range(5).localCheckpoint().where("id > 2")
-    found = settings.handed_over(rows, session)
-    assert found.sparkSession is session
+    with settings.handed_over(rows, session) as found, settings.handed_over(found, session) as same:
+        assert found.sparkSession is session
+        assert same is found
+        assert [row.id for row in found.collect()] == [3, 4]
     assert [row.id for row in found.collect()] == [3, 4]
     assert not spark.sql("SHOW VIEWS IN global_temp").where("viewName LIKE 'deltaproduce%'").count()
 
