@@ -95,6 +95,7 @@ def test_schemas_are_refused_before_anything_is_made(spark: SparkSession) -> Non
 def test_what_others_have_in_the_schema_of_a_store(spark: SparkSession) -> None:
     """Views, and tables of other formats: a vacuum passes them by."""
     spark.sql("DROP SCHEMA IF EXISTS beside CASCADE")
+    spark.sql("CREATE SCHEMA beside")
     pipeline = dp.Pipeline("plain")
     pipeline.source("rows", key="id bigint", value="v string")
     try:

@@ -165,6 +165,7 @@ spark = local_session(cores=1, config={{"spark.sql.warehouse.dir": "{tmp_path}/w
 pipeline = dp.Pipeline("p")
 source = pipeline.source("s", key="k bigint", value="v string")
 pipeline.sql("q", "SELECT v, k FROM s", key="v")
+spark.sql("CREATE SCHEMA schema")
 for place in ("{tmp_path}/store", "schema"):
     store = dp.Store(spark, place, pipeline)
     store.update({{"s": spark.sql("SELECT 1L AS k, 'a' AS v")}})
