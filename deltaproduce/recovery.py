@@ -172,11 +172,12 @@ def landed(attempt: Attempt, pinned: int | None, commits: Sequence[Commit]) -> C
         commits: the table's last commits, newest first.
     """
     later = [c for c in commits if pinned is None or c.delta_version > pinned]
-    mine = [number for number, commit in enumerate(later) if commit.attempt == attempt]
-    if not mine:
+    # Delta may repeat the metadata in a compaction right behind it.
+    mine = (n for n, c in enumerate(later) if c.attempt == attempt and not arranges(c))
+    place = next(mine, None)
+    if place is None:
         return None
-    # The first of them: Delta may repeat the metadata in a compaction right behind it.
-    made, between = later[mine[-1]], later[mine[-1] + 1 :]
+    made, between = later[place], later[place + 1 :]
     if pinned is not None and made.delta_version - 1 - len(compacted(pinned, between)) != pinned:
         return None
     return made

@@ -84,6 +84,7 @@ FOLD = Attempt("fold", 3, 5)
         ),  # Delta compacts right behind a commit, and repeats what it says
         ([US, OTHER], 6),
         ([OTHER, US], None),
+        ([US, US], None),
         ([(None, "WRITE"), US], None),
         ([OTHER], None),
         ([], None),
