@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PythonException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
@@ -219,7 +220,7 @@ def essence(error: BaseException) -> str:
     """
     text = str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    if "Traceback (most recent call last)" in text:
+    if isinstance(error, PythonException):  # a row may quote a traceback, too
         found = lines[-1]
     elif len(lines) > 1 and _JAVA_CLASS.match(lines[1]):
         found = _JAVA_CLASS.sub("", lines[1])
