@@ -492,8 +492,8 @@ class Tables:
         """
         view = f"{_APP_ID}_{uuid.uuid4().hex}"
         statement = f"VACUUM {table.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
-        effect = self._effect("vacuum", table)
-        with effect as session, settings.handed_over(files, session) as found:
+        vacuum = self._effect("vacuum", table)
+        with vacuum as session, settings.handed_over(files, session) as found:
             found.createTempView(view)
             try:
                 session.sql(statement)
