@@ -1,5 +1,6 @@
 """Incremental views for Spark: derived Delta tables that stay right while their inputs change."""
 
+from deltaproduce.engines.spark.session import local_session
 from deltaproduce.errors import (
     CommitUnknownError,
     ConflictError,
@@ -13,17 +14,16 @@ from deltaproduce.errors import (
     SessionError,
     StorageError,
 )
-from deltaproduce.executor import Progress
-from deltaproduce.findings import Finding
-from deltaproduce.lineages import Lineage
+from deltaproduce.model.graph import Producer, Source
+from deltaproduce.operations.executor import Progress
+from deltaproduce.operations.findings import Finding
+from deltaproduce.operations.step.plan import Step
+from deltaproduce.operations.vacuum import Vacuumed
 from deltaproduce.pipeline import Merged, Pipeline, merge
-from deltaproduce.plan import Step
-from deltaproduce.remains import Forgotten, Remaining
-from deltaproduce.session import local_session
-from deltaproduce.stages import Producer, Source
+from deltaproduce.reading.lineages import Lineage
+from deltaproduce.reading.remains import Forgotten, Remaining
+from deltaproduce.storage.versions import StageFigures, Version
 from deltaproduce.store import Store
-from deltaproduce.vacuum import Vacuumed
-from deltaproduce.versions import StageFigures, Version
 
 __all__ = [
     "CommitUnknownError",

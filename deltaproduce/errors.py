@@ -15,8 +15,6 @@
 Invariant: an error can be pickled with its fields, because it may cross from an executor to the
 driver or between processes. For that, the message is the only positional argument, and every field
 is a keyword with a default.
-
-It stands apart as the lowest layer: every module raises these, and this one imports none.
 """
 
 from datetime import datetime

@@ -4,15 +4,13 @@
 that the rest of the library works on. The invariant: a stage's feeders are defined before it, in
 the same pipeline; every stage has a name that a path and a catalog can hold, and a schema that
 Delta can store.
-
-It stands apart, and imports no Spark, so that a pipeline is defined, imported and tested without a
-session.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deltaproduce.declarations import (
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.declarations import (
     check_function,
     check_inputs,
     check_preserved,
@@ -21,10 +19,7 @@ from deltaproduce.declarations import (
     is_whole,
     name_fault,
 )
-from deltaproduce.errors import DefinitionError
-from deltaproduce.queries import key_columns, key_local
-from deltaproduce.schemas import SchemaLike, existing_schema, row_schema, unknown_schema
-from deltaproduce.stages import (
+from deltaproduce.model.graph import (
     ArrowFunction,
     Form,
     Graph,
@@ -34,6 +29,8 @@ from deltaproduce.stages import (
     Source,
     Stage,
 )
+from deltaproduce.stages.queries import key_columns, key_local
+from deltaproduce.types.columns import SchemaLike, existing_schema, row_schema, unknown_schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 A facade: it resolves stages, versions and tables, and hands on. The invariant: whatever it reads is
 from one whole version, the head unless another is named, whatever writers do meanwhile.
-
-It stands apart so that the modules below need no conveniences.
 """
 
 from __future__ import annotations
@@ -20,13 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from deltaproduce import arguments
-from deltaproduce.analysis import analysed
-from deltaproduce.batches import Batch
-from deltaproduce.catalogs import check_schema
-from deltaproduce.changes import cols, content_columns, order, sources_of, updates_columns
-from deltaproduce.damage import noticed
-from deltaproduce.delta_sources import arrivals
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.engines.spark.damage import noticed
+from deltaproduce.engines.spark.file_systems import check_relative
+from deltaproduce.engines.spark.session import check_session
 from deltaproduce.errors import (
     ConflictError,
     CorruptStoreError,
@@ -35,36 +31,39 @@ from deltaproduce.errors import (
     InvalidChangesError,
     NotFoundError,
 )
-from deltaproduce.excerpts import shown
-from deltaproduce.executor import Executor, Progress
-from deltaproduce.feeds import FeedMode, feed_columns
-from deltaproduce.file_systems import check_relative
-from deltaproduce.findings import Finding
-from deltaproduce.lineages import Lineage, lineage
-from deltaproduce.locations import (
+from deltaproduce.model import arguments
+from deltaproduce.model.graph import Producer, Source, Stage
+from deltaproduce.model.layouts import (
     CONTENT,
     KEY_MAPPINGS,
     KINDS,
     RUNS,
     UPDATES,
-    Location,
-    is_relative,
+    content_columns,
+    pair_of,
+    sources_of,
+    updates_columns,
 )
+from deltaproduce.operations.analysis import analysed
+from deltaproduce.operations.executor import Executor, Progress
+from deltaproduce.operations.findings import Finding
+from deltaproduce.operations.step.plan import Policy, Step, TableType
+from deltaproduce.operations.streams import StreamWriter
+from deltaproduce.operations.vacuum import Vacuumed
+from deltaproduce.operations.verification import Verifier
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.plan import Policy, Step, TableType
-from deltaproduce.readers import Reader, pair_of
-from deltaproduce.remains import Forgotten, alive_in, remains
-from deltaproduce.retention import check_kept, retained
-from deltaproduce.schemas import ORDINAL_COLUMN, POSITION_COLUMN, Column
-from deltaproduce.selections import Selection
-from deltaproduce.session import check_session
-from deltaproduce.stages import Producer, Source, Stage
-from deltaproduce.streams import StreamWriter
-from deltaproduce.tables import Tables
-from deltaproduce.vacuum import Vacuumed
-from deltaproduce.verification import Verifier
-from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import (
+from deltaproduce.reading.change_feed import FeedMode, feed_columns
+from deltaproduce.reading.lineages import Lineage, lineage
+from deltaproduce.reading.readers import Reader
+from deltaproduce.reading.remains import Forgotten, alive_in, remains
+from deltaproduce.stages.external.arrivals import arrivals
+from deltaproduce.stages.given.batches import Batch
+from deltaproduce.storage.catalogs import check_schema
+from deltaproduce.storage.locations import Location, is_relative
+from deltaproduce.storage.retention import check_kept, retained
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.version_log import VersionLog
+from deltaproduce.storage.versions import (
     Attempt,
     Version,
     check_there,
@@ -73,6 +72,8 @@ from deltaproduce.versions import (
     stage_at,
     unbroken,
 )
+from deltaproduce.types.columns import ORDINAL_COLUMN, POSITION_COLUMN, Column
+from deltaproduce.types.excerpts import shown
 
 OnConflict = Literal["raise", "retry"]
 """What happens if another writer publishes first."""

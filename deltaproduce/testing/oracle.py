@@ -4,8 +4,8 @@ Invariant: each version is computed from the full state of the sources alone, ev
 scratch, and updates by comparing two versions. Nothing here is incremental, and nothing is shared
 with the code that it judges beyond the pipeline's definition.
 
-It stands apart because it is the trusted side of a comparison: a few lines a rule, each named
-after its rule in the contract (S1, S2, …), so that reading it is enough to believe it.
+A few lines a rule, each named after its rule in the contract (S1, S2, …), so that reading it is
+enough to believe it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError, ProducerError
+from deltaproduce.model.graph import Producer, Source
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.schemas import Column, Columns
-from deltaproduce.stages import Producer, Source
+from deltaproduce.types.columns import Column, Columns
 
 Value: TypeAlias = Any
 """Whatever a column can hold, or a function emit; a type checker cannot know more."""

@@ -3,7 +3,7 @@
 Invariant: what is drawn is legal input, and depends on Hypothesis' choices alone. Keys come from
 small spaces, so that in a few versions they collide, vanish, come back and move.
 
-It stands apart because it alone needs Hypothesis, which users install for their tests only.
+It needs Hypothesis.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from deltaproduce.model.graph import Form, Producer, Source
 from deltaproduce.pipeline import Merged, Pipeline, merge
-from deltaproduce.schemas import Columns, RowSchema
-from deltaproduce.stages import Form, Producer, Source
 from deltaproduce.testing.oracle import Change, Delete, Upsert, Value, plain
+from deltaproduce.types.columns import Columns, RowSchema
 
 Row: TypeAlias = tuple[Any, ...]
 Emissions: TypeAlias = Iterator[tuple[Any, Any]]

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaproduce.schemas import row_type
 from deltaproduce.testing import Delete, Oracle, Upsert
+from deltaproduce.types.columns import row_type
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAY, NEXT_DAY = date(2013, 3, 1), date(2013, 3, 2)

@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from deltaproduce import Pipeline, Producer, Source, Store, arrays
-from deltaproduce.locations import Table
-from deltaproduce.readers import Reader
-from deltaproduce.schemas import Column
-from deltaproduce.tables import Tables
+from deltaproduce import Pipeline, Producer, Source, Store
+from deltaproduce.engines.local import arrays
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.locations import Table
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Change, Oracle, Upsert, plain_rows
-from deltaproduce.versions import EMPTY
+from deltaproduce.types.columns import Column
 
 TABLES = ("content", "key_mappings", "updates")
 

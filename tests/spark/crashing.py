@@ -12,8 +12,9 @@ from pathlib import Path
 from comparing import as_frames, as_snapshots
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, Store, failpoints
-from deltaproduce.plan import TableType
+from deltaproduce import Pipeline, Store
+from deltaproduce.operations.step.plan import TableType
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
 Point = tuple[failpoints.When, str, str]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 from pyspark.sql import SparkSession
 
-from deltaproduce import limits
-from deltaproduce.plan import TableType
+from deltaproduce.model import limits
+from deltaproduce.operations.step.plan import TableType
 
 
 @dataclass(frozen=True)

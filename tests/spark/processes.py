@@ -20,7 +20,10 @@ from typing import IO, Any, TypeAlias
 from crashing import ALL_OPERATIONS, FACTOR, orders
 from pyspark.sql import SparkSession
 
-from deltaproduce import Store, failpoints, limits, local_session, publisher
+from deltaproduce import Store, local_session
+from deltaproduce.model import limits
+from deltaproduce.operations import publisher
+from deltaproduce.storage import failpoints
 
 Stop: TypeAlias = int | tuple[str, str]
 """Which fail point to be held at: after so many others, or the first of that time and effect."""

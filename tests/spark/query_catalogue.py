@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deltaproduce.schemas import RowSchema, row_schema
+from deltaproduce.types.columns import RowSchema, row_schema
 
 STAGES: Mapping[str, RowSchema] = {
     "orders": row_schema("k int", "x int, y int", stage="orders"),

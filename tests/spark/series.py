@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, merge
-from deltaproduce.schemas import Columns, row_type
 from deltaproduce.testing import Change, Delete, Upsert
 from deltaproduce.testing.oracle import record_items
+from deltaproduce.types.columns import Columns, row_type
 
 SERIES = StructField("series", IntegerType())
 

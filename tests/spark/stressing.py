@@ -18,7 +18,8 @@ from comparing import TABLES
 from crashing import drawn, frames, orders
 from pyspark.sql import SparkSession
 
-from deltaproduce import ConflictError, Progress, Store, limits, local_session
+from deltaproduce import ConflictError, Progress, Store, local_session
+from deltaproduce.model import limits
 from deltaproduce.testing import Oracle, plain_rows
 
 LIMITS = {"SMALL_TABLE_ROWS": 0, "COMPACTION_COMMITS": 4}

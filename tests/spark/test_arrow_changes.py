@@ -10,12 +10,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 from series import drawn
 
-from deltaproduce import arrow_changes, changes
-from deltaproduce.arrays import fetched, frame, in_order
-from deltaproduce.changes import AFTER, BEFORE, SIDE, content_columns
-from deltaproduce.schemas import POSITION_COLUMN, Column, row_schema
+from deltaproduce.engines.local import comparing as arrow_changes
+from deltaproduce.engines.local.arrays import in_order
+from deltaproduce.engines.marks import AFTER, BEFORE, SIDE
+from deltaproduce.engines.spark import comparing as changes
+from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.model.layouts import content_columns
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
+from deltaproduce.types.columns import POSITION_COLUMN, Column, row_schema
 
 CASES = 60
 KEY = "series int, d date desc, b binary"

@@ -11,7 +11,8 @@ import pytest
 from crashing import batch, frames, orders
 from pyspark.sql import SparkSession
 
-from deltaproduce import DefinitionError, Pipeline, Store, file_systems
+from deltaproduce import DefinitionError, Pipeline, Store
+from deltaproduce.engines.spark import file_systems
 
 ROOT = Path(__file__).parents[2]
 

@@ -119,7 +119,7 @@ def test_a_fold_that_another_writer_overtook_is_as_good_as_not_made(
         update(spark, other, oracle, 3)
     with forced(SELDOM), monkeypatch.context() as patched:
         if not notices:  # the other's commits came after it had looked
-            patched.setattr("deltaproduce.compaction.current", lambda pinned, _: pinned)
+            patched.setattr("deltaproduce.operations.compaction.current", lambda pinned, _: pinned)
         store._executor._compactor.start(old, at_once=True)
         with nullcontext() if notices else pytest.raises(ConflictError):
             store._executor._compactor.finish(raises=True)
@@ -141,7 +141,7 @@ def test_a_compaction_that_fails_is_logged_and_does_no_harm(
         raise OSError("disk full")
 
     with forced(OFTEN), monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-        patched.setattr("deltaproduce.compaction.fold_edit", failing)
+        patched.setattr("deltaproduce.operations.compaction.compacted_edit", failing)
         store = Store(spark, location, swap)
         for number in range(1, 5):
             update(spark, store, oracle, number)

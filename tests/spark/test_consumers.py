@@ -24,13 +24,13 @@ from deltaproduce import (
     Pipeline,
     Store,
 )
-from deltaproduce.edits import Edit, Restore
-from deltaproduce.locations import Location
-from deltaproduce.publisher import Publisher
-from deltaproduce.tables import Tables
+from deltaproduce.operations.publisher import Publisher
+from deltaproduce.storage.edits import Edit, Restore
+from deltaproduce.storage.locations import Location
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.version_log import VersionLog
+from deltaproduce.storage.versions import EMPTY, Attempt
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
-from deltaproduce.version_log import VersionLog
-from deltaproduce.versions import EMPTY, Attempt
 
 REPLACED, RUNS, FOLDED = (
     next(way for way in WAYS if way.name == name)
@@ -145,7 +145,7 @@ def test_no_fold_of_what_was_rolled_back_comes_back(
         both.rollback(4)  # only runs were added since: content is where it was, and yet it moves
         assert both.store.head.stages["swapped"].runs == 1
         with monkeypatch.context() as patched:  # other does not notice that it comes too late
-            patched.setattr("deltaproduce.compaction.current", lambda pinned, _: pinned)
+            patched.setattr("deltaproduce.operations.compaction.current", lambda pinned, _: pinned)
             other._executor._compactor.start(late, at_once=True)
             with pytest.raises(ConflictError):
                 other._executor._compactor.finish(raises=True)

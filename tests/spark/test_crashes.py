@@ -25,7 +25,9 @@ from forcing import longer, some
 from killing import Stores, all_cases, as_table, killed, some_cases
 from pyspark.sql import SparkSession
 
-from deltaproduce import Store, failpoints, limits
+from deltaproduce import Store
+from deltaproduce.model import limits
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
 
@@ -33,7 +35,7 @@ from deltaproduce.testing import Oracle
 def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are written as if they were large, by runs, and one after the other."""
     monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
-    monkeypatch.setattr("deltaproduce.publisher._WRITERS", 1)
+    monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     FACTOR[0] = 1
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 import deltaproduce as dp
-from deltaproduce import limits
+from deltaproduce.model import limits
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from deltaproduce.file_systems import remove_table, removed_in_turn
+from deltaproduce.engines.spark.file_systems import remove_table, removed_in_turn
 
 NAME = "by 50% [amount] {x} %5B"
 

@@ -12,10 +12,12 @@ from deltalake import DeltaTable
 from forcing import LONGER, longer, some
 from pyspark.sql import SparkSession
 
-from deltaproduce import CorruptStoreError, NotFoundError, Store, failpoints, limits
-from deltaproduce.plan import TableType
+from deltaproduce import CorruptStoreError, NotFoundError, Store
+from deltaproduce.model import limits
+from deltaproduce.operations.step.plan import TableType
+from deltaproduce.storage import failpoints
+from deltaproduce.storage.versions import EMPTY, Attempt
 from deltaproduce.testing import Oracle, plain_rows
-from deltaproduce.versions import EMPTY, Attempt
 
 Harm = Callable[[SparkSession, Path], object]
 """Something done to a table, given its directory."""
@@ -297,7 +299,7 @@ def test_a_source_that_is_lost_is_loaded(place: Place) -> None:
 @longer
 def test_a_repair_that_crashes_is_done_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before each of its effects in turn, and after it is published."""
-    monkeypatch.setattr("deltaproduce.publisher._WRITERS", 1)
+    monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     COMMITS["append"](place.spark, place.path / "orders/content")
     drop(place.spark, place.path / "by_customer/key_mappings")
     number = 0

@@ -9,12 +9,12 @@ from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
 from series import drawn
 
-from deltaproduce import limits
-from deltaproduce.arrays import fetched, frame
-from deltaproduce.emissions import rows_writer
-from deltaproduce.rows import zone_of
-from deltaproduce.schemas import row_schema
+from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.model import limits
 from deltaproduce.testing.strategies import keys, values
+from deltaproduce.types.columns import row_schema
+from deltaproduce.types.row_readers import zone_of
+from deltaproduce.types.row_writers import rows_writer
 
 THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 SCHEMA = row_schema(

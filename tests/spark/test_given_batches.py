@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from series import drawn
 
 from deltaproduce import ConflictError, CorruptStoreError, InvalidChangesError, Pipeline, Store
-from deltaproduce.given import table_of
+from deltaproduce.stages.given.formats import table_of
 
 ROWS = [
     {"id": 1, "form": "x", "n": 7, "a": Decimal("1.50"), "tags": ["a", None]},

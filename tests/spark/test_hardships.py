@@ -14,7 +14,8 @@ from comparing import assert_same
 from crashing import VERSIONS, built, drawn, frames, orders
 from pyspark.sql import SparkSession
 
-from deltaproduce import StorageError, Store, failpoints
+from deltaproduce import StorageError, Store
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
 

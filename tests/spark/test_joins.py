@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
-from deltaproduce.stored import Stored
+from deltaproduce.storage.stored import Stored
 from deltaproduce.testing import Delete, Oracle, Upsert, plain_rows, strategies
 from deltaproduce.testing.strategies import gathered, last_first, matched, unchanged
 

@@ -22,12 +22,12 @@ from pyspark.sql import types as t
 from series import drawn
 
 from deltaproduce import Pipeline, Store
-from deltaproduce.arrays import fetched
-from deltaproduce.ddl import identifier
-from deltaproduce.predicates import HASH, hash_sql, literal, membership
-from deltaproduce.schemas import Column, Columns
-from deltaproduce.selections import Selection
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.predicates import HASH, hash_sql, literal, membership
 from deltaproduce.testing import Delete, Oracle, Upsert, plain, strategies
+from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.ddl import identifier
 
 # What PySpark can read of a timestamp with time zone ends an offset before Python's own end.
 NEAR = timedelta(days=2)

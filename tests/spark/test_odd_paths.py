@@ -8,8 +8,8 @@ from comparing import as_frames, assert_same
 from pyspark.sql import SparkSession
 
 import deltaproduce as dp
-from deltaproduce.ddl import identifier
 from deltaproduce.testing import Oracle, Upsert
+from deltaproduce.types.ddl import identifier
 
 SIGNS = ["`", "``", "'", '"', ";", "\n", "\\", "--", "/*", "*/", "%20", "ünï", "@v0", "*", "[a]"]
 SIGNS += ["{b}", "?", "#", ":", "$x", "`; DROP TABLE x; --", "a.b", " ", "\t", "\u2028"]

@@ -14,15 +14,10 @@ from deltalake import DeltaTable
 from forcing import WAYS, Way, forced
 from pyspark.sql import DataFrame, SparkSession
 
-from deltaproduce import (
-    InvalidArgumentError,
-    NotFoundError,
-    Pipeline,
-    Store,
-    failpoints,
-    limits,
-)
-from deltaproduce.plan import TableType
+from deltaproduce import InvalidArgumentError, NotFoundError, Pipeline, Store
+from deltaproduce.model import limits
+from deltaproduce.operations.step.plan import TableType
+from deltaproduce.storage import failpoints
 
 RUNS = next(way for way in WAYS if way.name == "runs")
 REPLACED = next(way for way in WAYS if way.name == "replaced")

@@ -18,10 +18,9 @@ from query_catalogue import (
     rows,
 )
 
-from deltaproduce.ddl import identifier
 from deltaproduce.errors import DefinitionError
-from deltaproduce.queries import Query, key_local
-from deltaproduce.queries.functions import (
+from deltaproduce.stages.queries import Query, key_local
+from deltaproduce.stages.queries.functions import (
     AGGREGATES,
     GENERATORS,
     ORDER_DEPENDENT,
@@ -29,6 +28,7 @@ from deltaproduce.queries.functions import (
     PHYSICAL,
     VOLATILE,
 )
+from deltaproduce.types.ddl import identifier
 
 PARTS = ("all", "some", "others")
 

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from swapping import swap
 
 from deltaproduce import Store
-from deltaproduce.tables import Tables
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
-from deltaproduce.version_log import VersionLog
 
 
 class DiedError(Exception):
@@ -56,7 +56,7 @@ def test_the_next_update_starts_from_the_head(
     update(rows((3, 30)))
     with monkeypatch.context() as patched:  # one table ran ahead; another writer takes over
         commit = Tables.commit
-        patched.setattr("deltaproduce.publisher._WRITERS", 1)
+        patched.setattr("deltaproduce.operations.publisher._WRITERS", 1)
         patched.setattr(
             Tables,
             "commit",

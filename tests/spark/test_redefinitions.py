@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
-from deltaproduce import limits
+from deltaproduce.model import limits
 from deltaproduce.testing import Oracle, plain_rows, strategies
 from deltaproduce.testing.strategies import by_text, rekeyed, unchanged
 

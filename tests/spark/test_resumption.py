@@ -9,7 +9,9 @@ import pytest
 from crashing import CrashAt, CrashError, Point, Recorder, fail
 from pyspark.sql import DataFrame, SparkSession
 
-from deltaproduce import Pipeline, Store, failpoints, limits
+from deltaproduce import Pipeline, Store
+from deltaproduce.model import limits
+from deltaproduce.storage import failpoints
 
 ROWS = [(1, 10), (2, 20), (3, 30)]
 MORE = [(1, 11), (4, 40)]
@@ -18,7 +20,7 @@ FUNCTIONS = {"drawn", "again", "joined"}
 
 @pytest.fixture(autouse=True)
 def one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltaproduce.publisher._WRITERS", 1)
+    monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
 
 
 def dice(calls: Path) -> Pipeline:

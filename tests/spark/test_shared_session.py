@@ -17,7 +17,8 @@ from forcing import WAYS, Way, forced
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, Progress, Store, failpoints
+from deltaproduce import Pipeline, Progress, Store
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
 ROUNDS = int(os.environ.get("DELTAPRODUCE_ROUNDS", "1"))

@@ -35,9 +35,10 @@ from hypothesis.stateful import (
 )
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, Producer, Source, Store, failpoints, merge
-from deltaproduce.schemas import row_schema
+from deltaproduce import Pipeline, Producer, Source, Store, merge
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
+from deltaproduce.types.columns import row_schema
 
 EXAMPLES = int(os.environ.get("STATE_MACHINE_EXAMPLES", "4"))
 STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "6"))

@@ -9,7 +9,8 @@ from crashing import CrashAt, batch, frames, orders
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from deltaproduce import NotFoundError, Store, failpoints
+from deltaproduce import NotFoundError, Store
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
 BATCHES = [

@@ -14,8 +14,9 @@ from deltalake import DeltaTable, QueryBuilder
 from forcing import WAYS, Way, forced
 from pyspark.sql import Row, SparkSession
 
-from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version, limits
-from deltaproduce.seeks import ParquetFiles
+from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version
+from deltaproduce.model import limits
+from deltaproduce.storage.parquet_seeks import ParquetFiles
 
 shop = Pipeline("shop")
 orders = shop.source("orders", key="order_id bigint", value="customer string, amount bigint")

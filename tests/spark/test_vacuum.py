@@ -17,14 +17,8 @@ from pyspark.sql import SparkSession
 from swapping import swap
 
 import deltaproduce as dp
-from deltaproduce import (
-    ConflictError,
-    InvalidArgumentError,
-    NotFoundError,
-    Pipeline,
-    Store,
-    failpoints,
-)
+from deltaproduce import ConflictError, InvalidArgumentError, NotFoundError, Pipeline, Store
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
 REPLACED, FOLDED = (

@@ -16,7 +16,8 @@ from crashing import batch, built, drawn, frames, orders
 from pyspark.sql import SparkSession
 
 import deltaproduce as dp
-from deltaproduce import CorruptStoreError, Pipeline, Store, failpoints
+from deltaproduce import CorruptStoreError, Pipeline, Store
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
 Tree = dict[str, tuple[int, int, int]]

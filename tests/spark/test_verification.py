@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 from series import drawn as examples
 from series import packed, packed_histories
 
-from deltaproduce import Store, limits
+from deltaproduce import Store
+from deltaproduce.model import limits
+from deltaproduce.storage.versions import Attempt
 from deltaproduce.testing import Oracle, strategies
-from deltaproduce.versions import Attempt
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 JOBS_A_STAGE = 35

@@ -32,14 +32,9 @@ from processes import TO_THE_END, Child, Stop, all_started
 from pyspark.sql import SparkSession
 from stressing import expected
 
-from deltaproduce import (
-    ConflictError,
-    InvalidArgumentError,
-    Progress,
-    Store,
-    failpoints,
-    limits,
-)
+from deltaproduce import ConflictError, InvalidArgumentError, Progress, Store
+from deltaproduce.model import limits
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
 SLEEPERS = int(os.environ.get("DELTAPRODUCE_SLEEPERS", "0"))
@@ -211,7 +206,7 @@ def test_a_writer_that_sleeps_is_fenced_off(
     DELTAPRODUCE_SLEEPERS says how many of `all_sleepers` there are to be, drawn at random.
     """
     monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
-    monkeypatch.setattr("deltaproduce.publisher._WRITERS", 1)
+    monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     stores, child, sleepers = Stores(spark, tmp_path), Child(SETTINGS), []
     try:
         drawn_ones = random.Random(SLEEPERS).sample([*all_sleepers()], SLEEPERS)

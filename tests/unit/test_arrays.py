@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from deltaproduce.arrays import among, codes, distinct, fetched, in_order
-from deltaproduce.schemas import Column
+from deltaproduce.engines.local.arrays import distinct, factorize, in_order, isin_rows
+from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.types.columns import Column
 
 NESTED = pa.struct([("xs", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.int64()))])
 
@@ -53,7 +54,7 @@ def test_rows_have_the_same_code_if_and_only_if_they_are_equal(values, data_type
             pa.array([], data_type),
         ]
     )
-    found = codes([twice]).tolist()
+    found = factorize([twice]).tolist()
     expected = [*range(len(values)), *range(len(values))[:0:-1]]
     assert [found.index(code) for code in found] == [expected.index(n) for n in expected]
 
@@ -61,21 +62,21 @@ def test_rows_have_the_same_code_if_and_only_if_they_are_equal(values, data_type
 def test_a_map_is_the_set_of_its_entries():
     maps = [[("a", 1), ("b", None)], [("b", None), ("a", 1)], [("a", 1)]]
     array = pa.array(maps, pa.map_(pa.string(), pa.int64()))
-    assert len(set(codes([array]))) == 2
-    assert len(set(codes([array.slice(1)]))) == 2
+    assert len(set(factorize([array]))) == 2
+    assert len(set(factorize([array.slice(1)]))) == 2
 
 
 def test_floats_are_equal_as_numbers():
     bits = np.array([0x7FF8000000000000, 0x7FF8000000000001, -0x8000000000000000, 0], np.int64)
-    assert codes([pa.array(bits.view(np.float64))]).tolist() == [1, 1, 0, 0]
+    assert factorize([pa.array(bits.view(np.float64))]).tolist() == [1, 1, 0, 0]
 
 
 def test_rows_of_several_columns():
     rows = pa.table({"a": [1, 1, 2, 2, None], "b": ["x", "y", "x", "x", None]})
     assert len(distinct(rows)) == 4
     keys = pa.table({"k": [2, None], "l": ["x", None]})
-    assert among(rows, keys).tolist() == [False, False, True, True, True]
-    assert not among(rows, keys.slice(0, 0)).any()
+    assert isin_rows(rows, keys).tolist() == [False, False, True, True, True]
+    assert not isin_rows(rows, keys.slice(0, 0)).any()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_a_row_is_among_those_that_are_equal_to_it(values):
     pairs = [(a, b) for a in values for b in values]
     rows = pa.table({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]})
     for wanted in ([0], [1, 3, 8], []):
-        found = among(rows, rows.take(pa.array(wanted, pa.int64())))
+        found = isin_rows(rows, rows.take(pa.array(wanted, pa.int64())))
         assert np.flatnonzero(found).tolist() == wanted
 
 
@@ -113,7 +114,7 @@ def test_numbers_in_order_and_others_are_found_alike(data_type, numbers, keys, o
         numbers = sorted(number for number in numbers if number is not None)
     signed = pa.int32() if pa.types.is_date(data_type) else data_type
     rows, wanted = (pa.table({"n": pa.array(n, signed).cast(data_type)}) for n in (numbers, keys))
-    assert among(rows, wanted).tolist() == [number in keys for number in numbers]
+    assert isin_rows(rows, wanted).tolist() == [number in keys for number in numbers]
 
 
 @pytest.mark.parametrize("descending", [False, True])

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from deltaproduce import arrow_producers
-from deltaproduce.atoms import arrow_type
 from deltaproduce.errors import ProducerError
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.producers import calls
+from deltaproduce.stages.functions import over_tables as arrow_producers
+from deltaproduce.stages.functions.by_key import calls
+from deltaproduce.types.atoms import arrow_type
 
 PARIS = ZoneInfo("Europe/Paris")
 LONGS = ("k bigint", "v bigint")

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
+from deltaproduce.engines.spark.failures import WorkerError, in_worker, raised_by_producer
 from deltaproduce.errors import ProducerError
-from deltaproduce.excerpts import described, escaped, shown
-from deltaproduce.failures import WorkerError, in_worker, raised_by_producer
+from deltaproduce.types.excerpts import described, escaped, shown
 
 
 class MakesDirectory:

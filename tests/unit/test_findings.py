@@ -4,12 +4,12 @@ import pickle
 
 import pytest
 
-from deltaproduce.findings import Finding, Mend
+from deltaproduce.operations.findings import Finding, RepairAction
 
 
 def mend(*wrong, runs=False, is_source=False):
     findings = [Finding("leaf", table, what, "wrong") for table, what in wrong]
-    return Mend.of(findings, runs=runs, is_source=is_source)
+    return RepairAction.of(findings, runs=runs, is_source=is_source)
 
 
 @pytest.mark.parametrize(

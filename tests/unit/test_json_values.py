@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaproduce.atoms import arrow_type
-from deltaproduce.ddl import ATOMIC_TYPES
-from deltaproduce.json_values import NotPlainError, read, written
-from deltaproduce.rows import row_reader
-from deltaproduce.schemas import key_columns, row_type
 from deltaproduce.testing import strategies
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import key_columns, row_type
+from deltaproduce.types.ddl import ATOMIC_TYPES
+from deltaproduce.types.json_values import NotPlainError, read, written
+from deltaproduce.types.row_readers import row_reader
 
 KEY_TYPES = [
     *(name for name in ATOMIC_TYPES if name not in ("float", "real", "double")),

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaproduce.ddl import identifier
 from deltaproduce.errors import CorruptStoreError, DefinitionError
-from deltaproduce.locations import CONTENT, KINDS, Location, Table, is_relative
+from deltaproduce.model.layouts import CONTENT, KINDS
+from deltaproduce.storage.locations import Location, Table, is_relative
+from deltaproduce.types.ddl import identifier
 
 AT_A_PATH = Location("/lake", in_catalog=False)
 IN_A_CATALOG = Location("`shop`", in_catalog=True)

@@ -16,9 +16,9 @@ from pyspark.sql import Row
 
 from deltaproduce.errors import InvalidChangesError, NotFoundError, ProducerError
 from deltaproduce.pipeline import Pipeline, merge
-from deltaproduce.schemas import row_schema
 from deltaproduce.testing import Delete, Oracle, Upsert, plain, plain_rows, sort_key
 from deltaproduce.testing.strategies import histories, pipelines
+from deltaproduce.types.columns import row_schema
 
 
 def as_emitted(_, values):

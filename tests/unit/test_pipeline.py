@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from deltaproduce.errors import DefinitionError, NotFoundError
-from deltaproduce.fingerprints import Fingerprint, fingerprint
+from deltaproduce.model.fingerprints import Fingerprint, fingerprint
+from deltaproduce.model.graph import Graph, Producer, Source
 from deltaproduce.pipeline import Pipeline, merge
-from deltaproduce.schemas import row_schema
-from deltaproduce.stages import Graph, Producer, Source
+from deltaproduce.types.columns import row_schema
 
 ID = {"key": "id bigint", "value": "v int"}
 SCHEMA = row_schema(ID["key"], ID["value"], stage="any")
@@ -608,7 +608,7 @@ def test_another_process_finds_the_same(tmp_path, seed):
     program = tmp_path / "program.py"
     program.write_text(
         "from deltaproduce.pipeline import Pipeline\n"
-        "from deltaproduce.fingerprints import fingerprint\n"
+        "from deltaproduce.model.fingerprints import fingerprint\n"
         "def made(words):\n"
         "    def produce(key, values):\n"
         "        return [key in {'a', 'b', 'c'}, words]\n"

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from deltaproduce import limits
 from deltaproduce.errors import (
     CorruptStoreError,
     DefinitionError,
     InvalidArgumentError,
     NotFoundError,
 )
-from deltaproduce.fingerprints import fingerprint
-from deltaproduce.limits import FULL_ROWS, SEEK_KEYS, SMALL_TABLE_ROWS
+from deltaproduce.model import limits
+from deltaproduce.model.fingerprints import fingerprint
+from deltaproduce.model.limits import FULL_ROWS, SEEK_KEYS, SMALL_TABLE_ROWS
+from deltaproduce.operations.step.plan import Step, compactions, plan, rolled_back, weighed, writing
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.plan import Step, compactions, plan, rolled_back, weighed, writing
-from deltaproduce.recovery import action, compacted, current
-from deltaproduce.versions import (
+from deltaproduce.storage.recovery import action, compacted, current
+from deltaproduce.storage.versions import (
     EMPTY,
     Attempt,
     Commit,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from deltaproduce.predicates import HASH, hash_sql, literal, membership
-from deltaproduce.schemas import Column
+from deltaproduce.engines.spark.predicates import HASH, hash_sql, literal, membership
+from deltaproduce.types.columns import Column
 
 TEXT = Column("t", t.StringType())
 NUMBER = Column("n", t.IntegerType())

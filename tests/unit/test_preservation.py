@@ -5,7 +5,7 @@ from datetime import UTC
 import pyarrow as pa
 
 from deltaproduce import Pipeline, Producer
-from deltaproduce.preservation import calls
+from deltaproduce.stages.functions.preservation import calls
 
 
 def stage_keeping_examples() -> Producer:

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
-from deltaproduce.atoms import arrow_type
+from deltaproduce.engines.spark.failures import WorkerError, in_worker
 from deltaproduce.errors import DefinitionError, ProducerError
-from deltaproduce.failures import WorkerError, in_worker
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.producers import calls, output_struct, raised_by_producer
-from deltaproduce.rows import zone_of
+from deltaproduce.stages.functions.by_key import calls, output_struct, raised_by_producer
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.row_readers import zone_of
 
 PARIS = ZoneInfo("Europe/Paris")
 

@@ -33,9 +33,9 @@ from query_catalogue import (
 from query_strategies import queries
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.queries import Query, key_local
-from deltaproduce.queries.functions import AGGREGATES, ORDER_DEPENDENT, PHYSICAL, VOLATILE
-from deltaproduce.schemas import row_schema
+from deltaproduce.stages.queries import Query, key_local
+from deltaproduce.stages.queries.functions import AGGREGATES, ORDER_DEPENDENT, PHYSICAL, VOLATILE
+from deltaproduce.types.columns import row_schema
 
 NAMED = {name: name for name in ALL_STAGES}
 

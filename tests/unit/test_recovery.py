@@ -3,8 +3,8 @@
 import pytest
 
 from deltaproduce import ConflictError, CorruptStoreError
-from deltaproduce.recovery import action, foreign, intrusion, is_ahead, overtaken
-from deltaproduce.versions import Attempt, Commit
+from deltaproduce.storage.recovery import action, foreign, foreign_change, is_ahead, overtaken
+from deltaproduce.storage.versions import Attempt, Commit
 
 US, OTHER = Attempt("us", 4), Attempt("other", 4)
 PINNED = Commit(5, Attempt("before", 3))
@@ -46,11 +46,11 @@ def test_a_property_that_a_rollback_sets_says_that_the_table_has_moved():
 
 
 def test_a_table_made_anew_is_damage_even_at_the_same_delta_version():
-    assert intrusion("leaf/content", 5, [Commit(5, None), Commit(4, None)]) is not None
-    assert intrusion("leaf/content", 0, [Commit(0, None, "CREATE TABLE")]) is not None
-    assert intrusion("leaf/content", 5, []) is not None
-    assert intrusion("leaf/content", 5, [Commit(4, US)]) is not None
-    assert intrusion("leaf/content", 5, [PINNED]) is None
+    assert foreign_change("leaf/content", 5, [Commit(5, None), Commit(4, None)]) is not None
+    assert foreign_change("leaf/content", 0, [Commit(0, None, "CREATE TABLE")]) is not None
+    assert foreign_change("leaf/content", 5, []) is not None
+    assert foreign_change("leaf/content", 5, [Commit(4, US)]) is not None
+    assert foreign_change("leaf/content", 5, [PINNED]) is None
 
 
 def test_who_came_between_decides_the_error():

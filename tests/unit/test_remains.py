@@ -2,8 +2,8 @@
 
 import pytest
 
-from deltaproduce.remains import Remaining, alive_in, remains
-from deltaproduce.versions import StageFigures, Version
+from deltaproduce.reading.remains import Remaining, alive_in, remains
+from deltaproduce.storage.versions import StageFigures, Version
 
 TABLES = {"content": 0, "key_mappings": 0, "updates": 0}
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deltaproduce.resumption import NOTHING_KEPT, resumption
-from deltaproduce.versions import Attempt, Commit, Part, StageFigures, Version
+from deltaproduce.storage.resumption import NOTHING_KEPT, resumption
+from deltaproduce.storage.versions import Attempt, Commit, Part, StageFigures, Version
 
 STAGES = ("orders", "totals", "bands")
 KINDS = ("content", "updates")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaproduce import InvalidArgumentError, StageFigures, Version
-from deltaproduce.retention import Cut, cuts, pins, repointed, retained
+from deltaproduce.storage.retention import Cut, cuts, pins, repointed, retained
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

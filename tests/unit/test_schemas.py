@@ -8,7 +8,7 @@ from pyspark.sql import types as T  # noqa: N812 (Spark's own convention)
 from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.schemas import Column, Columns, existing_schema, row_schema
+from deltaproduce.types.columns import Column, Columns, existing_schema, row_schema
 
 KEY_TYPES = {
     "boolean": T.BooleanType(),

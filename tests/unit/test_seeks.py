@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from deltaproduce import limits
-from deltaproduce.atoms import arrow_type
-from deltaproduce.schemas import Column
-from deltaproduce.seeks import ParquetFiles, local_path
-from deltaproduce.selections import Selection
+from deltaproduce.engines.selections import Selection
+from deltaproduce.model import limits
+from deltaproduce.storage.parquet_seeks import ParquetFiles, local_path
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column
 
 _MOST = 1_000
 _ID, _PART, _TEXT = (

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.schemas import row_schema
 from deltaproduce.testing import Delete, Oracle, Upsert, strategies
 from deltaproduce.testing.strategies import (
     changes,
@@ -23,6 +22,7 @@ from deltaproduce.testing.strategies import (
     snapshots,
     values,
 )
+from deltaproduce.types.columns import row_schema
 
 SEARCH = settings(
     max_examples=5000,

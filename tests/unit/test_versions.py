@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from deltaproduce import InvalidArgumentError, NotFoundError
-from deltaproduce.versions import (
+from deltaproduce.storage.versions import (
     EMPTY,
     StageFigures,
     Version,

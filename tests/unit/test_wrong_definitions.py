@@ -6,7 +6,7 @@ import pytest
 
 import deltaproduce as dp
 from deltaproduce import DefinitionError, InvalidArgumentError, Pipeline
-from deltaproduce.session import local_session
+from deltaproduce.engines.spark.session import local_session
 
 WRONG = [
     *(None, -1, 0, 1.5, float("nan"), "", "x", "\ud800", b"x", [], {}, (), object(), True),

@@ -1,0 +1,186 @@
+"""Selections: some keys of a table, and how to find their rows.
+
+A step never scans a table for its keys if it can ask for them. Few keys (`limits.SEEK_KEYS`) are
+held on the driver and become a predicate that prunes files; many stay a DataFrame and are joined.
+The invariant: `rows_of` returns every row of the selected keys, and perhaps rows of other keys (see
+`predicates`), so a row's presence never means that its key was selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType
+
+from deltaproduce.engines.local.arrays import Marks, distinct, isin_rows
+from deltaproduce.engines.spark.columns import cols, same
+from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.engines.spark.predicates import HASH, hash_sql, membership, needs_hash
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.model import limits
+from deltaproduce.types.atoms import Misfit
+from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.excerpts import shown
+from deltaproduce.types.row_readers import zone_of
+from deltaproduce.types.row_writers import rows_writer
+
+Rows: TypeAlias = DataFrame | pa.Table
+"""Rows in Spark, or on the driver."""
+
+_REPEATED: Final = 10
+"""How many rows a key are brought to the driver to find out whether there are few keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Distinct keys.
+
+    Attributes:
+        columns: the columns that hold the keys in the table to be looked up.
+        keys: the keys: on the driver if they are few.
+    """
+
+    columns: tuple[Column, ...]
+    keys: Rows
+    spark: SparkSession
+
+    @staticmethod
+    def of(
+        keys: Rows, columns: Sequence[Column], spark: SparkSession, rows: int | None = None
+    ) -> Selection:
+        """Some keys, which may be repeated, in these columns.
+
+        Args:
+            rows: how many rows there are, if that is known.
+        """
+        most = _REPEATED * limits.SEEK_KEYS
+        if isinstance(keys, DataFrame) and (rows is None or rows <= most):
+            found = fetched(keys.limit(most + 1) if rows is None else keys, columns)
+            if len(found) <= most:
+                keys = found
+        if isinstance(keys, pa.Table):
+            once = distinct(keys)
+            few = len(once) <= limits.SEEK_KEYS
+            found = once if few else f.broadcast(frame(once, spark, columns))
+            return Selection(tuple(columns), found, spark)
+        return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), spark)
+
+    @staticmethod
+    def one(key: object, columns: Columns, spark: SparkSession) -> Selection:
+        """One key, as functions get it: bare if it has one column, else with a part for each.
+
+        Raises:
+            InvalidArgumentError: it is no key of these columns.
+        """
+        zone = zone_of(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+        try:
+            arrays = rows_writer(columns, zone)([key])
+        except Misfit as misfit:
+            raise InvalidArgumentError(
+                f"{shown(key)} is no key of the columns {columns.ddl}: {misfit}", argument="key"
+            ) from misfit
+        return Selection(columns.columns, pa.table(arrays, list(columns.names)), spark)
+
+    @property
+    def few(self) -> bool:
+        """Whether the keys are on the driver."""
+        return isinstance(self.keys, pa.Table)
+
+    @property
+    def frame(self) -> DataFrame:
+        """The keys in Spark, to be joined."""
+        if isinstance(self.keys, DataFrame):
+            return self.keys
+        return f.broadcast(frame(self.keys, self.spark, self.columns))
+
+    def renamed(self, columns: Sequence[Column]) -> Selection:
+        """The same keys in the columns of another table, as a feeder's keys are source keys."""
+        names = [column.name for column in columns]
+        if isinstance(self.keys, DataFrame):
+            return Selection(tuple(columns), self.keys.toDF(*names), self.spark)
+        return Selection(tuple(columns), self.keys.rename_columns(names), self.spark)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is known that there are none."""
+        return isinstance(self.keys, pa.Table) and not len(self.keys)
+
+    def union(self, other: Selection) -> Selection:
+        """The keys of both, which are in the same columns."""
+        together = united(self.keys, other.keys, self.spark, self.columns)
+        return Selection.of(together, self.columns, self.spark)
+
+    def without(self, other: Selection) -> Selection:
+        """The keys that are not among those of ``other``, whose columns may have other names."""
+        gone = other.renamed(self.columns)
+        if isinstance(self.keys, pa.Table) and gone.few:
+            kept = self.keys.filter(pa.array(~gone.holds(self.keys)))
+            return Selection(self.columns, kept, self.spark)
+        keys, others = self.frame, gone.frame
+        kept = keys.join(others, same(keys, others, self.columns), "left_anti")
+        return Selection(self.columns, kept, self.spark)
+
+    def predicate(self) -> str:
+        """Holds for the rows of the keys, which are few, and perhaps for some others."""
+        keys = self.keys
+        assert isinstance(keys, pa.Table)
+        if needs_hash(self.columns, keys):
+            hashes = f.expr(hash_sql([c.name for c in self.columns])).alias(HASH)
+            hashed = frame(keys, self.spark, self.columns).select("*", hashes)
+            keys = fetched(hashed, (*self.columns, Column(HASH, LongType())))
+        return membership(self.columns, keys)
+
+    def rows_of(self, rows: DataFrame) -> DataFrame:
+        """All rows of these keys, and perhaps some of others."""
+        if self.few:
+            return rows.where(self.predicate())
+        return rows.join(self.keys, same(rows, self.keys, self.columns), "left_semi")
+
+    def only(self, rows: Rows) -> Rows:
+        """Of any rows those that have one of the keys."""
+        if isinstance(rows, pa.Table) and self.few:
+            return rows.filter(pa.array(self.holds(rows)))
+        found, keys = frame(rows, self.spark) if isinstance(rows, pa.Table) else rows, self.frame
+        return found.join(keys, same(found, keys, self.columns), "left_semi")
+
+    def exactly(self, found: Rows) -> Rows:
+        """Of the rows that were found for these keys, those of no other key."""
+        if not self.few:
+            return found
+        if isinstance(found, pa.Table):
+            return found.filter(pa.array(self.holds(found)))
+        if not needs_hash(self.columns, self.keys):
+            return found
+        keys = self.frame
+        return found.join(keys, same(found, keys, self.columns), "left_semi")
+
+    def holds(self, rows: pa.Table) -> Marks:
+        """Which of the rows have one of the keys, which are few."""
+        return isin_rows(rows.select([c.name for c in self.columns]), self.keys)
+
+
+def as_frame(rows: Rows, spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
+    """Some columns of the rows, in Spark, wherever they are."""
+    if isinstance(rows, DataFrame):
+        return rows.select(*cols(columns))
+    return frame(rows.select([c.name for c in columns]), spark, columns)
+
+
+def as_table(rows: Rows, columns: Sequence[Column]) -> pa.Table:
+    """Some columns of the rows, on the driver, wherever they are."""
+    if isinstance(rows, DataFrame):
+        return fetched(rows, columns)
+    return rows.select([c.name for c in columns])
+
+
+def united(one: Rows, other: Rows, spark: SparkSession, columns: Sequence[Column]) -> Rows:
+    """These columns of both, on the driver if both are there."""
+    if isinstance(one, pa.Table) and isinstance(other, pa.Table):
+        names = [c.name for c in columns]
+        return pa.concat_tables([one.select(names), other.select(names)])
+    return as_frame(one, spark, columns).union(as_frame(other, spark, columns))

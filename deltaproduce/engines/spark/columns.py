@@ -1,0 +1,68 @@
+"""Columns in Spark: by exact name, in an order, equal where null equals null (S13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from deltaproduce.types.columns import (
+    Column,
+)
+from deltaproduce.types.ddl import identifier
+
+
+def col(name: str) -> Expression:
+    """The column of exactly that name, whatever characters it has."""
+    return f.col(identifier(name))
+
+
+def cols(columns: Iterable[Column]) -> list[Expression]:
+    """The columns by their names."""
+    return [col(column.name) for column in columns]
+
+
+def order(columns: Iterable[Column]) -> list[Expression]:
+    """Sort expressions in the columns' directions; nulls as in Spark (S13)."""
+    return [col(c.name).desc() if c.descending else col(c.name).asc() for c in columns]
+
+
+def same(left: DataFrame, right: DataFrame, columns: Iterable[Column]) -> Expression:
+    """The join condition that both rows have the same values there, null being one (S13)."""
+    names = [identifier(column.name) for column in columns]
+    return reduce(lambda a, b: a & b, (left[n].eqNullSafe(right[n]) for n in names))
+
+
+def comparable(value: Expression, data_type: t.DataType) -> Expression:
+    """The value with maps turned into sorted entries, since Spark does not compare maps."""
+    match data_type:
+        case t.MapType():
+            entries = t.StructType().add("key", data_type.keyType).add("value", data_type.valueType)
+            as_entries = f.map_entries(value)
+            return f.array_sort(comparable(as_entries, t.ArrayType(entries)))
+        case t.ArrayType() if _has_map(data_type):
+            return f.transform(value, lambda item: comparable(item, data_type.elementType))
+        case t.StructType() if _has_map(data_type):
+            fields = (
+                comparable(value.getField(field.name), field.dataType).alias(field.name)
+                for field in data_type.fields
+            )
+            return f.when(value.isNotNull(), f.struct(*fields))
+        case _:
+            return value
+
+
+def _has_map(data_type: t.DataType) -> bool:
+    match data_type:
+        case t.MapType():
+            return True
+        case t.ArrayType():
+            return _has_map(data_type.elementType)
+        case t.StructType():
+            return any(_has_map(field.dataType) for field in data_type.fields)
+        case _:
+            return False

@@ -1,0 +1,213 @@
+"""The meaning of the tables: how a key's rows before a step differ from its rows after it.
+
+`compare` takes the rows that some keys had and those that they are to have, numbers them, and says
+of each key whether its ordered values differ (S8), and of each pair of source key and target key
+whether its rows do. Whatever a version writes, to content, key mappings or updates, is a selection
+from its result. The invariant: equal keys and equal pairs are never marked, however often they
+were touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from deltaproduce.engines.marks import (
+    ADD,
+    AFTER,
+    DELETE,
+    IS_KEY,
+    IS_PAIR,
+    KEY_AFTER,
+    KEY_BEFORE,
+    KEY_DIFFERS,
+    PAIR_AFTER,
+    PAIR_BEFORE,
+    PAIR_DIFFERS,
+    PAIR_MOVED,
+    ROW_DIFFERS,
+    SIDE,
+    UPDATE,
+)
+from deltaproduce.engines.spark.columns import col, cols, comparable, order
+from deltaproduce.model.layouts import content_columns
+from deltaproduce.types.columns import (
+    CHANGE_TYPE,
+    ORDINAL,
+    POSITION,
+    Column,
+    RowSchema,
+)
+from deltaproduce.types.ddl import identifier
+
+_MOVED: Final = "_moved"
+
+_KEY_MARKS: Final = (_MOVED, KEY_DIFFERS, KEY_BEFORE, KEY_AFTER)
+_PAIR_MARKS: Final = (ROW_DIFFERS, PAIR_DIFFERS, PAIR_BEFORE, PAIR_AFTER)
+EMITTED: Final = "_emitted"
+
+
+def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+    """Number the rows of each key on both sides of a step, and mark what differs.
+
+    Args:
+        rows: all rows of the keys in question, before and after: key columns, ``sources``,
+            ``_ordinal`` (any numbers that order the rows of a pair), value columns, ``_side``.
+        schema: the key and value columns.
+        sources: the columns of the source key; none in the content of a source.
+
+    Returns:
+        The rows, with ``_ordinal`` 0, 1, … within their pair (key, source key) and ``_position`` 0,
+        1, … within their key in (source key, emission) order (S6), separately on each side, and
+        with marks. ``_row_differs``: no equal row stands at the same pair and ordinal on the other
+        side. ``_pair_differs``: some row of the pair differs. ``_key_differs``: the key's ordered
+        values are not the same on both sides. ``_pair_before`` … ``_key_after``: the pair or key
+        has rows on that side; ``_pair_moved``: the pair has them on one side only. ``_is_pair`` and
+        ``_is_key`` hold for exactly one row a pair and a key: its first, after the step if it is
+        alive. A key's rows are in one partition, sorted by key, side and position.
+    """
+    key = _named(schema.key)
+    together = rows.repartition(*cols(schema.key))  # one shuffle serves all windows below
+    numbered = number(together, schema, sources).drop(EMITTED)
+    compared = _match(numbered, schema, [POSITION], _KEY_MARKS, key)
+    if sources:
+        in_pair = [*_named(sources), ORDINAL]
+        compared = _match(compared, schema, in_pair, _PAIR_MARKS, [*key, *_named(sources)])
+    else:
+        pairs_are_keys = zip(_PAIR_MARKS, _KEY_MARKS, strict=True)
+        compared = compared.withColumns({pair: f.col(mark) for pair, mark in pairs_are_keys})
+    is_after = f.col(SIDE) == AFTER
+    firsts = {
+        IS_PAIR: (f.col(ORDINAL) == 0) & (is_after | ~f.col(PAIR_AFTER)),
+        IS_KEY: (f.col(POSITION) == 0) & (is_after | ~f.col(KEY_AFTER)),
+        PAIR_MOVED: f.col(PAIR_BEFORE) != f.col(PAIR_AFTER),
+    }
+    marked = compared.withColumns(firsts).drop(_MOVED)
+    return marked.sortWithinPartitions(*order(schema.key), SIDE, POSITION)
+
+
+def all_new(numbered: DataFrame) -> DataFrame:
+    """What `compare` says when there was nothing before: every row, pair and key is new.
+
+    Args:
+        numbered: the rows with ``_ordinal`` and ``_position``, in order.
+    """
+    true, false = f.lit(True), f.lit(False)
+    return (
+        numbered.withColumn(SIDE, f.lit(AFTER))
+        .withColumns({ROW_DIFFERS: true, PAIR_DIFFERS: true, PAIR_BEFORE: false, PAIR_AFTER: true})
+        .withColumns({KEY_DIFFERS: true, KEY_BEFORE: false, KEY_AFTER: true})
+        .withColumns({IS_PAIR: f.col(ORDINAL) == 0, IS_KEY: f.col(POSITION) == 0, PAIR_MOVED: true})
+    )
+
+
+def all_different(compared: DataFrame) -> DataFrame:
+    """What `compare` says when no row before can be equal to one after: every one differs."""
+    return compared.withColumns(
+        dict.fromkeys((ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS), f.lit(True))
+    )
+
+
+def number(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+    """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side.
+
+    The ``_ordinal`` that the rows had is then ``_emitted``.
+    """
+    sides = [*_named(schema.key), SIDE] if SIDE in rows.columns else _named(schema.key)
+    emitted = rows.withColumnRenamed(ORDINAL, EMITTED)
+    in_key = Window.partitionBy(*sides).orderBy(*order(sources), EMITTED)
+    in_pair = Window.partitionBy(*sides, *_named(sources)).orderBy(EMITTED)
+    numbers = {
+        name: f.row_number().over(window) - 1
+        for name, window in ((POSITION, in_key), (ORDINAL, in_pair))
+    }
+    return emitted.withColumns({name: n.cast("bigint") for name, n in numbers.items()})
+
+
+def numbered_in_order(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+    """Content columns and ``_position``, numbered and in order within the partitions."""
+    placed = number(rows, schema, sources).sortWithinPartitions(
+        *order(schema.key),
+        *order(sources),
+        EMITTED,  # as the windows sort, so that nobody sorts again
+    )
+    return placed.select(*cols(content_columns(schema, sources)), POSITION)
+
+
+def updates(compared: DataFrame, schema: RowSchema) -> DataFrame:
+    """The updates of a step (S7), sorted like ``compared``: change type, key, position, values."""
+    alive = f.col(SIDE) == AFTER
+    gone = ~f.col(KEY_AFTER) & (f.col(POSITION) == 0)
+    change_type = (
+        f.when(~alive, DELETE)
+        .when(~f.col(KEY_BEFORE) & (f.col(POSITION) == 0), ADD)
+        .otherwise(UPDATE)
+    )
+    return compared.where(f.col(KEY_DIFFERS) & (alive | gone)).select(
+        change_type.alias(CHANGE_TYPE),
+        *cols(schema.key),
+        POSITION,
+        *(f.when(alive, col(c.name)).alias(c.name) for c in schema.value),
+    )
+
+
+def numbered_by_values(rows: DataFrame, schema: RowSchema) -> DataFrame:
+    """The content of a source whose rows have no order: ``_ordinal`` counts a key's by value."""
+    values = [comparable(col(c.name), c.data_type) for c in schema.value]
+    in_key = Window.partitionBy(*cols(schema.key)).orderBy(*values)
+    place = (f.row_number().over(in_key) - 1).cast("bigint")
+    numbered = rows.select(*cols(schema.key), place.alias(ORDINAL), *cols(schema.value))
+    typed = (col(c.name).cast(c.data_type).alias(c.name) for c in content_columns(schema, ()))
+    return numbered.select(*typed)
+
+
+def unmatched(one: DataFrame, other: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """The rows that one frame has more often than the other, maps as arrays; once each."""
+    names = _named(columns)
+    counted = [
+        rows.select(
+            *(comparable(col(c.name), c.data_type).alias(c.name) for c in columns),
+            f.lit(count).alias(SIDE),
+        )
+        for rows, count in ((one, 1), (other, -1))
+    ]
+    surplus = counted[0].union(counted[1]).groupBy(*names).agg(f.sum(SIDE).alias(SIDE))
+    return surplus.where(f.col(SIDE) != 0).select(*names)
+
+
+def _named(columns: Iterable[Column]) -> list[str]:
+    return [identifier(column.name) for column in columns]
+
+
+def _match(
+    rows: DataFrame,
+    schema: RowSchema,
+    place: Sequence[str],
+    marks: tuple[str, str, str, str],
+    group: Sequence[str],
+) -> DataFrame:
+    """Mark rows without an equal row at the same ``place`` of their key on the other side.
+
+    Args:
+        place: columns that tell the rows of a key on one side apart.
+        marks: the columns to add: the row differs; a row of its group does; the group has rows
+            before; and after.
+        group: the key columns, and perhaps some of ``place``.
+    """
+    differs, group_differs, before, after = marks
+    values = (comparable(col(c.name), c.data_type).alias(c.name) for c in schema.value)
+    what = f.struct(*place, *values)
+    sides = Window.partitionBy(*_named(schema.key)).orderBy(*place, SIDE)
+    is_after = f.col(SIDE) == AFTER
+    twin = f.when(is_after, f.lag(what).over(sides)).otherwise(f.lead(what).over(sides))
+    whole = Window.partitionBy(*group)
+    return rows.withColumn(differs, ~twin.eqNullSafe(what)).withColumns(
+        {
+            group_differs: f.max(differs).over(whole),
+            before: f.max(~is_after).over(whole),
+            after: f.max(is_after).over(whole),
+        }
+    )

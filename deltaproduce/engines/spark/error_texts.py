@@ -1,0 +1,179 @@
+"""Error texts: what Spark's and Java's errors mean to a user.
+
+Spark tells much only in the words of its errors. `explained` knows those of sessions that are set
+up wrongly, `essence` finds the line that says what happened.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from pyspark.errors import PySparkException, PythonException
+
+from deltaproduce.errors import DeltaProduceError, SessionError
+from deltaproduce.types.excerpts import escaped
+
+EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_EXTENSIONS_KEY: Final = "spark.sql.extensions"
+_CATALOG_KEY: Final = "spark.sql.catalog.spark_catalog"
+
+
+def explained(error: BaseException) -> SessionError | None:
+    """What is wrong with the session and how to mend it, if the error is one that users meet.
+
+    Reads the messages and the notes of the error and of its causes. Errors of the library itself
+    say what is wrong already, so they are not explained; nor are those that quote a row.
+    """
+    if isinstance(error, DeltaProduceError) or _is_of_a_row(error):
+        return None
+    text = _text(error)
+    for explanation in _EXPLANATIONS:
+        message = explanation(text)
+        if message is not None:
+            return SessionError(" ".join(message.split()))
+    return None
+
+
+def _is_of_a_row(error: BaseException) -> bool:
+    """Whether it is a data exception of SQL, or raised by the query itself: these quote rows."""
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    return state is not None and state.startswith(("22", "P0"))
+
+
+def _text(error: BaseException) -> str:
+    texts: list[str] = []
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        texts += [str(cause), *getattr(cause, "__notes__", ())]
+        cause = cause.__cause__ or cause.__context__
+    return "\n".join(texts)
+
+
+def _java_missing(text: str) -> str | None:
+    exited = "JAVA_GATEWAY_EXITED" in text
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    if "JAVA_HOME is not set" not in text and not (exited and shutil.which(java) is None):
+        return None
+    found = f"JAVA_HOME is {home!r}" if home else "JAVA_HOME is not set, no java on the PATH"
+    return f"Spark found no Java ({found}): install Java 17 or newer, or let JAVA_HOME name it"
+
+
+def _java_too_old(text: str) -> str | None:
+    if "UnsupportedClassVersionError" not in text:
+        return None
+    found = re.search(r"recognizes class file versions up to (\d+)", text)
+    version = f"Java {int(found[1]) - 44}" if found else "an older one"
+    return f"Spark needs Java 17 or newer and found {version}: install it and set JAVA_HOME to it"
+
+
+def _download_failed(text: str) -> str | None:
+    found = re.search(r"download failed: ([^\s\]]+)", text)
+    if found:
+        return f"""the jar {found[1]!r} could not be downloaded. If ~/.m2 holds its pom without the
+            jar, the resolver looks no further: delete its folder under ~/.m2/repository and those
+            under ~/.ivy2*; otherwise check the network, and start again"""
+    found = re.search(r"unresolved dependency: (\S+): ", text)
+    if found:
+        return f"""the package {found[1]!r} was found in no repository: check that the network
+            reaches Maven Central or set spark.jars.ivySettings to a mirror, and that this version
+            exists (delta-spark is pinned because some releases have no jar)"""
+    return None
+
+
+def _delta_missing(text: str) -> str | None:
+    names = rf"{re.escape(EXTENSION)}|{re.escape(CATALOG)}"
+    patterns = (
+        rf"(ClassNotFoundException|NoClassDefFoundError|class not found): ?({names})",
+        rf"(Cannot find|Cannot load).*({re.escape(CATALOG)})",
+        r"'JavaPackage' object is not callable",
+        r"DATA_SOURCE_NOT_FOUND.*\bdelta\b",
+    )
+    if not any(re.search(pattern, text) for pattern in patterns):
+        return None
+    return """Spark runs without the Delta jars. They are loaded when a Python process first starts
+        Java, so start a new process with deltaproduce.local_session(), or add the delta-spark
+        package to spark.jars.packages"""
+
+
+def _delta_not_configured(text: str) -> str | None:
+    if "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG" not in text:
+        return None
+    return f"""the Spark session lacks {_EXTENSIONS_KEY}={EXTENSION} or {_CATALOG_KEY}={CATALOG}:
+        stop it and start it with both, or use deltaproduce.local_session()"""
+
+
+def _worker_python_differs(text: str) -> str | None:
+    if "PYTHON_VERSION_MISMATCH" not in text:
+        return None
+    found = re.search(r"different version: (\S+) than that in driver: (\d+\.\d+)", text)
+    versions = f"Python {found[1]}, the driver {found[2]}" if found else "another Python"
+    return f"""Spark's workers run {versions}: set PYSPARK_PYTHON to {sys.executable!r}, or on a
+        cluster to an interpreter of the driver's minor version, and start the session anew"""
+
+
+def _worker_module_missing(text: str) -> str | None:
+    found = re.search(r"^ModuleNotFoundError: No module named '([\w.]+)'", text, re.MULTILINE)
+    if not found or "Python worker" not in text:
+        return None
+    return f"""Spark's workers have no module {found[1]!r}: install it into the Python they run, or
+        send it with spark.addArtifacts(..., pyfile=True), or set PYSPARK_PYTHON to an interpreter
+        that has it"""
+
+
+def _session_stopped(text: str) -> str | None:
+    signs = (
+        "stopped SparkContext",
+        "SparkContext was shut down",
+        'SparkContext.dagScheduler()" is null',
+    )
+    if not any(sign in text for sign in signs):
+        return None
+    return """the Spark session was stopped: start another, open the store with it, and make the
+        DataFrames anew"""
+
+
+_EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
+    _java_missing,
+    _java_too_old,
+    _download_failed,
+    _worker_python_differs,
+    _worker_module_missing,
+    _delta_not_configured,
+    _delta_missing,
+    _session_stopped,
+)
+
+
+def essence(error: BaseException) -> str:
+    """The line of an error that says what happened, without Java's frames and control characters.
+
+    Of a Python function's it is the last one of its traceback, of Java's the first.
+    """
+    text = str(error).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    if isinstance(error, PythonException):  # a row may quote a traceback, too
+        found = lines[-1]
+    elif len(lines) > 1 and _JAVA_CLASS.match(lines[1]):
+        found = _JAVA_CLASS.sub("", lines[1])
+    else:
+        found = lines[0]
+    return escaped(_SQL_STATE.sub("", found), limit=_LONGEST)
+
+
+_JAVA_CLASS: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
+_SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
+_LONGEST: Final = 500
+
+
+def contexts(error: BaseException) -> Iterator[BaseException]:
+    """What was being handled when an error came up, and before that."""
+    while error.__context__ is not None:
+        error = error.__context__
+        yield error

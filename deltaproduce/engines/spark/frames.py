@@ -1,0 +1,75 @@
+"""Frames: rows from Spark to the driver as Arrow tables, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from deltaproduce.engines.spark.error_texts import contexts
+from deltaproduce.model import limits
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column
+from deltaproduce.types.ddl import identifier
+
+
+def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
+    """The columns of some rows, on the driver; one Spark job.
+
+    The types are those of `arrow_type`, so that tables fetched from anywhere can be put together.
+
+    Raises:
+        KeyboardInterrupt: for Ctrl-C; pyspark would say only that its job was cancelled.
+    """
+    try:
+        found = rows.select(*(identifier(c.name) for c in columns)).toArrow()
+    except Exception as error:
+        if any(isinstance(earlier, KeyboardInterrupt) for earlier in contexts(error)):
+            raise KeyboardInterrupt from error
+        raise
+    types = (arrow_type(c.data_type) for c in columns)
+    arrays = [column.cast(t) for column, t in zip(found.columns, types, strict=True)]
+    return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
+
+
+def frame(table: pa.Table, spark: SparkSession, columns: Sequence[Column] = ()) -> DataFrame:
+    """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
+
+    Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave. Rows
+    that are more than a few are an RDD, as a checkpoint that is made when it is first read: Spark
+    would keep them in the query's plan, over which each of its rules walks row by row, for seconds.
+    """
+    schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
+    table = table.combine_chunks()
+    rows = spark.createDataFrame(table, schema)
+    return rows if len(table) <= limits.PLAN_ROWS else rows.localCheckpoint(eager=False)
+
+
+def row_bytes(columns: Iterable[Column]) -> Expression:
+    """About how many bytes a row's columns take: 8 each, and what is of no fixed size."""
+    sizes = (_bytes(f.col(identifier(c.name)), c.data_type) for c in columns)
+    return reduce(lambda a, b: a + b, sizes)
+
+
+def _bytes(column: Expression, data_type: DataType) -> Expression:
+    fixed = f.lit(8).cast("bigint")
+    match data_type:
+        case StringType() | BinaryType():
+            return fixed + f.coalesce(f.octet_length(column), f.lit(0))
+        case ArrayType() | MapType() | StructType():
+            return fixed + f.coalesce(f.octet_length(column.cast("string")), f.lit(0))
+        case _:
+            return fixed

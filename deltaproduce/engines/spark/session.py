@@ -1,0 +1,295 @@
+"""Spark sessions that can work with Delta: start one here, check any, explain why there is none.
+
+Invariant: a session that `local_session` returns has Delta's extension and catalog, and its Python
+workers run the interpreter that called. No setting of a session that already runs is changed, and
+only public interfaces are used on it, so that `check_session` serves Spark Connect too.
+"""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+from delta import configure_spark_with_delta_pip
+from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from deltaproduce.engines.spark.error_texts import (
+    _CATALOG_KEY,
+    _EXTENSIONS_KEY,
+    CATALOG,
+    EXTENSION,
+    explained,
+)
+from deltaproduce.errors import InvalidArgumentError, SessionError
+from deltaproduce.model import arguments
+
+_PACKAGES_KEY: Final = "spark.jars.packages"
+_WORKER_KEY: Final = "spark.sql.execution.pyspark.python"
+_JSON_LOGGING_KEY: Final = "spark.log.structuredLogging.enabled"
+_JAVA_OPTIONS_KEY: Final = "spark.driver.extraJavaOptions"
+
+_OTHERS_WRITE: Final = 0o022  # Hadoop's default, which it has instead of the process's umask
+_MEMORY: Final = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
+
+# Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
+# Catalog's, which wraps it.
+_DELTA_CATALOGS: Final = ("delta", "unitycatalog")
+
+_QUIET_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+"""What Spark logs: its own defaults, without a second report of each failed task."""
+
+
+def local_session(
+    app_name: str = "deltaproduce",
+    *,
+    cores: int | None = None,
+    memory: str = "2g",
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A Spark session in this process that can read and write Delta tables.
+
+    A session that already runs is returned as it is, whatever is asked for here, if it can work
+    with Delta. Otherwise a new one starts. Its workers run this interpreter (unless the variable
+    PYSPARK_PYTHON names another), the web UI and the progress bar are off, Spark logs errors only,
+    and what is written to standard error while it starts is shown only if the start fails. That a
+    task failed is not logged, since it is raised; a ``log4j2.properties`` where Spark looks for one
+    has the last word. It is set up for many small plans: adaptive planning is off, and errors do
+    not name the Python line that made a column. Files and directories are written with no more
+    rights than this process's umask leaves, and never with a right to write for others.
+
+    Cost: about six seconds; at the very first start the Delta jars are downloaded too.
+
+    Args:
+        app_name: the name the session shows in Spark's logs.
+        cores: how many threads work, and how many partitions a shuffle makes; all of the machine's
+            if not given.
+        memory: the heap of the one Java process, in Spark's units. It is fixed when this Python
+            process starts Java, so a later session of the same process cannot change it.
+        config: further Spark settings. They win over the ones made here, except that Delta stays
+            among `spark.jars.packages` and `spark.sql.extensions`, and that options of
+            `spark.driver.extraJavaOptions` are added to those made here, and win one by one.
+
+    Raises:
+        SessionError: no session can start, or the one that runs lacks Delta; the message says
+            what to do.
+        InvalidArgumentError: an argument is not of its type.
+    """
+    _check_arguments(app_name, cores, memory, config)
+    running = _running_session()
+    if running is not None:
+        check_session(running)
+        return running
+    with _held_back_stderr() as said:
+        try:
+            spark = _started(_builder(app_name, cores, memory, dict(config or {})))
+        except Exception as error:
+            # spark-submit resolves the jars and ends when it cannot. PySpark then only knows that
+            # it ended; the reason stands in what that process wrote to standard error.
+            error.add_note(said())
+            explanation = explained(error)
+            if explanation is None:
+                raise
+            raise explanation from error
+    _silence_query_context()
+    return spark
+
+
+def check_session(spark: SparkSession) -> None:
+    """Raises an error that says what to do if a session cannot work with Delta tables.
+
+    Works on Spark Connect sessions too. Databricks has Delta built in, without these settings, so
+    there nothing is checked. Cost: two settings are read, no job runs.
+
+    Raises:
+        SessionError: the session lacks Delta's extension or catalog.
+        InvalidArgumentError: it is no session.
+    """
+    if not hasattr(getattr(spark, "conf", None), "get"):
+        message = f"spark is a {type(spark).__name__}; give a SparkSession, as local_session() is"
+        raise InvalidArgumentError(message, argument="spark")
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # documented as set on every cluster
+        return
+    mend = "stop it and start it with this setting (a running session cannot get it), or use "
+    mend += "deltaproduce.local_session() in a new Python process"
+    extensions = spark.conf.get(_EXTENSIONS_KEY, "") or ""
+    if EXTENSION not in [name.strip() for name in extensions.split(",")]:
+        msg = (
+            f"the Spark session lacks {_EXTENSIONS_KEY}={EXTENSION} (found {extensions!r}): {mend}"
+        )
+        raise SessionError(msg)
+    catalog = spark.conf.get(_CATALOG_KEY, "") or ""
+    if not any(name in catalog.lower() for name in _DELTA_CATALOGS):
+        msg = f"the Spark session lacks {_CATALOG_KEY}={CATALOG} (found {catalog!r}): {mend}"
+        raise SessionError(msg)
+
+
+def _check_arguments(app_name: object, cores: object, memory: object, config: object) -> None:
+    arguments.text(app_name, "app_name")
+    if cores is not None:
+        arguments.integer(cores, "cores", least=1)
+    if not _MEMORY.fullmatch(arguments.text(memory, "memory")):
+        message = f"memory is {memory!r}; give a number and its unit, such as '2g' or '512m'"
+        raise InvalidArgumentError(message, argument="memory")
+    if config is None:
+        return
+    if not isinstance(config, Mapping):
+        message = f"config is a {type(config).__name__}; give a mapping of settings to values"
+        raise InvalidArgumentError(message, argument="config")
+    for key, value in config.items():
+        arguments.text(key, "config")
+        if not isinstance(value, str):
+            message = f"config: {key!r} is {value!r}; give its value as text"
+            raise InvalidArgumentError(message, argument="config")
+
+
+def _running_session() -> SparkSession | None:
+    with suppress(PySparkRuntimeError):
+        return SparkSession.active()
+    return None
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    spark = builder.getOrCreate()
+    try:
+        # Only this loads the catalog's class. It is missing where this process has started Java
+        # before, without Delta: Spark fetches packages only when it starts Java.
+        spark.catalog.currentDatabase()
+    except Exception:
+        spark.stop()
+        raise
+    return spark
+
+
+def _builder(
+    app_name: str, cores: int | None, memory: str, config: dict[str, str]
+) -> SparkSession.Builder:
+    threads = cores or os.cpu_count() or 1
+    packages = [name for name in config.pop(_PACKAGES_KEY, "").split(",") if name]
+    extensions = [name for name in config.pop(_EXTENSIONS_KEY, "").split(",") if name]
+    settings = {
+        _EXTENSIONS_KEY: ",".join(dict.fromkeys([EXTENSION, *extensions])),
+        _CATALOG_KEY: CATALOG,
+        "spark.driver.memory": memory,
+        "spark.sql.shuffle.partitions": str(threads),
+        "spark.databricks.delta.snapshotPartitions": "1",
+        # Each sort and hash table starts with a page; Spark's choice of up to 64 MiB costs more to
+        # clear than most steps' rows to sort.
+        "spark.buffer.pageSize": "2m",
+        # A version's plans generate more classes than Spark's default of 100 keeps, and compiling
+        # them anew for each version takes a third of its processor time.
+        "spark.sql.codegen.cache.maxEntries": "10000",
+        # Each shuffle would be a job of its own, to choose a number of tasks that is right already.
+        "spark.sql.adaptive.enabled": "false",
+        _JAVA_OPTIONS_KEY: " ".join(_java_options(config)),
+        # Looks for the line of Python that made each expression, at a millisecond each.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask() | _OTHERS_WRITE:03o}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if "PYSPARK_PYTHON" not in os.environ:  # Spark's default is the python3 on the PATH
+        settings[_WORKER_KEY] = sys.executable
+    builder = SparkSession.builder.master(f"local[{threads}]").appName(app_name)
+    for key, value in {**settings, **config}.items():
+        builder = builder.config(key, value)
+    return configure_spark_with_delta_pip(builder, packages)
+
+
+def _java_options(config: dict[str, str]) -> Iterator[str]:
+    """The options of the Java process; the user's come last, so that each wins over ours."""
+    # The code that Spark generates fills Java's default of 240 MiB, which stops its compiler.
+    yield "-XX:ReservedCodeCacheSize=512m"
+    if _QUIET_LOGGING.is_file() and not _is_logging_set_up(config):
+        yield f"-Dlog4j2.configurationFile={_QUIET_LOGGING.as_uri()}"
+    if wanted := config.pop(_JAVA_OPTIONS_KEY, ""):
+        yield wanted
+
+
+def _is_logging_set_up(config: Mapping[str, str]) -> bool:
+    """Whether the user has set up logging where Spark, or Log4j, looks for it."""
+    if "LOG4J_CONFIGURATION_FILE" in os.environ or _JSON_LOGGING_KEY in config:
+        return True
+    home = os.environ.get("SPARK_HOME")
+    found = os.environ.get("SPARK_CONF_DIR", home and os.path.join(home, "conf"))
+    return bool(found) and any(Path(str(found)).glob("log4j2*.*"))
+
+
+def _umask() -> int:
+    """This process's umask, which can only be read by setting it."""
+    found = os.umask(0o077)
+    os.umask(found)
+    return found
+
+
+def _silence_query_context() -> None:
+    """Spares the terminal the JSON line that PySpark logs for each error, besides raising it.
+
+    Loggers that the user gave another level than PySpark's default are left alone.
+    """
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logger = PySparkLogger.getLogger(name)
+        if logger.level == logging.WARNING:
+            logger.setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def _held_back_stderr() -> Iterator[Callable[[], str]]:
+    """Keeps what is written to standard error, by child processes too; yields how to read it.
+
+    The packages' resolver prints a hundred lines at each start, without a setting to stop it. The
+    Java process keeps the pipe that it was born with, so a thread goes on reading it: what arrives
+    after the start is passed on. If the block raises an error, what was held back is passed on too,
+    unless the error is a SessionError, which says it all in one line.
+    """
+    try:
+        terminal = os.dup(2)
+    except OSError:  # there is no standard error, so nothing to keep off it
+        yield lambda: ""
+        return
+    mark = os.urandom(16)  # separates what is held back from what is passed on
+    marked = Event()
+    held = bytearray()
+    read_end, write_end = os.pipe()
+    os.dup2(write_end, 2)
+    os.close(write_end)
+
+    def pump() -> None:
+        while chunk := os.read(read_end, 1 << 16):
+            if marked.is_set():
+                os.write(2, chunk)
+                continue
+            held.extend(chunk)
+            if mark in held:
+                rest = held.partition(mark)[2]
+                del held[held.index(mark) :]
+                marked.set()
+                os.write(2, rest)
+        marked.set()
+        os.close(read_end)
+
+    def release() -> str:
+        if not marked.is_set():
+            os.write(2, mark)
+            os.dup2(terminal, 2)
+            marked.wait(timeout=5)
+        return held.decode(errors="replace")
+
+    Thread(target=pump, name="deltaproduce-stderr", daemon=True).start()
+    try:
+        yield release
+    except SessionError:
+        raise
+    except BaseException:
+        os.write(terminal, release().encode())
+        raise
+    finally:
+        release()
+        os.close(terminal)

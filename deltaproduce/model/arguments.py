@@ -1,0 +1,126 @@
+"""Arguments of calls: each is of its type and in its range, or an error names it.
+
+Pure, and asked before anything is read or written. The invariant: what comes back is a plain value
+of the type that is asked for, whatever subclass or number of NumPy's came in; a bool is no number.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from numbers import Integral, Real
+from typing import NoReturn, TypeVar
+
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.types.excerpts import shown
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def text(value: object, argument: str) -> str:
+    """Text that is not empty and that UTF-8 has.
+
+    Raises:
+        InvalidArgumentError: it is none, as all of these functions do.
+    """
+    if fault := text_fault(value):
+        _refuse(value, argument, fault)
+    return str.__str__(value)
+
+
+def text_fault(value: object) -> str | None:
+    """What should be in place of a value that is no such text; None if it is one."""
+    if not isinstance(value, str):
+        return "a str"
+    if not value:
+        return "a str that is not empty"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "a str without half characters, which UTF-8 does not have"
+    return None
+
+
+def integer(value: object, argument: str, *, least: int | None = None) -> int:
+    """A whole number."""
+    wanted = "an int" if least is None else f"an int from {least} on"
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        _refuse(value, argument, wanted)
+    found = int(value)
+    if least is not None and found < least:
+        _refuse(value, argument, wanted)
+    return found
+
+
+def number(value: object, argument: str, *, least: float = 0) -> float:
+    """A finite number."""
+    wanted = f"a number from {least:g} on"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        _refuse(value, argument, wanted)
+    try:
+        found = float(value)
+    except OverflowError:
+        _refuse(value, argument, wanted)
+    if not math.isfinite(found) or found < least:
+        _refuse(value, argument, wanted)
+    return found
+
+
+def flag(value: object, argument: str) -> bool:
+    """True or False; 0, 1, and what is empty or not, are neither."""
+    if not isinstance(value, bool):
+        _refuse(value, argument, "True or False")
+    return value
+
+
+def flag_or_count(value: object, argument: str) -> bool | int:
+    """True, False, or how many, from 1 to as many as Spark counts in 32 bits."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, Integral) or not 1 <= int(value) < 2**31:
+        _refuse(value, argument, f"True, False, or an int from 1 to {2**31 - 1}")
+    return int(value)
+
+
+def choice(value: object, argument: str, known: Sequence[str]) -> None:
+    """One of some words."""
+    if not isinstance(value, str) or value not in known:
+        _refuse(value, argument, f"one of {', '.join(map(repr, known))}")
+
+
+def function(value: _Function, argument: str) -> _Function:
+    """What can be called."""
+    if not callable(value):
+        _refuse(value, argument, "a function")
+    return value
+
+
+def clock(value: Callable[[], datetime]) -> Callable[[], datetime]:
+    """A function that gives times; each time that it is called it is seen to be with time zone."""
+    return partial(_told, function(value, "clock"))
+
+
+def place(value: object, argument: str) -> str:
+    """A path or name: a str, or a path object of one."""
+    found = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(found, str):
+        _refuse(value, argument, "a str or a pathlib.Path")
+    return text(found, argument)
+
+
+def _told(value: Callable[[], datetime]) -> datetime:
+    found = value()
+    if not isinstance(found, datetime) or found.utcoffset() is None:
+        raise InvalidArgumentError(
+            f"clock gave {shown(found)}; a clock gives a datetime with time zone, as "
+            "datetime.now(timezone.utc) does",
+            argument="clock",
+        )
+    return found
+
+
+def _refuse(value: object, argument: str, wanted: str) -> NoReturn:
+    raise InvalidArgumentError(f"{argument} is {shown(value)}; give {wanted}", argument=argument)

@@ -1,0 +1,169 @@
+"""Declarations: what a pipeline refuses of names, functions, columns and feeders.
+
+Each check raises a `DefinitionError` with the stage, and says what to do. The invariant: what has
+passed them can be a path or a table's name, be called, and be read together.
+"""
+
+import inspect
+import unicodedata
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.arguments import text_fault
+from deltaproduce.model.graph import Source, Stage
+from deltaproduce.types.columns import Columns, RowSchema
+
+_MAX_NAME_LENGTH: Final = 100
+# Unicode's control characters, lone surrogates, and line and paragraph separators.
+_UNSTORABLE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+def name_fault(name: object) -> str | None:
+    """Says what is wrong with a stage's name, which will be a directory or part of a table name."""
+    if not isinstance(name, str):
+        return "a name is a str"
+    if not name.strip():
+        return "it is empty; give it a name"
+    if name.startswith("_"):
+        return "names that begin with '_' are reserved; rename it"
+    if name in {".", ".."}:
+        return "that is a directory of its own meaning; rename it"
+    if len(name) > _MAX_NAME_LENGTH:
+        return f"it has {len(name)} characters; use at most {_MAX_NAME_LENGTH}"
+    for character in name:
+        if character == "/" or unicodedata.category(character) in _UNSTORABLE_CATEGORIES:
+            return f"no path can hold {character!r}; rename it"
+    return None
+
+
+def check_text(value: object, what: str, *, stage: str | None = None) -> None:
+    """Checks that something is text that is not empty.
+
+    Args:
+        what: what it is, for the message.
+
+    Raises:
+        DefinitionError: it is not; with `stage`.
+    """
+    if fault := text_fault(value):
+        whose = "" if stage is None else f"stage {stage!r}: "
+        raise DefinitionError(f"{whose}{what} is {value!r}; give {fault}", stage=stage)
+
+
+def function_name(function: object) -> str:
+    """The name that a function gives to its stage.
+
+    Raises:
+        DefinitionError: it has none.
+    """
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise DefinitionError(f"{function!r} has no name to give to its stage; pass name=")
+    return name
+
+
+def check_function(function: object, what: str, parameters: Sequence[str], *, stage: str) -> None:
+    """Checks that a function can be called with these parameters.
+
+    Args:
+        what: what it is, for the message.
+
+    Raises:
+        DefinitionError: it cannot; with `stage`.
+    """
+    if not callable(function):
+        message = f"stage {stage!r}: {what} is {function!r}; give a function"
+        raise DefinitionError(message, stage=stage)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # some built-in functions do not tell theirs
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        message = (
+            f"stage {stage!r}: the parameters of {what} are {str(signature)!r}, but it is called "
+            f"with ({', '.join(parameters)}): {error}"
+        )
+        raise DefinitionError(message, stage=stage) from None
+
+
+def check_preserved(
+    schema: RowSchema, surrogate: str | None, preserve: object, *, stage: str
+) -> None:
+    """Checks that a surrogate is an integer value column, and that there is no hook beside it.
+
+    Raises:
+        DefinitionError: with `stage` and `column`.
+    """
+    if surrogate is not None:
+        found = next((c for c in schema.value if c.name == surrogate), None)
+        if found is None:
+            message = (
+                f"stage {stage!r}: its surrogate {surrogate!r} is no value column; the value is "
+                f"{schema.value.ddl!r}"
+            )
+            raise DefinitionError(message, stage=stage, column=surrogate)
+        if found.data_type.simpleString() not in {"bigint", "int"}:
+            message = f"stage {stage!r}: its surrogate is declared {found.ddl!r}; use bigint or int"
+            raise DefinitionError(message, stage=stage, column=surrogate)
+        if preserve is not None:
+            message = f"stage {stage!r} has both surrogate= and preserve=; use one of them"
+            raise DefinitionError(message, stage=stage)
+    if preserve is not None:
+        check_function(preserve, "preserve", ("value", "example"), stage=stage)
+
+
+def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
+    """Checks that feeders have the same keys, and merged ones the same values.
+
+    The types of queries' columns count when they are known.
+
+    Raises:
+        DefinitionError: they have not, or there are none, or one is there twice; with `stage`.
+    """
+    if not inputs or not all(inputs):
+        message = f"stage {stage!r} has no feeder; give the source or stage that it reads"
+        raise DefinitionError(message, stage=stage)
+    feeders = tuple(chain.from_iterable(inputs))
+    first = feeders[0]
+    for position, feeder in enumerate(feeders):
+        if any(feeder is earlier for earlier in feeders[:position]):
+            message = f"stage {stage!r} reads {feeder.name!r} twice; name each feeder once"
+            raise DefinitionError(message, stage=stage)
+        if _differ(feeder.schema.key, first.schema.key):
+            message = (
+                f"stage {stage!r}: its feeders differ in their keys, {first.name!r} has "
+                f"{first.schema.key.ddl!r} and {feeder.name!r} {feeder.schema.key.ddl!r}; use the "
+                "same types and directions in the same order"
+            )
+            raise DefinitionError(message, stage=stage)
+    for merged in inputs:
+        for feeder in merged:
+            unknown = any(is_whole(one) and not one.schema.value.columns for one in merged)
+            if not unknown and _differ(feeder.schema.value, merged[0].schema.value):
+                message = (
+                    f"stage {stage!r}: feeders that it merges differ in their values, "
+                    f"{merged[0].name!r} has {merged[0].schema.value.ddl!r} and {feeder.name!r} "
+                    f"{feeder.schema.value.ddl!r}; use the same types in the same order, or read "
+                    "them apart, as a join"
+                )
+                raise DefinitionError(message, stage=stage)
+
+
+def is_whole(stage: Stage) -> bool:
+    """Whether its value columns are whatever a table has."""
+    return isinstance(stage, Source) and stage.whole
+
+
+def _differ(some: Columns, others: Columns) -> bool:
+    """Whether columns have other types or directions, by position."""
+    if len(some) != len(others):
+        return True
+    return any(
+        (one.is_known and other.is_known and one.data_type != other.data_type)
+        or one.descending != other.descending
+        for one, other in zip(some, others, strict=True)
+    )

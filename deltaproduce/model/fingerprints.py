@@ -1,0 +1,173 @@
+"""Fingerprints of stages, by which a changed definition is noticed.
+
+A `Fingerprint` has two parts, so that a plan can say what changed: the layout of a stage's tables,
+or the function that fills them.
+
+Invariant: equal definitions have equal fingerprints in every process. Comments, formatting,
+docstrings, the decorator and the place in the file do not count. What counts of a function is its
+code, its defaults, and the functions and plain values that it closes over; of other objects, the
+type. What it refers to by a global name does not count: there is no end to following those, and
+`Store.refresh` is there for it.
+"""
+
+import ast
+import datetime
+import decimal
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import CodeType, FunctionType, MethodType
+from typing import Final
+
+from deltaproduce.model.graph import Producer, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """The sha256 hex digests of a stage's two halves; a source's `function` is that of no text.
+
+    Attributes:
+        function: `NOT_MADE` in a version that has the stage's tables, but nothing made by it.
+    """
+
+    layout: str
+    function: str
+
+
+NOT_MADE: Final = ""
+"""The function of a stage that was rolled back to before its first version."""
+
+
+def fingerprint(stage: Stage) -> Fingerprint:
+    """Returns the fingerprint of a stage.
+
+    It is the same under another minor version of Python unless a function has no source text, as in
+    an interactive session without one or beside a second lambda in the same statement: then its
+    bytecode counts.
+    """
+    layout = {
+        "kind": type(stage).__name__,
+        "name": stage.name,
+        "inputs": [[feeder.name for feeder in merged] for merged in _inputs(stage)],
+        "key": stage.schema.key.ddl,
+        "value": stage.schema.value.ddl,
+        "source key": stage.feeders[0].schema.key.ddl if stage.feeders else "",
+        "surrogate": stage.surrogate if isinstance(stage, Producer) else None,
+    }
+    function = ""
+    if isinstance(stage, Producer):
+        made_by = _described(_made_by(stage)) if stage.revision is None else stage.revision
+        function = f"{stage.form}: {made_by}"
+    return Fingerprint(_digest(json.dumps(layout, sort_keys=True)), _digest(function))
+
+
+def _made_by(producer: Producer) -> object:
+    """What makes a stage's rows: its function, and what is done with what it emits; or a text."""
+    if producer.query is not None:
+        return producer.query.text
+    return (
+        producer.function if producer.preserve is None else (producer.function, producer.preserve)
+    )
+
+
+def _inputs(stage: Stage) -> Iterable[Iterable[Stage]]:
+    return stage.inputs if isinstance(stage, Producer) else ()
+
+
+_ATOMS: Final = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    decimal.Decimal,
+    datetime.date,
+    datetime.datetime,
+    datetime.time,
+    datetime.timedelta,
+)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _described(value: object, outer: tuple[object, ...] = ()) -> str:
+    """Describes a value by text that another process would give it too.
+
+    Args:
+        value: a function, or something that one has as a default, in a closure or as a constant.
+        outer: the values that this one is part of, to stop at cycles.
+    """
+    if type(value) in _ATOMS:
+        return repr(value)
+    if any(value is one for one in outer):
+        return "<cycle>"
+    parts = [_described(part, (*outer, value)) for part in _parts(value)]
+    if isinstance(value, set | frozenset):
+        parts.sort()
+    named = value if isinstance(value, type) or inspect.isbuiltin(value) else type(value)
+    return f"{named.__module__}.{named.__qualname__}({', '.join(parts)})"
+
+
+def _parts(value: object) -> Iterable[object]:
+    """Returns what a value consists of as far as it shows; of most objects, only the type does."""
+    match value:
+        case list() | tuple() | set() | frozenset():
+            return value
+        case dict():
+            return value.items()
+        case functools.partial():
+            return value.func, value.args, value.keywords
+        case Producer():
+            return (_made_by(value),)
+        case MethodType():
+            return (value.__func__,)
+        case FunctionType():
+            code = _source(value.__code__) or value.__code__
+            return code, value.__defaults__, value.__kwdefaults__, _closure(value)
+        case CodeType():
+            return value.co_code, value.co_names, value.co_varnames, value.co_consts
+    call = inspect.getattr_static(type(value), "__call__", None)
+    return (call,) if isinstance(call, FunctionType) else ()
+
+
+def _closure(function: FunctionType) -> dict[str, object]:
+    closure: dict[str, object] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            closure[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            closure[name] = ...
+    return closure
+
+
+def _source(code: CodeType) -> str | None:
+    """Returns the normal form of a function's source text, or None if there is none to be had."""
+    try:
+        lines = inspect.getsource(code)
+        # An indented function is put under an `if`, as dedenting would alter its string literals.
+        tree = ast.parse(f"if True:\n{lines}" if lines[0].isspace() else lines)
+    except (OSError, TypeError, SyntaxError):
+        return None
+    if code.co_name == "<lambda>":
+        lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+        return ast.unparse(lambdas[0]) if len(lambdas) == 1 else None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+            return ast.unparse(_bare(node))
+    return None
+
+
+def _bare(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+    """Takes off the decorators and the docstring."""
+    function.decorator_list = []
+    if ast.get_docstring(function, clean=False) is not None:
+        function.body = function.body[1:] or [ast.Pass()]
+    return function

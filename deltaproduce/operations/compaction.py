@@ -1,0 +1,147 @@
+"""Compaction: runs are folded into their tables, and small files put together, beside the versions.
+
+A version adds a file to each table that it touches, and with merge on read it leaves content and
+key mappings as they are. When enough has come together, a thread writes content and key mappings
+with all runs in them (a fold), or the small files of updates as large ones (a feed). The invariant:
+a compaction changes no row of any version, and no version depends on it. Its commits say what they
+are in Delta's history, and that alone decides: the next version of any writer that finds them on
+top of what the head pins goes on from them, and otherwise they are as good as not made.
+
+A compaction of runs overlaps with versions, because these only add runs meanwhile; a version that
+has to write the tables waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES
+from deltaproduce.operations.step.edits import compacted_edit
+from deltaproduce.operations.step.plan import Compaction, compactions
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.recovery import compacted, current
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.versions import Attempt, Commit, StageFigures, Version, stage_at
+
+_LOG: Final = logging.getLogger(__name__)
+_KINDS: Final[Mapping[Compaction, tuple[str, ...]]] = {
+    "fold": (CONTENT, KEY_MAPPINGS),
+    "feed": (UPDATES,),
+}
+
+
+class Compactor:
+    """Compacts the tables of one store, one after the other.
+
+    Args:
+        reader: the store's, which may have the runs that are left after a fold.
+    """
+
+    def __init__(self, graph: Graph, tables: Tables, reader: Reader) -> None:
+        self._graph = graph
+        self._tables = tables
+        self._reader = reader
+        self._thread = ThreadPoolExecutor(1, "deltaproduce-compaction")
+        self._running: dict[tuple[str, Compaction], Future[None]] = {}
+        self._ended: set[tuple[str, Compaction]] = set()
+
+    def start(self, version: Version, *, at_once: bool = False) -> None:
+        """Compact what is due in a published version, beside whatever comes next.
+
+        Args:
+            at_once: what is not due yet, too.
+        """
+        for stage in self._graph.stages:
+            for what in compactions(version.stages.get(stage.name), at_once=at_once):
+                if (stage.name, what) in self._running:
+                    continue
+                if what == "fold":
+                    future = self._thread.submit(self._fold, version, stage)
+                else:
+                    updates = self._tables.location.table(stage.name, UPDATES)
+                    future = self._thread.submit(self._tables.put_together, updates)
+                self._running[stage.name, what] = future
+
+    def wait(self, stage: str, what: Compaction) -> None:
+        """Wait for the end of a compaction, if one is under way; what it ran into is logged."""
+        future = self._running.pop((stage, what), None)
+        if future is not None:
+            self._ended.add((stage, what))
+            error = future.exception()
+            if error is not None:
+                _LOG.warning("compaction (%s) of stage %r failed: %s", what, stage, error)
+
+    def finish(self, *, raises: bool = False) -> None:
+        """Wait for all that is under way.
+
+        Args:
+            raises: what one of them ran into.
+        """
+        for (name, what), future in list(self._running.items()):
+            self.wait(name, what)
+            if raises:
+                future.result()
+
+    def applied(self, head: Version) -> Version:
+        """The same version, of the tables as compactions that have ended left them."""
+        for (name, what), future in list(self._running.items()):
+            if future.done():
+                self.wait(name, what)
+        figures = dict(head.stages)
+        for stage in self._graph.stages:
+            found = figures.get(stage.name)
+            for what in _KINDS:
+                known = (stage.name, what) in self._ended or what in compactions(found)
+                if found is not None and known and (stage.name, what) not in self._running:
+                    found = figures[stage.name] = self._figures(head, stage, what, found)
+        return replace(head, stages=figures)
+
+    def _figures(
+        self, head: Version, stage: Stage, what: Compaction, figures: StageFigures
+    ) -> StageFigures:
+        """A stage's figures with what a compaction has made of its tables, if it is there."""
+        newest: dict[str, int] = {}
+        folded: list[int] = []
+        for kind in _KINDS[what]:
+            pinned = figures.delta_versions.get(kind)
+            if pinned is None:
+                continue
+            made = compacted(pinned, self._commits(stage, kind, pinned))
+            if not made:
+                self._ended.discard((stage.name, what))
+                return figures
+            newest[kind] = made[-1].delta_version
+            folded += [commit.attempt.version for commit in made if commit.attempt][-1:]
+        found = figures.at(newest)
+        if len(folded) < len(newest):
+            return found
+        added = {**figures.added, **dict.fromkeys(newest, 0)}
+        found = replace(found, added=added, folded=min(folded))
+        left = self._reader.overlay(replace(head, stages={stage.name: found}), stage)
+        return replace(found, runs=left.runs, run_rows=left.added) if left else found
+
+    def _fold(self, version: Version, stage: Stage) -> None:
+        """Write content and key mappings with all runs in them, in order."""
+        tables = self._tables
+        reader, stage = Reader(tables, from_files=True), stage_at(version, stage)
+        stored = {CONTENT: reader.content(version, stage)}
+        if stage.feeders:
+            stored[KEY_MAPPINGS] = reader.key_mappings(version, stage)
+        for kind, rows in stored.items():
+            if rows is None:
+                continue
+            pinned = version.stages[stage.name].delta_versions[kind]
+            base = current(pinned, self._commits(stage, kind, pinned))
+            if base is not None:  # else another writer was faster, and there is more to fold
+                table = tables.location.table(stage.name, kind)
+                attempt = Attempt.compacting(version, base)
+                tables.commit(table, compacted_edit(rows, stage, kind), attempt, base)
+
+    def _commits(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
+        table = self._tables.location.table(stage.name, kind)
+        return self._tables.recent_commits(table, pinned)

@@ -1,0 +1,322 @@
+"""The publisher: makes the writes of a version into commits, and then into the version.
+
+Each touched table gets one commit, from the rows that the head pins: one that ran ahead is restored
+first. Then the row of the version is appended to the version log. An attempt that may be carried on
+(`resumption`) commits one stage after the other, feeders first, and each commit says so; another
+one commits to all tables side by side. The invariant: until the row is in the log nothing of it can
+be seen, and what an attempt leaves behind is put back, or carried on, by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, kinds
+from deltaproduce.operations.compaction import Compactor
+from deltaproduce.operations.step.edits import Read
+from deltaproduce.operations.step.writes import (
+    NO_TABLES,
+    Edits,
+    StageWrite,
+    WriteKept,
+    content_at_hand,
+)
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.edits import Deletion, Edit, Restore
+from deltaproduce.storage.locations import Table
+from deltaproduce.storage.recovery import action, conflict, current, is_ahead
+from deltaproduce.storage.resumption import NOTHING_KEPT, Resumption, resumption
+from deltaproduce.storage.retention import Cut, cuts, repointed
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.version_log import VersionLog
+from deltaproduce.storage.versions import Attempt, Commit, Part, StageFigures, Version
+
+_WRITERS: Final = 4
+"""Tables that are committed to at the same time: most of a commit is waiting for the driver."""
+
+
+class Publisher:
+    """Publishes the versions of one store, one at a time.
+
+    Args:
+        reader: the store's, which is told what each version leaves.
+        compactor: what it has under way is waited for, or goes on beside.
+        clock: gives the time of a version.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: Graph,
+        tables: Tables,
+        reader: Reader,
+        log: VersionLog,
+        compactor: Compactor,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._spark = spark
+        self._graph = graph
+        self._tables = tables
+        self._reader = reader
+        self._log = log
+        self._compactor = compactor
+        self._clock = clock
+        self._checked: dict[Table, int] = {}
+
+    def left(self, head: Version, stages: Sequence[Stage], given: str | None) -> Resumption:
+        """What earlier attempts at the next version, which were given the same, have completed.
+
+        One Spark job for each table whose state is not known; none if nothing was given.
+
+        Args:
+            stages: those that may change, feeders first.
+        """
+        if given is None:
+            return NOTHING_KEPT
+        tables = [(stage.name, kind) for stage in stages for kind in kinds(stage)]
+        histories: dict[str, dict[str, Sequence[Commit]]] = {stage.name: {} for stage in stages}
+        for (name, kind), commits in self._histories(head, tables).items():
+            histories[name][kind] = commits or ()
+        return resumption(head, given, histories)
+
+    def publish(
+        self,
+        operation: str,
+        head: Version,
+        writes: Mapping[str, StageWrite],
+        definitions: Mapping[str, Fingerprint],
+        attempt: Attempt,
+        *,
+        update_id: str | None = None,
+        repairs: bool = False,
+    ) -> Version:
+        """Make the writes, and then the version of them: the commit point.
+
+        Args:
+            writes: what is done to each stage that changes, feeders first.
+            repairs: they are made though someone else has written to the tables, or removed them.
+
+        Raises:
+            ConflictError: another writer was faster; nothing of this is visible.
+            CommitUnknownError: it could not be found out whether the version was published.
+        """
+        number = attempt.version
+        edits = {
+            name: write.edits(number, self._reads(head, write.result.stage))
+            for name, write in writes.items()
+        }
+        planned = {name: write.figures(number, edits[name]) for name, write in writes.items()}
+        if not repairs:
+            self._look(head, writes)
+        made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
+        figures = {
+            stage.name: planned[stage.name].at(made[stage.name])
+            if stage.name in writes
+            else head.stages.get(stage.name, NO_TABLES).carried()
+            for stage in self._graph.stages
+        }
+        version = Version(
+            number=number,
+            committed_at=self._clock(),
+            operation=operation,
+            update_id=update_id,
+            stages=figures,
+            definitions=definitions,
+            attempt=attempt,
+        )
+        self._log.publish(version, attempt)
+        for name, write in writes.items():
+            content = content_at_hand(edits[name])
+            self._reader.keep(name, figures[name], write.overlay_after(), content)
+        self._compactor.start(version)
+        return version
+
+    def retain(
+        self, versions: Sequence[Version], kept: Sequence[Version], attempt: Attempt
+    ) -> tuple[Version, ...]:
+        """Drop all versions but some of the newest, with what only the others were read from.
+
+        First the histories are cut, beside the versions as every commit; then the others are
+        dropped from the version log, and those that are kept are read from what was cut.
+
+        Args:
+            versions: all of the store, oldest first.
+
+        Returns:
+            The kept versions as they are now.
+
+        Raises:
+            ConflictError: another writer was faster; no version was dropped.
+        """
+        head, made, checked = versions[-1], dict[Cut, int](), self._checked
+        beside = replace(attempt, version=head.number + 1)  # it sets back what ran ahead as any
+        self._checked = {}
+        for cut in cuts(versions, kept):
+            table = self._tables.location.table(cut.stage, cut.kind)
+            base = self._base(table, head.pinned(cut.stage, cut.kind), checked, beside)
+            made[cut] = self._tables.commit(table, Deletion(cut.predicate), attempt, base)
+            checked[table] = made[cut]
+        self._checked = checked
+        if len(kept) == len(versions):
+            return tuple(kept)
+        found = repointed(kept, made)
+        self._log.rewrite(found, attempt)
+        return found
+
+    def _look(self, head: Version, writes: Mapping[str, StageWrite]) -> None:
+        """Refuse, before the first commit, to build on tables that someone else has written to.
+
+        Tables that are not written now count, too. One Spark job for each whose state is not known.
+        """
+        tables = [
+            (name, kind)
+            for name, write in writes.items()
+            for kind in kinds(write.result.stage)
+            if head.pinned(name, kind) is not None
+        ]
+        for (name, kind), commits in self._histories(head, tables).items():
+            if commits is not None:
+                table = self._tables.location.table(name, kind)
+                action(table.name, head.pinned(name, kind), commits)
+
+    def _histories(
+        self, head: Version, tables: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], Sequence[Commit] | None]:
+        """What `_unchecked` says of some tables, by stage and kind; several at a time."""
+
+        @inheritable_thread_target(self._spark)
+        def history(name: str, kind: str) -> Sequence[Commit] | None:
+            table = self._tables.location.table(name, kind)
+            return self._unchecked(table, head.pinned(name, kind))
+
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            found = pool.map(lambda table: history(*table), tables)
+            return dict(zip(tables, found, strict=True))
+
+    def _commit(
+        self,
+        head: Version,
+        writes: Mapping[str, StageWrite],
+        edits: Mapping[str, Edits],
+        planned: Mapping[str, StageFigures],
+        attempt: Attempt,
+        *,
+        repairs: bool,
+    ) -> dict[str, Mapping[str, int]]:
+        """One commit for each table whose rows change; returns what they became, by stage."""
+        self._tables.ensure_schema()
+        for name, write in writes.items():
+            if write.in_place:
+                self._compactor.wait(name, "fold")
+        kept = {n: w.kept.delta_versions for n, w in writes.items() if isinstance(w, WriteKept)}
+        made: dict[str, Mapping[str, int]] = dict(kept)
+        stages = tuple(name for name in writes if edits[name] or name in kept)
+        checked, self._checked = self._checked, {}
+
+        @inheritable_thread_target(self._spark)
+        def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
+            table = self._tables.location.table(name, kind)
+            pinned = head.pinned(name, kind)
+            if repairs and pinned is not None:
+                base = self._base_of_repair(table, pinned, edit, attempt)
+            else:
+                # Where the table really is decides how it is set back.
+                known = {} if isinstance(edit, Restore) else checked
+                base = self._base(table, pinned, known, attempt)
+            return self._tables.commit(table, edit, told, base)
+
+        def telling(name: str) -> Attempt:
+            before = {stage: made[stage] for stage in stages if stage in made}
+            return replace(attempt, part=Part(stages, before, tuple(edits[name]), planned[name]))
+
+        rest = [name for name in writes if name not in kept]
+        waves = [[name] for name in rest] if attempt.given is not None else [rest]
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for wave in waves:
+                jobs = [
+                    (name, kind, edit, attempt if attempt.given is None else telling(name))
+                    for name in wave
+                    for kind, edit in edits[name].items()
+                ]
+                delta_versions = list(pool.map(lambda job: commit(*job), jobs))
+                for name in wave:
+                    made[name] = {
+                        job[1]: delta_version
+                        for job, delta_version in zip(jobs, delta_versions, strict=True)
+                        if job[0] == name
+                    }
+        for name, delta_versions_of in made.items():
+            for kind, delta_version in delta_versions_of.items():
+                checked[self._tables.location.table(name, kind)] = delta_version
+        self._checked = checked
+        return made
+
+    def _unchecked(self, table: Table, pinned: int | None) -> Sequence[Commit] | None:
+        """A table's commits from what the head pins on; None if it is known to be as pinned."""
+        if pinned is not None and self._checked.get(table) == pinned:
+            return None
+        commits = self._tables.recent_commits(table, pinned)
+        if commits and commits[0].delta_version == pinned:
+            self._checked[table] = pinned
+        return commits
+
+    def _base(
+        self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt
+    ) -> int | None:
+        """Make a table's newest rows those that the head pins; returns its delta version."""
+        if pinned is not None and checked.get(table) == pinned:
+            return pinned
+        commits = self._tables.recent_commits(table, pinned)
+        if is_ahead(attempt.version, commits):
+            self._log.check_published(attempt.version)
+            raise conflict(table.name, attempt, commits)
+        match action(table.name, pinned, commits):
+            case "build":
+                return None
+            case "restore" if pinned is not None:
+                # Who was overtaken, and set tables back, would be in the next one's way.
+                if self._log.head().number >= attempt.version:
+                    raise conflict(table.name, attempt, commits)
+                return self._tables.restore(table, pinned, attempt)
+            case _:
+                return commits[0].delta_version
+
+    def _base_of_repair(
+        self, table: Table, pinned: int, edit: Edit | Restore, attempt: Attempt
+    ) -> int | None:
+        """The delta version that a repair's commit is on top of; None if the table may be gone."""
+        if isinstance(edit, Edit) and edit.overwrite:
+            return None
+        commits = self._tables.recent_commits(table, pinned)
+        newest = current(pinned, commits)
+        if isinstance(edit, Restore) or newest is not None:
+            return newest or commits[0].delta_version
+        return self._tables.restore(table, pinned, attempt)
+
+    def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
+        """How to read a stage's rows as the head has them; nothing if it has none."""
+        if not head.stages.get(stage.name, NO_TABLES).rows:
+            return {}
+        return {
+            CONTENT: partial(_all, self._reader.content, head, stage),
+            KEY_MAPPINGS: partial(_all, self._reader.key_mappings, head, stage),
+        }
+
+
+def _all(
+    read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage
+) -> DataFrame:
+    found = read(version, stage)
+    assert found is not None  # the figures say that there are rows
+    return found.all()

@@ -1,0 +1,274 @@
+"""Plans: which stages an update has to look at, how, and why.
+
+Pure: from the graph, the head and the definitions' fingerprints, before anything is read. The
+invariant: a stage is produced in full only for a reason that the plan states (a new stage, a
+changed function, a refresh that was asked for) or, where nearly all that it reads turns out to have
+changed, its version; everything else is incremental.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, Literal
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model import limits
+from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
+from deltaproduce.model.graph import Graph, Producer, Source, Stage
+from deltaproduce.storage.versions import StageFigures, Version, has_tables
+
+TableType = Literal["copy_on_write", "merge_on_read"]
+"""How a stage's content and key mappings take a step, in Hudi's words.
+
+``copy_on_write``: changed rows are replaced, so the tables are plain at every version.
+``merge_on_read``: changed rows are added to a table of runs, and resolved when read.
+"""
+
+Policy = Literal["auto", "incremental", "strict"]
+"""Whether an update may produce a stage in full that has rows.
+
+``auto``: when its definition changed, or where that is quicker (see `weighed`).
+``incremental``: only when its definition changed. ``strict``: never; such a change is refused.
+"""
+
+Writing = Literal["nothing", "run", "replace", "rewrite"]
+"""Add a run; replace the pairs that differ; or write the tables anew, with all runs in them."""
+
+
+Compaction = Literal["fold", "feed"]
+"""Write content and key mappings with their runs; put the small files of updates together."""
+
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage that an update may touch.
+
+    Attributes:
+        how: ``changes`` (a source that is given some, or all its rows), ``incremental`` (if its
+            feeder's keys turn out to have changed) or ``full``.
+        reason: why, in words.
+        redefined: its tables were made by another definition.
+    """
+
+    stage: Stage
+    how: Literal["changes", "incremental", "full"]
+    reason: str
+    redefined: bool = False
+
+
+def plan(
+    graph: Graph,
+    head: Version,
+    definitions: Mapping[str, Fingerprint],
+    *,
+    given: Collection[str] = (),
+    snapshots: Collection[str] = (),
+    arrived: Mapping[str, str] = _NOTHING,
+    refreshed: Collection[str] = (),
+    policy: Policy = "auto",
+) -> tuple[Step, ...]:
+    """The steps of an update, feeders first.
+
+    Args:
+        definitions: the fingerprints of the graph's stages.
+        given: the sources that changes, or all rows, are given for.
+        snapshots: those of them whose rows are all given.
+        arrived: the sources in whose own tables there is something new -> what an update says.
+        refreshed: the stages to be produced in full because someone asked.
+        policy: whether changed definitions are accepted.
+
+    Raises:
+        DefinitionError: the columns of a source are not those of its tables, and not all its rows
+            are given; or it is a Delta table that exists, and was none, or the other way round; or
+            the policy is strict, and a stage's definition changed; with `stage`.
+    """
+    steps: dict[str, Step] = {}
+    for stage in graph.stages:
+        definition = definitions[stage.name]
+        if isinstance(stage, Source):
+            step = _source_step(stage, head, definition, given, snapshots, arrived)
+        else:
+            step = _producer_step(stage, head, definition, steps, refreshed)
+            if step is not None and step.redefined and policy == "strict":
+                raise DefinitionError(
+                    f"stage {stage.name!r} would be produced in full, as {step.reason}, and the "
+                    "policy is 'strict': open the store with another, or undo the change",
+                    stage=stage.name,
+                )
+        if step is not None:
+            steps[stage.name] = step
+    return tuple(steps.values())
+
+
+def _source_step(
+    source: Source,
+    head: Version,
+    definition: Fingerprint,
+    given: Collection[str],
+    snapshots: Collection[str],
+    arrived: Mapping[str, str],
+) -> Step | None:
+    _check_place(source, head)
+    name, redefined = source.name, _layout_changed(definition, source.name, head)
+    if name in arrived:
+        reason = f"its columns changed; {arrived[name]}" if redefined else arrived[name]
+        return Step(source, "changes", reason, redefined=redefined)
+    if redefined:
+        if name not in snapshots:
+            raise DefinitionError(
+                f"source {name!r} has other columns than its tables of version {head.number}: give "
+                "all its rows in them, with Store.load",
+                stage=name,
+            )
+        return Step(source, "changes", "its columns changed, all rows given", redefined=True)
+    if name in given:
+        return Step(source, "changes", f"{'all rows' if name in snapshots else 'changes'} given")
+    return None
+
+
+def _check_place(source: Source, head: Version) -> None:
+    """Refuse a source whose rows have moved from this store's tables to another, or back."""
+    if not has_tables(head, source.name) or source.is_in_place == bool(
+        head.stages[source.name].table
+    ):
+        return
+    was, is_now = ("in this store", "a Delta table that exists")[:: 1 if source.is_in_place else -1]
+    raise DefinitionError(
+        f"source {source.name!r} is {is_now}, and was {was}: give it a new name",
+        stage=source.name,
+    )
+
+
+def _producer_step(
+    stage: Producer,
+    head: Version,
+    definition: Fingerprint,
+    steps: Mapping[str, Step],
+    refreshed: Collection[str],
+) -> Step | None:
+    reached = [feeder.name for feeder in stage.feeders if feeder.name in steps]
+    if not has_tables(head, stage.name):
+        fed = reached or [x.name for x in stage.feeders if has_tables(head, x.name)]
+        return Step(stage, "full", "first version of this stage") if fed else None
+    if head.definitions[stage.name].function == NOT_MADE:
+        return Step(stage, "full", "first version of this stage since a rollback")
+    if _layout_changed(definition, stage.name, head):
+        return Step(stage, "full", "its columns or feeders changed", redefined=True)
+    if stage.name in refreshed:
+        return Step(stage, "full", "refresh asked for")
+    if head.definitions[stage.name].function != definition.function:
+        return Step(stage, "full", "its function changed", redefined=True)
+    if reached:
+        return Step(stage, "incremental", f"reached through {', '.join(reached)}")
+    return None
+
+
+def weighed(step: Step, changed: int, rows: int, policy: Policy) -> Step:
+    """The step, in full where that is quicker: at least nine in ten rows are of changed keys.
+
+    Then it calls the function for a ninth more keys at most, however long a call takes, and looks
+    up none. Not where the stored value depends on what keys had before.
+
+    Args:
+        changed: how many rows of its feeders are of keys that this version changes.
+        rows: how many they have after it.
+        policy: whether a stage may be produced in full that need not be.
+    """
+    preserves = isinstance(step.stage, Producer) and step.stage.preserve is not None
+    if step.how != "incremental" or policy != "auto" or preserves:
+        return step
+    if not changed or rows < limits.FULL_ROWS or 10 * changed < 9 * rows:
+        return step
+    reason = f"{step.reason}, {changed:,} of {rows:,} rows are of changed keys"
+    return replace(step, how="full", reason=reason)
+
+
+def writing(
+    table_type: TableType,
+    *,
+    complete: bool,
+    rows: int,
+    row_bytes: int,
+    pairs_changed: int,
+    pairs_replaced: int,
+    run_rows: int,
+    overlay_rows: int,
+    overlay_runs: int,
+    added: int,
+) -> Writing:
+    """How a stage's content and key mappings take a step.
+
+    Args:
+        complete: the step knows all rows of the content.
+        rows: of the content after the step.
+        row_bytes: about how many bytes one has.
+        pairs_changed: pairs of source key and key whose rows differ.
+        pairs_replaced: those that had rows before.
+        run_rows: rows of the pairs that differ.
+        overlay_rows: rows of the runs that are not in the tables yet.
+        overlay_runs: how many runs that are.
+        added: commits that added to the content since its rows were last put in order.
+    """
+    if not pairs_changed:
+        return "nothing"
+    if complete or limits.is_small(rows, row_bytes):
+        return "rewrite"
+    if table_type == "merge_on_read":
+        fits = limits.fits_overlay(run_rows, overlay_rows, overlay_runs, row_bytes)
+        return "run" if fits else "rewrite"
+    if overlay_runs or added >= limits.COMPACTION_COMMITS:
+        return "rewrite"
+    return "rewrite" if pairs_replaced and pairs_changed > limits.SEEK_KEYS else "replace"
+
+
+def compactions(figures: StageFigures | None, *, at_once: bool = False) -> Collection[Compaction]:
+    """What a stage's tables need, beside the versions.
+
+    Args:
+        at_once: as soon as there is anything to be put in order.
+    """
+    found: list[Compaction] = []
+    if figures is None:
+        return found
+    if figures.runs and (at_once or limits.is_full(figures.run_rows, figures.runs)):
+        found.append("fold")
+    added = figures.added.get("updates", 0)
+    if added and (at_once or added % limits.COMPACTION_COMMITS == 0):
+        found.append("feed")
+    return found
+
+
+def rolled_back(head: Version, wanted: Version) -> dict[str, Fingerprint]:
+    """By which definitions the tables are made when ``head`` has gone back to ``wanted``.
+
+    A stage that ``wanted`` does not have keeps its tables, which are empty then, and made by no
+    function, so that the next update makes it from all that its feeders have.
+    """
+    found = {name: replace(known, function=NOT_MADE) for name, known in head.definitions.items()}
+    had = {name: known for name, known in wanted.definitions.items() if has_tables(wanted, name)}
+    return {**found, **had}
+
+
+def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> None:
+    """Refuse a version whose tables have other columns or feeders than their stages are to have.
+
+    Raises:
+        DefinitionError: with the stage.
+    """
+    for name, found in definitions.items():
+        if _layout_changed(found, name, version):
+            raise DefinitionError(
+                f"stage {name!r} has other columns or feeders than its tables of version "
+                f"{version.number}: give it a new name, or keep the pipeline in a new location",
+                stage=name,
+            )
+
+
+def _layout_changed(definition: Fingerprint, stage: str, version: Version) -> bool:
+    known = version.definitions.get(stage)
+    return known is not None and has_tables(version, stage) and known.layout != definition.layout

@@ -1,0 +1,356 @@
+"""Writes: how a stage's step is written, and what the version then says of the stage.
+
+A `Result` is what a step found out; a `Write` is what is done about it: one edit for each of the
+stage's tables whose rows change, and the figures of what these make of them. The invariant: the
+figures say of the tables what the edits made of them, so that a reader of the version finds the
+rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.model import limits
+from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.operations.step.edits import (
+    Read,
+    content_edit,
+    mappings_edit,
+    run_edit,
+    run_of,
+    updates_edit,
+)
+from deltaproduce.operations.step.plan import TableType, Writing, writing
+from deltaproduce.storage.edits import Edit, Restore
+from deltaproduce.storage.resumption import Kept
+from deltaproduce.storage.stored import Overlay
+from deltaproduce.storage.versions import InPlace, Mode, StageFigures, columns_of
+
+Edits: TypeAlias = Mapping[str, Edit | Restore]
+"""What is committed to the tables of one stage, by kind."""
+
+NO_TABLES: Final = StageFigures("skipped")
+"""The figures of a stage that is in no version yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step found out, and why and how long it took.
+
+    Attributes:
+        full: every key was produced.
+        surrogates: the last surrogate number that the stage has given out.
+        anew: its tables have other columns than before, and are made anew.
+        updates_anew: its updates too.
+    """
+
+    stage: Stage
+    comparison: Comparison
+    reason: str
+    seconds: float
+    full: bool
+    surrogates: int = 0
+    anew: bool = False
+    updates_anew: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """How the rows that it is about were found."""
+        if self.full:
+            return "full"
+        return "seek" if self.comparison.sought else "merge"
+
+    def size(self, last: StageFigures) -> tuple[int, int]:
+        """How many rows the content has after the step, and about how many bytes one has.
+
+        Args:
+            last: the stage's figures in the version before.
+        """
+        counts = self.comparison.counts
+        others = 0 if self.comparison.complete else last.rows - counts.rows_before
+        seen = counts.rows_before + counts.rows_after
+        return counts.rows_after + others, counts.bytes // seen if seen else last.row_bytes
+
+    def figures(self, mode: Mode) -> StageFigures:
+        """What a version says of the step, without the tables that it leaves."""
+        counts = self.comparison.counts
+        key, value, source_key = columns_of(self.stage)
+        return StageFigures(
+            mode=mode,
+            reason=self.reason,
+            affected_keys=counts.keys,
+            changed_keys=counts.keys_changed,
+            rows_added=counts.rows_added,
+            rows_removed=counts.rows_removed,
+            seconds=round(self.seconds, 3),
+            surrogates=self.surrogates,
+            surrogate=self.stage.surrogate if isinstance(self.stage, Producer) else None,
+            key=key,
+            value=value,
+            source_key=source_key,
+        )
+
+
+class StageWrite(Protocol):
+    """What the executor asks of whatever is to be done to the tables of one stage.
+
+    Attributes:
+        result: what the stage's step found out.
+    """
+
+    @property
+    def result(self) -> StepResult: ...  # noqa: D102 see the class
+
+    @property
+    def in_place(self) -> bool:
+        """Whether content or key mappings are committed to, which no fold may overlap with."""
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> Edits:
+        """The edit of each table that the version of that number changes."""
+
+    def overlay_after(self) -> Overlay | None:
+        """The stage's runs after it."""
+
+    def figures(self, number: int, edits: Edits) -> StageFigures:
+        """What the version of that number says of the stage, but for what the edits become."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """How a step is written.
+
+    Attributes:
+        last: the stage's figures in the version before.
+        rows: content rows after the step.
+        row_bytes: about how many bytes one has.
+        overlay: the runs before it; None if there are none.
+        run: the step's own run, if it is written as one.
+        runs_anew: the table of runs is written anew, and ``run`` has the rows of those before it.
+        replaces: later steps replace rows of the content and the key mappings (copy on write).
+    """
+
+    result: StepResult
+    last: StageFigures
+    rows: int
+    row_bytes: int
+    how: Writing
+    overlay: Overlay | None
+    run: pa.Table | None = None
+    runs_anew: bool = False
+    replaces: bool = False
+
+    @staticmethod
+    def of(
+        result: StepResult, table_type: TableType, last: StageFigures, overlay: Overlay | None
+    ) -> Write:
+        """Decide how a step is written."""
+        comparison, counts = result.comparison, result.comparison.counts
+        rows, row_bytes = result.size(last)
+        how = (
+            "rewrite"
+            if result.anew
+            else writing(
+                table_type,
+                complete=comparison.complete,
+                rows=rows,
+                row_bytes=row_bytes,
+                pairs_changed=counts.pairs_changed,
+                pairs_replaced=counts.pairs_replaced,
+                run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
+                overlay_rows=overlay.added if overlay else 0,
+                overlay_runs=overlay.runs if overlay else 0,
+                added=last.added.get(CONTENT, 0),
+            )
+        )
+        if how != "run":
+            replaces = table_type == "copy_on_write"
+            return Write(result, last, rows, row_bytes, how, overlay, replaces=replaces)
+        run, added = run_of(comparison), last.added.get(RUNS)
+        runs_anew = added is None or added >= limits.COMPACTION_COMMITS
+        if runs_anew and overlay is not None:  # many small files become one
+            run, overlay = overlay.with_run(run).rows, None
+        return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew)
+
+    @property
+    def in_place(self) -> bool:
+        """See `StageWrite.in_place`."""
+        return self.how in ("replace", "rewrite")
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> dict[str, Edit]:
+        """The edit of each table whose rows change, by kind.
+
+        Args:
+            number: the version's.
+            before: reads the content and the key mappings as they were; nothing if there were none.
+        """
+        comparison, how, exists = self.result.comparison, self.how, set(self.last.delta_versions)
+        if self.result.anew:
+            exists -= {CONTENT, KEY_MAPPINGS, *((UPDATES,) if self.result.updates_anew else ())}
+        edits = {
+            CONTENT: content_edit(
+                comparison, how, before.get(CONTENT), self.rows, exists=CONTENT in exists
+            ),
+            UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
+        }
+        if comparison.sources:
+            edits[KEY_MAPPINGS] = mappings_edit(
+                comparison,
+                how,
+                before.get(KEY_MAPPINGS),
+                self.rows,
+                exists=KEY_MAPPINGS in exists,
+                folds=self.overlay is not None,
+            )
+        for kind in (CONTENT, KEY_MAPPINGS):
+            edit = edits.get(kind)
+            edits[kind] = None if edit is None else replace(edit, marked=self.replaces)
+        if self.run is not None:
+            edits[RUNS] = run_edit(self.run, comparison, number, exists=not self.runs_anew)
+        return {kind: edit for kind, edit in edits.items() if edit is not None}
+
+    def overlay_after(self) -> Overlay | None:
+        """The stage's runs after the step."""
+        if self.run is None:
+            return self.overlay if self.how == "nothing" else None
+        comparison = self.result.comparison
+        before = self.overlay or Overlay.none(comparison.pair, comparison.content)
+        return before.with_run(self.run)
+
+    def figures(self, number: int, edits: Edits) -> StageFigures:
+        """What the version says of the stage."""
+        overlay = self.overlay_after()
+        return replace(
+            self.result.figures(self._mode()),
+            rows=self.rows,
+            row_bytes=self.row_bytes,
+            delta_versions=self.last.delta_versions,
+            added={**self._added_before(), **added(self.last, edits)},
+            folded=self.last.folded if self.how in ("nothing", "run") else number,
+            runs=0 if overlay is None else overlay.runs,
+            run_rows=0 if overlay is None else overlay.added,
+            begun=0 if self.result.updates_anew else self.last.begun,
+            begun_at=0 if self.result.updates_anew else self.last.begun_at,
+            remade=self.last.remade,
+        )
+
+    def _added_before(self) -> dict[str, int]:
+        """What had been added to the tables that still count: runs of other columns do not."""
+        return {k: n for k, n in self.last.added.items() if k != RUNS or not self.result.anew}
+
+    def _mode(self) -> Mode:
+        return "rewrite" if self.how == "rewrite" and not self.result.full else self.result.mode
+
+
+@dataclass(frozen=True, slots=True)
+class WriteInPlace:
+    """What is done for a source that is someone else's table (a `StageWrite`): updates are added.
+
+    Those of the version that begins with it are not: they are all rows of the table.
+
+    Attributes:
+        last: the source's figures in the version before.
+        place: where its rows are from now on; None if it has none any more.
+        begins: its rows before were none, or do not count.
+        mode: what the version says of the step.
+    """
+
+    result: StepResult
+    last: StageFigures
+    place: InPlace | None
+    begins: bool
+    mode: Mode
+
+    @property
+    def in_place(self) -> bool:
+        """See `StageWrite.in_place`: neither content nor key mappings are written."""
+        return False
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> dict[str, Edit | Restore]:
+        """See `StageWrite.edits`."""
+        del before
+        if self.begins:
+            return {}
+        exists = UPDATES in self.last.delta_versions and not self.result.updates_anew
+        edit = updates_edit(self.result.comparison, number, exists=exists)
+        return {} if edit is None else {UPDATES: edit}
+
+    def overlay_after(self) -> Overlay | None:
+        """See `StageWrite.overlay_after`: there are no runs."""
+        return None
+
+    def figures(self, number: int, edits: Edits) -> StageFigures:
+        """See `StageWrite.figures`."""
+        last = self.last
+        rows, row_bytes = self.result.size(last)
+        kept = {
+            kind: delta_version
+            for kind, delta_version in last.delta_versions.items()
+            if kind == UPDATES and not self.result.updates_anew
+        }
+        begun = (number, self.place.delta_version) if self.begins and self.place else None
+        if begun is None:
+            begun = (0, 0) if self.result.updates_anew else (last.begun, last.begun_at)
+        figures = replace(
+            self.result.figures(self.mode),
+            rows=rows,
+            row_bytes=row_bytes,
+            delta_versions=kept,
+            added={**{k: n for k, n in last.added.items() if k == UPDATES}, **added(last, edits)},
+            begun=begun[0],
+            begun_at=begun[1],
+            remade=last.remade,
+        )
+        return figures if self.place is None else self.place.pinned(figures)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteKept:
+    """What is left to do for a stage that an earlier attempt has completed: nothing.
+
+    A `StageWrite`.
+    """
+
+    result: StepResult
+    kept: Kept
+
+    @property
+    def in_place(self) -> bool:
+        """See `StageWrite.in_place`."""
+        return False
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> Edits:
+        """See `StageWrite.edits`."""
+        del number, before
+        return {}
+
+    def overlay_after(self) -> Overlay | None:
+        """See `StageWrite.overlay_after`: it is read when it is needed."""
+        return None
+
+    def figures(self, number: int, edits: Edits) -> StageFigures:
+        """See `StageWrite.figures`."""
+        del number, edits
+        return self.kept.figures
+
+
+def added(last: StageFigures, edits: Edits) -> dict[str, int]:
+    """How often the edited tables have been added to since their rows were last put in order."""
+    return {
+        kind: 0 if edit.overwrite else last.added.get(kind, 0) + 1
+        for kind, edit in edits.items()
+        if isinstance(edit, Edit)
+    }
+
+
+def content_at_hand(edits: Edits) -> pa.Table | None:
+    """The content, if it is written whole from the driver; None if not."""
+    edit = edits.get(CONTENT)
+    if not isinstance(edit, Edit) or not edit.overwrite or not isinstance(edit.rows, pa.Table):
+        return None
+    return edit.rows

@@ -1,0 +1,181 @@
+"""Vacuum: old versions go, and then what only they were read from.
+
+In this order, so that a vacuum that stops leaves whole versions: the histories of the tables that
+rows are only added to are cut, the versions are dropped from the version log, and then files and
+tables are removed that nobody reads any more. The invariants: no file is removed that a kept
+version is read from, by what the log said of it before or says after; nothing is removed that this
+store has not written; and what was not removed is found again by the next vacuum, because it is
+looked for by name in what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from deltaproduce.engines.spark.checkpoints import checkpoint
+from deltaproduce.engines.spark.file_systems import has_others
+from deltaproduce.model.graph import Graph
+from deltaproduce.model.layouts import CONTENT, kinds
+from deltaproduce.operations.publisher import Publisher
+from deltaproduce.stages.external.existing_tables import state
+from deltaproduce.storage.files import unneeded
+from deltaproduce.storage.locations import Table
+from deltaproduce.storage.retention import pins
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.version_log import VersionLog
+from deltaproduce.storage.versions import Attempt, Version
+
+_CENTURY_HOURS: Final = 876_000
+"""No file is older; and Python has no times long before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What a vacuum has removed, or would remove.
+
+    Attributes:
+        versions: the numbers of the versions that were dropped.
+        tables: the names of the tables that were removed with all of their files.
+        files: how many files were removed from other tables.
+        bytes: how many bytes they had.
+        paths: of a dry run, those files, as Spark names them, in order; otherwise none.
+    """
+
+    versions: tuple[int, ...]
+    tables: tuple[str, ...]
+    files: int
+    bytes: int
+    paths: tuple[str, ...] = ()
+
+
+class Vacuum:
+    """Vacuums one store.
+
+    Args:
+        unfinished_hours: files and tables of no version stay if they are younger.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        tables: Tables,
+        log: VersionLog,
+        publisher: Publisher,
+        unfinished_hours: float,
+    ) -> None:
+        self._graph = graph
+        self._tables = tables
+        self._log = log
+        self._publisher = publisher
+        self._since = datetime.now(UTC) - timedelta(hours=min(unfinished_hours, _CENTURY_HOURS))
+
+    def run(
+        self, versions: Sequence[Version], kept: Sequence[Version], started_at: datetime
+    ) -> Vacuumed:
+        """Drop all versions but some of the newest, and remove what nobody reads any more.
+
+        Args:
+            versions: all of the store, oldest first.
+            started_at: when, by the clock of the versions.
+
+        Raises:
+            ConflictError: another writer was faster; no version was dropped.
+        """
+        read = self._log.delta_version
+        attempt = Attempt.dropping(versions[-1], started_at)
+        after = self._publisher.retain(versions, kept, attempt)
+        logs = frozenset(found for found in (read, self._log.delta_version) if found is not None)
+        files = size = 0
+        for table, inventory, counts in self._unneeded((*kept, *after), logs):
+            self._tables.remove_files(table, inventory)
+            files, size = files + counts["files"], size + counts["bytes"]
+        removed = []
+        for table in self._tables_left(after):
+            self._tables.drop(table)
+            removed.append(table.name)
+        return Vacuumed(_numbers(versions, kept), tuple(removed), files, size)
+
+    def foreseen(self, versions: Sequence[Version], kept: Sequence[Version]) -> Vacuumed:
+        """What `run` would remove; nothing is written.
+
+        It may remove more files, that only the newest state of a table has: of an update that was
+        cut off, whose table is set back first, and of the version log, which is written anew.
+        """
+        read = self._log.delta_version
+        files, size, paths = 0, 0, list[str]()
+        logs = frozenset() if read is None else frozenset({read})
+        for _, inventory, counts in self._unneeded(kept, logs):
+            files, size = files + counts["files"], size + counts["bytes"]
+            paths += [row.path for row in inventory.select("path").collect()]
+        left = tuple(table.name for table in self._tables_left(kept))
+        return Vacuumed(_numbers(versions, kept), left, files, size, tuple(sorted(paths)))
+
+    def _unneeded(
+        self, versions: Sequence[Version], logs: frozenset[int]
+    ) -> Iterator[tuple[Table, DataFrame, Mapping[str, int]]]:
+        """The files that no version is read from, computed and counted; by table, if it has some.
+
+        Args:
+            logs: the delta versions of the version log that are read.
+        """
+        location = self._tables.location
+        read_from = [
+            (location.table(stage, kind), pins(versions, stage, kind))
+            for stage, kind in _tables_of(versions)
+        ]
+        for table, needed in (*read_from, (location.log(), logs)):
+            inventory, counts = checkpoint(
+                unneeded(self._tables, table, needed, self._since),
+                {"files": f.count("*"), "bytes": f.sum("length")},
+            )
+            if counts["files"]:
+                yield table, inventory, counts
+
+    def _tables_left(self, kept: Sequence[Version]) -> Iterator[Table]:
+        """The store's tables that are in no version, and that no next one will write.
+
+        They are the store's if a commit says that an attempt made it to the table of this name; and
+        what holds tables of others stays.
+        """
+        location, micros = self._tables.location, self._since.timestamp() * 1e6
+        known = {location.table(stage, kind).name for stage, kind in _tables_of(kept)}
+        known |= {
+            location.table(stage.name, kind).name
+            for stage in self._graph.stages
+            for kind in kinds(stage)
+        }
+        for table in self._tables.found():
+            if table.name in known or table == location.log():
+                continue
+            if table.in_catalog and state(self._tables, table) is None:  # a view, say
+                continue
+            commits = self._tables.recent_commits(table, 0)
+            attempts = (commit.attempt for commit in commits)
+            is_ours = any(a is not None and a.table == table.name for a in attempts)
+            if not is_ours or commits[0].micros >= micros:
+                continue
+            if table.in_catalog or not has_others(self._tables.spark, table.address):
+                yield table
+
+
+def _numbers(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[int, ...]:
+    """The numbers of the versions that are dropped."""
+    return tuple(version.number for version in versions[: len(versions) - len(kept)])
+
+
+def _tables_of(versions: Iterable[Version]) -> list[tuple[str, str]]:
+    """The store's own tables, by stage and kind, that some versions are read from."""
+    found = {
+        (stage, kind)
+        for version in versions
+        for stage, figures in version.stages.items()
+        for kind in figures.delta_versions
+        if not (figures.table and kind == CONTENT)
+    }
+    return sorted(found)

@@ -1,0 +1,364 @@
+"""Verification: whether the tables of a version are what the version, and each other, say.
+
+Each stage is looked at by itself: whether its tables are there and nobody else has written to them;
+whether rows are numbered, counted and in order as they should be; whether key mappings are those
+of the content, and updates come to it; and, if wanted, whether the function makes the same rows
+again. The invariant: nothing is written, all is read from the delta versions that the version pins,
+and what is wrong with one table hides nothing of another.
+
+It costs, of each stage, one Spark job for the history of each table, one for each order of files,
+one for content with key mappings, and two for updates; Delta adds its own, for the lists of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StringType
+
+from deltaproduce.engines.local.arrays import in_order
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.columns import col, cols, order
+from deltaproduce.engines.spark.damage import tells_of_damage
+from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.fingerprints import fingerprint
+from deltaproduce.model.graph import Graph, Producer, Stage
+from deltaproduce.model.layouts import (
+    CONTENT,
+    KEY_MAPPINGS,
+    KINDS,
+    RUNS,
+    UPDATES,
+    content_columns,
+    pair_of,
+    sources_of,
+    updates_columns,
+)
+from deltaproduce.operations.findings import Finding
+from deltaproduce.operations.step.incremental import full_step, selected_step
+from deltaproduce.operations.step.inputs import StageInput
+from deltaproduce.operations.step.productions import Production
+from deltaproduce.reading.folds import FAULTS, faults, unfolded
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.recovery import foreign_change, gone
+from deltaproduce.storage.stored import run_columns
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.versions import StageFigures, Version, stage_at, told_since
+from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
+
+_FILE: Final = Column("_file", StringType())
+_MISPLACED: Final = Column("_misplaced", LongType())
+_IS_CONTENT: Final = "_is_content"
+_PLACE: Final = "_place"
+_LOST: Final = ("gone", "unreadable", "columns")
+
+_SAID: Final[Mapping[str, str]] = {
+    "unknown": "of versions that there are not",
+    "misnumbered": "whose rows are not numbered from 0",
+    "mistyped": "with change types, or values, that no version writes",
+    "out_of_step": "that are said to be new and were there, or to have changed and were not",
+}
+
+
+class Verifier:
+    """Looks at the tables of one version of a store.
+
+    Args:
+        versions: all of the store, oldest first; the newest is looked at.
+        recompute: whether functions are run: for all keys, or for so many source keys of a stage.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        tables: Tables,
+        versions: Sequence[Version],
+        *,
+        recompute: bool | int = False,
+    ) -> None:
+        self._graph = graph
+        self._tables = tables
+        self._spark: SparkSession = tables.spark
+        self._versions = versions
+        self._head = versions[-1]
+        self._recompute = recompute
+        self._reader = Reader(tables)  # of its own: what a store has kept is not what is stored
+        self._lost: set[tuple[str, str]] = set()
+
+    def findings(self) -> Iterator[Finding]:
+        """All that is wrong with the version, stage by stage, feeders first."""
+        stages = [s for s in self._graph.stages if self._figures(s).delta_versions]
+        for stage in stages:
+            yield from self._noted(self._tables_of(stage))
+        for stage in stages:
+            then = stage_at(self._head, stage)
+            mappings = (KEY_MAPPINGS,) if stage.feeders else ()
+            checks: list[tuple[Collection[str], Callable[[], Iterable[Finding]]]] = [
+                ((CONTENT, RUNS, *mappings), partial(self._rows, then)),
+                *(((kind,), partial(self._order, then, kind)) for kind in (CONTENT, *mappings)),
+                ((UPDATES,), partial(self._steps, then)),
+                ((CONTENT, RUNS, UPDATES), partial(self._fold, then)),
+            ]
+            for kinds, check in checks:
+                yield from self._noted(self._tried(stage, kinds, check))
+        if self._recompute is not False:
+            for stage in stages:
+                if isinstance(stage, Producer):
+                    yield from self._recomputed(stage)
+
+    def _figures(self, stage: Stage) -> StageFigures:
+        return self._head.stages.get(stage.name, StageFigures("skipped"))
+
+    def _own(self, stage: Stage) -> list[tuple[str, int]]:
+        """The kinds of a stage's tables that are this store's, with their delta versions."""
+        figures = self._figures(stage)
+        known = ((kind, figures.delta_versions.get(kind)) for kind in KINDS)
+        return [(k, n) for k, n in known if n is not None and not (k == CONTENT and figures.table)]
+
+    def _noted(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """The findings; tables that cannot be read are not read again."""
+        for finding in findings:
+            if finding.what in _LOST:
+                self._lost.add((finding.stage, finding.table))
+            yield finding
+
+    def _tried(
+        self, stage: Stage, kinds: Collection[str], check: Callable[[], Iterable[Finding]]
+    ) -> Iterable[Finding]:
+        """What a check finds that reads some tables of a stage; if it cannot, why."""
+        if any((stage.name, kind) in self._lost for kind in kinds):
+            return ()
+        try:
+            return tuple(check())
+        except Exception as error:
+            if not isinstance(error, CorruptStoreError) and not tells_of_damage(error):
+                raise
+            found = tuple(self._unreadable(stage, kinds))
+            if not found:
+                raise
+            return found
+
+    def _unreadable(self, stage: Stage, kinds: Collection[str]) -> Iterator[Finding]:
+        """Which of a stage's tables have files that are gone or broken; one Spark job each."""
+        figures = self._figures(stage)
+        if figures.table and CONTENT in kinds:
+            mend = f"store.refresh({stage.name!r}), which takes all rows as they are now"
+            wrong = f"{figures.table} is not what the version has read"
+            yield Finding(stage.name, CONTENT, "unreadable", wrong, mend)
+        for kind, pinned in self._own(stage):
+            if kind not in kinds:
+                continue
+            table = self._tables.location.table(stage.name, kind)
+            try:
+                rows = self._tables.read(table, pinned)
+                rows.agg(*(f.count_if(col(name).isNull()) for name in rows.columns)).collect()
+            except Exception as error:
+                if not isinstance(error, CorruptStoreError) and not tells_of_damage(error):
+                    raise
+                wrong = f"files of delta version {pinned} are gone or broken"
+                yield Finding(stage.name, kind, "unreadable", wrong)
+
+    def _tables_of(self, stage: Stage) -> Iterator[Finding]:
+        """What the log of each table says, and its columns."""
+        then = stage_at(self._head, stage)
+        content = content_columns(then.schema, sources_of(then))
+        expected = {
+            CONTENT: content,
+            KEY_MAPPINGS: pair_of(then),
+            UPDATES: updates_columns(then.schema),
+            RUNS: run_columns(content),
+        }
+        for kind, pinned in self._own(stage):
+            table = self._tables.location.table(stage.name, kind)
+            try:
+                commits = self._tables.recent_commits(table, pinned)
+                damage = foreign_change(table.name, pinned, commits)
+                if damage is not None and gone(pinned, commits):
+                    yield Finding(stage.name, kind, "gone", str(damage))
+                    continue
+                if damage is not None:
+                    yield Finding(stage.name, kind, "foreign", str(damage))
+                found = self._tables.read(table, pinned).schema
+            except CorruptStoreError as error:
+                yield Finding(stage.name, kind, "gone", str(error))
+                continue
+            has = {field.name: field.dataType for field in found}
+            if has != {column.name: column.data_type for column in expected[kind]}:
+                wrong = f"its columns are {found.simpleString()}"
+                yield Finding(stage.name, kind, "columns", wrong)
+
+    def _rows(self, stage: Stage) -> Iterator[Finding]:
+        """Content: numbered and counted; key mappings: those of the content. One Spark job."""
+        figures, pair = self._figures(stage), pair_of(stage)
+        content = self._reader.content(self._head, stage)
+        if content is None:
+            return
+        rows = content.all().select(*cols(pair), ORDINAL, f.lit(True).alias(_IS_CONTENT))
+        if stage.feeders:
+            mappings = self._reader.key_mappings(self._head, stage)
+            assert mappings is not None  # there is content
+            nowhere = f.lit(None).cast("bigint").alias(ORDINAL)
+            marked = mappings.all().select(*cols(pair), nowhere, f.lit(False).alias(_IS_CONTENT))
+            rows = rows.union(marked)
+        in_pair = Window.partitionBy(*cols(pair), _IS_CONTENT).orderBy(ORDINAL)
+        placed = rows.repartition(*cols(pair)).withColumn(_PLACE, f.row_number().over(in_pair) - 1)
+        of_content = f.col(_IS_CONTENT)
+        pairs = placed.groupBy(*cols(pair)).agg(
+            f.count_if(of_content).alias("rows"),
+            f.count_if(~of_content).alias("mapped"),
+            f.count_if(of_content & (f.col(_PLACE) != f.col(ORDINAL))).alias("misnumbered"),
+        )
+        counts = pairs.agg(
+            f.coalesce(f.sum("rows"), f.lit(0)).alias("rows"),
+            f.count_if(f.col("misnumbered") > 0).alias("misnumbered"),
+            f.count_if((f.col("rows") > 0) & (f.col("mapped") == 0)).alias("unmapped"),
+            f.count_if((f.col("rows") == 0) | (f.col("mapped") > 1)).alias("surplus"),
+        ).collect()[0]
+        if counts.rows != figures.rows:
+            wrong = f"{counts.rows} rows, and the version has {figures.rows}"
+            yield Finding(stage.name, CONTENT, "rows", wrong)
+        elif counts.misnumbered:
+            wrong = f"{counts.misnumbered} pairs of source key and key are not numbered from 0"
+            yield Finding(stage.name, CONTENT, "rows", wrong)
+        if stage.feeders and (counts.unmapped or counts.surplus):
+            wrong = f"{counts.unmapped} pairs of the content lack, {counts.surplus} are too many"
+            yield Finding(stage.name, KEY_MAPPINGS, "pairs", wrong)
+
+    def _order(self, stage: Stage, kind: str) -> Iterator[Finding]:
+        """Files are sorted, and do not overlap, where the version says so. One Spark job."""
+        figures = self._figures(stage)
+        if figures.added.get(kind) != 0 or figures.table:
+            return
+        by = (*stage.schema.key, *sources_of(stage), ORDINAL_COLUMN)
+        if kind == KEY_MAPPINGS:
+            by = pair_of(stage)
+        table = self._tables.location.table(stage.name, kind)
+        rows = self._tables.read(table, figures.delta_versions[kind])
+        # Delta numbers the rows of a file only where some may be marked as deleted. Here none is,
+        # and a task reads one part of a file after the other, from front to back.
+        place = f.struct("_metadata.file_block_start", f.monotonically_increasing_id())
+        numbered = rows.select(
+            *cols(by), f.col("_metadata.file_path").alias(_FILE.name), place.alias(_PLACE)
+        )
+        in_file = Window.partitionBy(_FILE.name)
+        placed = numbered.withColumn(
+            _MISPLACED.name,
+            f.row_number().over(in_file.orderBy(*order(by), _PLACE))
+            != f.row_number().over(in_file.orderBy(_PLACE)),
+        )
+        ends = f.struct(*cols(by))
+        files = placed.groupBy(_FILE.name).agg(
+            f.count_if(_MISPLACED.name).alias(_MISPLACED.name),
+            f.explode(f.array(f.min_by(ends, _PLACE), f.max_by(ends, _PLACE))).alias("end"),
+        )
+        found = fetched(
+            files.select(_FILE.name, _MISPLACED.name, "end.*"), (_FILE, _MISPLACED, *by)
+        )
+        if not _sorted(found, by):
+            wrong = f"delta version {figures.delta_versions[kind]} is not in order, as it should be"
+            yield Finding(stage.name, kind, "order", wrong)
+
+    def _updates(self, stage: Stage) -> tuple[DataFrame | None, bool]:
+        """The updates that its content can be folded from, and whether they are all of them."""
+        since, complete = told_since(self._versions, stage.name)
+        return self._reader.updates(self._head, stage, since - 1), complete
+
+    def _steps(self, stage: Stage) -> Iterator[Finding]:
+        """Updates are such as versions make. One Spark job."""
+        table, pinned = self._tables.location.table(stage.name, UPDATES), dict(self._own(stage))
+        if UPDATES not in pinned:
+            return
+        rows = self._tables.read(table, pinned[UPDATES])
+        found = faults(rows, stage.schema, self._head.number).collect()[0]
+        wrong = [f"{found[name]} {_SAID[name]}" for name in FAULTS if found[name]]
+        if wrong:
+            yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
+
+    def _fold(self, stage: Stage) -> Iterator[Finding]:
+        """Updates come to the content. One Spark job."""
+        updates, complete = self._updates(stage)
+        content = self._reader.content(self._head, stage)
+        keys = unfolded(
+            updates,
+            None if content is None else content.all(),
+            stage.schema,
+            sources_of(stage),
+            complete=complete,
+        )
+        count = 0 if keys is None else keys.count()
+        if count:
+            wrong = f"all updates together give other rows than the content has, of {count} keys"
+            yield Finding(stage.name, UPDATES, "fold", wrong)
+
+    def _recomputed(self, stage: Producer) -> Iterator[Finding]:
+        """The function makes of what its feeders have what is stored.
+
+        Stages that an update would produce anew, because their definition changed, are left out.
+        """
+        definition = self._head.definitions.get(stage.name)
+        if definition != fingerprint(stage) or stage_at(self._head, stage) is not stage:
+            return
+        involved = {s.name for s in (stage, *stage.feeders)}
+        if any(name in involved and kind != UPDATES for name, kind in self._lost):
+            return
+        inputs = [
+            StageInput(s, partial(self._reader.content, self._head, s), None) for s in stage.feeders
+        ]
+        production = Production.of(stage, self._figures(stage), self._spark)
+        content = self._reader.content(self._head, stage)
+        mappings = partial(self._reader.key_mappings, self._head, stage)
+        if self._recompute is True:
+            found = full_step(production, inputs, content)
+        else:
+            keys = self._sample(stage, inputs)
+            found = (
+                None if keys.empty else selected_step(production, inputs, content, mappings, keys)
+            )
+        if found is None:
+            return
+        counts = found.comparison.counts
+        others, differing = "rows", counts.pairs_changed
+        missing, surplus = counts.rows_added, counts.rows_removed
+        if stage.preserve is not None:  # values depend on what their keys had when they were stored
+            missing, surplus = counts.pairs_new, counts.pairs_gone
+            others, differing = "pairs of source key and key", missing + surplus
+        if differing:
+            wrong = (
+                f"its function makes other {others} of what its feeders have: {missing} that are "
+                f"not stored, and not {surplus} that are"
+            )
+            yield Finding(stage.name, CONTENT, "recomputed", wrong, "store.repair(recompute=True)")
+
+    def _sample(self, stage: Producer, inputs: Sequence[StageInput]) -> Selection:
+        """Some source keys, at random: of the feeders, and of the key mappings."""
+        key = stage.feeders[0].schema.key.columns
+        names = [column.name for column in key]
+        stored = [(given.before(), given.stage.schema.key.columns) for given in inputs]
+        stored.append((self._reader.key_mappings(self._head, stage), sources_of(stage)))
+        parts = [
+            rows.all().select(*cols(by)).toDF(*names) for rows, by in stored if rows is not None
+        ]
+        sources = sources_of(stage)
+        if not parts:
+            return Selection.of(pa.table({c.name: [] for c in sources}), sources, self._spark)
+        together = reduce(DataFrame.union, parts).distinct()
+        some = together.orderBy(f.rand()).limit(int(self._recompute))
+        return Selection.of(some.toDF(*(c.name for c in sources)), sources, self._spark)
+
+
+def _sorted(ends: pa.Table, by: Sequence[Column]) -> bool:
+    """Whether no row of a file is misplaced, and no two files overlap.
+
+    Args:
+        ends: each file's first and last row, one after the other.
+    """
+    if any(ends.column(_MISPLACED.name).to_pylist()):
+        return False
+    files = in_order(ends, by).column(_FILE.name).to_pylist()
+    return bool(files[0::2] == files[1::2])

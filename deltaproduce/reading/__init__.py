@@ -1,0 +1,1 @@
+"""Reading: what is asked of versions; nothing is written, and nothing is produced."""

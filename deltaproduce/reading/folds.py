@@ -1,0 +1,127 @@
+"""Folds: what the updates of many versions come to, and whether they are what versions make.
+
+The updates of a version have all rows of each key that it changed (S7), so the last ones of a key
+are the rows that it has (S16). The invariant that is checked: a version says of a key either that
+it is gone, in one row without values, or all its rows, numbered from 0; that it is new only if it
+was not there, and that it has gone or changed only if it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from deltaproduce.engines.marks import ADD, DELETE, UPDATE
+from deltaproduce.engines.spark.columns import col, cols, same
+from deltaproduce.engines.spark.comparing import number, unmatched
+from deltaproduce.types.columns import (
+    CHANGE_TYPE,
+    POSITION,
+    POSITION_COLUMN,
+    VERSION,
+    Column,
+    RowSchema,
+)
+
+FAULTS: Final = ("unknown", "misnumbered", "mistyped", "out_of_step")
+"""What `faults` counts."""
+
+_LAST: Final = "_last"
+_PLACE: Final = "_place"
+_ROWS: Final = "_rows"
+_WAS_ALIVE: Final = "_was_alive"
+_KIND: Final = "_kind"
+_IS_NULL: Final = "_is_null"
+
+
+def folded(updates: DataFrame, schema: RowSchema) -> DataFrame:
+    """The rows that each key has after all its updates: key columns, ``_position``, values."""
+    last = f.max(VERSION).over(Window.partitionBy(*cols(schema.key)))
+    newest = updates.withColumn(_LAST, last).where(f.col(VERSION) == f.col(_LAST))
+    columns = (*schema.key, POSITION_COLUMN, *schema.value)
+    return newest.where(f.col(CHANGE_TYPE) != DELETE).select(*cols(columns))
+
+
+def unfolded(
+    updates: DataFrame | None,
+    content: DataFrame | None,
+    schema: RowSchema,
+    sources: Sequence[Column],
+    *,
+    complete: bool,
+) -> DataFrame | None:
+    """The keys whose rows are not those that their updates come to; None if there are no rows.
+
+    Args:
+        updates: of one version after the other, up to that of the content.
+        sources: the columns of the source key; none in the content of a source.
+        complete: the updates are all that there ever were; else only keys that have some count.
+    """
+    columns = (*schema.key, POSITION_COLUMN, *schema.value)
+    if content is not None:
+        numbered = number(content, schema, sources)
+        content = numbered.select(*cols(columns))
+    if updates is None:
+        return content.select(*cols(schema.key)) if content is not None and complete else None
+    if content is not None and not complete:
+        told = updates.select(*cols(schema.key)).distinct()
+        content = content.join(told, same(content, told, schema.key), "left_semi")
+    fold = folded(updates, schema)
+    nothing = fold.where(f.lit(False))
+    differing = unmatched(fold, nothing if content is None else content, columns)
+    return differing.select(*cols(schema.key)).distinct()
+
+
+def faults(updates: DataFrame, schema: RowSchema, head: int) -> DataFrame:
+    """How many keys the updates of some version speak of as no version does; one row.
+
+    Args:
+        updates: all that are stored.
+        head: the number of the newest version.
+
+    Returns:
+        `FAULTS`: of versions that there are not; not numbered from 0; with words other than those
+        of a version; gone, or new, or changed, when they were not there, or were.
+    """
+    key = [col(c.name) for c in schema.key]
+    in_step = Window.partitionBy(*key, VERSION).orderBy(POSITION)
+    nulls = [col(c.name).isNull() for c in schema.value]
+    is_null = reduce(lambda a, b: a & b, nulls) if nulls else f.lit(True)
+    is_first = f.col(POSITION) == 0
+    together = updates.repartition(*key).withColumns(
+        {_PLACE: f.row_number().over(in_step) - 1, _IS_NULL: is_null}
+    )
+    steps = together.groupBy(*key, VERSION).agg(
+        f.count_if(f.col(_PLACE) != f.col(POSITION)).alias("misplaced"),
+        f.count(f.lit(1)).alias(_ROWS),
+        f.max_by(CHANGE_TYPE, f.when(is_first, 1).otherwise(0)).alias(_KIND),
+        f.count_if(_is_odd(is_first)).alias("odd"),
+        f.count_if(f.col(CHANGE_TYPE) == DELETE).alias("deletes"),
+    )
+    was_alive = f.lag(f.col(_KIND) != DELETE).over(Window.partitionBy(*key).orderBy(VERSION))
+    known = steps.withColumn(_WAS_ALIVE, was_alive)
+    out_of_step = f.col(_WAS_ALIVE) == (f.col(_KIND) == ADD)
+    mixed = (f.col("deletes") > 0) & (f.col(_ROWS) > 1)
+    counts = (
+        ~f.col(VERSION).between(1, head),
+        f.col("misplaced") > 0,
+        (f.col("odd") > 0) | mixed,
+        out_of_step,
+    )
+    return known.agg(*(f.count_if(c).alias(name) for name, c in zip(FAULTS, counts, strict=True)))
+
+
+def _is_odd(is_first: Expression) -> Expression:
+    """Whether a row says what no row at its place does."""
+    kind = f.col(CHANGE_TYPE)
+    fits = (
+        f.when(kind == DELETE, is_first & f.col(_IS_NULL))
+        .when(kind == ADD, is_first)
+        .otherwise(kind == UPDATE)
+    )
+    return ~f.coalesce(fits, f.lit(False))

@@ -1,0 +1,118 @@
+"""Lineages: which keys a key was made from, and which were made from it.
+
+The key mappings of a stage say which key of its feeders made which of its own, so the way leads
+from stage to stage. The invariant: every key on the way exists in the one version that is asked
+about, and is reached through pairs that are mapped in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.frames import frame
+from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.layouts import sources_of
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.versions import Version
+from deltaproduce.types.columns import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where a key of a stage comes from, and what comes from it, in one version.
+
+    Attributes:
+        stage: the stage that has the key.
+        key: the key, as it was given.
+        version: the version's number.
+        upstream: every stage that feeds it, directly or through others, the nearest first -> the
+            keys in it that the key was made from, each once, in the stage's key columns.
+        downstream: every stage that it feeds, likewise -> the keys made from it. They may have rows
+            from other keys too.
+    """
+
+    stage: str
+    key: object
+    version: int
+    upstream: Mapping[str, DataFrame]
+    downstream: Mapping[str, DataFrame]
+
+
+def lineage(
+    graph: Graph, reader: Reader, stage: Stage, key: object, version: Version, spark: SparkSession
+) -> Lineage:
+    """Walk from one key to the sources and to the leaves; nothing is read but runs.
+
+    Raises:
+        InvalidArgumentError: it is no key of the stage's columns.
+    """
+    start = Selection.one(key, stage.schema.key, spark)
+    walk = _Walk(graph, reader, version)
+    up, down = walk.up(stage, start), walk.down(stage, start)
+    return Lineage(stage.name, key, version.number, up, down)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    graph: Graph
+    reader: Reader
+    version: Version
+
+    def up(self, start: Stage, keys: Selection) -> dict[str, DataFrame]:
+        """The keys of each stage upstream; readers come before their feeders."""
+        reached = {start.name: keys}
+        for stage in reversed(self.graph.stages):
+            if stage.name not in reached or not stage.feeders:
+                continue
+            found = reached[stage.name]
+            # Content has the pairs in the order of the stage's keys, key mappings in the other.
+            pairs = self.reader.content if found.few else self.reader.key_mappings
+            made_from = _keys(pairs(self.version, stage), found, sources_of(stage), keys.spark)
+            for feeder in stage.feeders:
+                theirs = made_from.renamed(feeder.schema.key.columns)
+                if len(stage.feeders) > 1:  # some may have it, and others not
+                    content = self.reader.content(self.version, feeder)
+                    theirs = _keys(content, theirs, feeder.schema.key.columns, keys.spark)
+                reached[feeder.name] = _united(reached.get(feeder.name), theirs)
+        return {name: found.frame for name, found in reached.items() if name != start.name}
+
+    def down(self, start: Stage, keys: Selection) -> dict[str, DataFrame]:
+        """The keys of each stage downstream; feeders come before their readers."""
+        reached = {start.name: keys}
+        for stage in self.graph.producers:
+            feeding: Selection | None = None
+            for feeder in stage.feeders:
+                if feeder.name in reached:
+                    theirs = reached[feeder.name].renamed(sources_of(stage))
+                    feeding = _united(feeding, theirs)
+            if feeding is not None:
+                pairs = self.reader.key_mappings(self.version, stage)
+                key = stage.schema.key.columns
+                reached[stage.name] = _keys(pairs, feeding, key, keys.spark)
+        return {name: found.frame for name, found in reached.items() if name != start.name}
+
+
+def _keys(
+    rows: Stored | None, keys: Selection, columns: Sequence[Column], spark: SparkSession
+) -> Selection:
+    """What the rows of some keys have in other columns, each once."""
+    if rows is None:
+        nothing = frame(empty(columns), spark, columns)
+        return Selection(tuple(columns), nothing, spark)
+    found = keys.exactly(keys.rows_of(rows.all()))
+    assert isinstance(found, DataFrame)
+    return Selection(tuple(columns), found.select(*cols(columns)).distinct(), spark)
+
+
+def _united(one: Selection | None, other: Selection) -> Selection:
+    if one is None:
+        return other
+    both = one.frame.union(other.frame).distinct()
+    return Selection(one.columns, both, one.spark)

@@ -1,0 +1,238 @@
+"""Readers: the rows of a stage at a version, wherever they are stored.
+
+A version says which delta version of each table it is, and how many runs its tables do not have
+yet. A `Reader` puts them together, and keeps runs that it has read, and small tables and runs that
+its store has just written, so that an update does not read them again. The invariant: what it
+returns depends on the version alone, and has the columns that the stage had in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.marks import ADD, DELETE, UPDATE
+from deltaproduce.engines.selections import Rows, Selection, as_frame
+from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.comparing import numbered_by_values
+from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.model import limits
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import (
+    CONTENT,
+    KEY_MAPPINGS,
+    RUNS,
+    UPDATES,
+    content_columns,
+    pair_of,
+    sources_of,
+    updates_columns,
+)
+from deltaproduce.reading.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
+from deltaproduce.storage.stored import Overlay, Stored, run_columns
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.versions import StageFigures, Version, stage_at
+from deltaproduce.types.columns import (
+    CHANGE_TYPE,
+    CHANGE_TYPE_COLUMN,
+    ORDINAL,
+    POSITION,
+    VERSION,
+    VERSION_COLUMN,
+    Column,
+)
+
+_Place: TypeAlias = tuple[int, int]
+"""A delta version of a content table, and the version that made the table anew, if any did."""
+
+
+class Reader:
+    """Reads the stages of one store.
+
+    Args:
+        from_files: read the files of a table that was written whole without asking Delta, which is
+            quicker.
+    """
+
+    def __init__(self, tables: Tables, *, from_files: bool = False) -> None:
+        self._tables = tables
+        self._from_files = from_files
+        self._overlays: dict[str, tuple[_Runs, Overlay]] = {}
+        self._contents: dict[str, tuple[_Place, pa.Table]] = {}
+
+    def content(self, version: Version, stage: Stage) -> Stored | None:
+        """The content of a stage; None if it has no rows in that version."""
+        stage = stage_at(version, stage)
+        columns = content_columns(stage.schema, sources_of(stage))
+        return self._stored(version, stage, CONTENT, columns)
+
+    def key_mappings(self, version: Version, stage: Stage) -> Stored | None:
+        """The key mappings of a stage; None if it has no rows in that version."""
+        stage = stage_at(version, stage)
+        return self._stored(version, stage, KEY_MAPPINGS, pair_of(stage))
+
+    def updates(self, version: Version, stage: Stage, since: int | None = None) -> DataFrame | None:
+        """What the version changed in a stage; None if nothing yet has.
+
+        Args:
+            since: and what the versions after this one have; else it alone.
+        """
+        first = version.number if since is None else since + 1
+        begun = self._begun(version, stage, first)
+        delta_version = version.pinned(stage.name, UPDATES)
+        if delta_version is None:
+            return begun
+        table = self._tables.location.table(stage.name, UPDATES)
+        rows = self._tables.read(table, delta_version)
+        stored = rows.where(f.col(VERSION).between(first, version.number))
+        columns = cols(updates_columns(stage.schema))
+        return stored if begun is None else stored.select(*columns).union(begun.select(*columns))
+
+    def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
+        """The keys that have updates after the first of some versions, up to the last.
+
+        One Spark job, unless they are none or many.
+        """
+        key, changed = stage.schema.key.columns, _changed(span, stage)
+        updates = self.updates(span[-1], stage, span[0].number) if changed else None
+        firsts = empty(key) if updates is None else updates.where(f.col(POSITION) == 0)
+        return Selection.of(firsts, key, self._tables.spark, changed)
+
+    def changes(self, span: Sequence[Version], stage: Stage, mode: FeedMode) -> DataFrame | None:
+        """The rows of a stage that came and went after the first of some versions, up to the last.
+
+        Args:
+            span: versions one after the other, in all of which the stage was kept.
+        """
+        since, schema = span[0], stage.schema
+        updates = self.updates(span[-1], stage, since.number) if _changed(span, stage) else None
+        if updates is None:
+            return None
+        content, before = self.content(since, stage), None
+        if content is not None and content.small:
+            before = content.all()
+        elif content is not None:
+            before = self.changed_keys(span, stage).rows_of(content.all())
+        moves = feed(before, updates, schema, sources_of(stage), since.number, mode)
+        return moves.join(f.broadcast(self._times(span)), COMMIT_VERSION.name)
+
+    def history(self, version: Version, stage: Stage, key: Selection) -> dict[int, bool]:
+        """The versions that changed one key -> whether it had rows then; one Spark job."""
+        updates = self.updates(version, stage, since=0)
+        if updates is None:
+            return {}
+        found = as_frame(
+            key.exactly(key.rows_of(updates)), key.spark, (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
+        )
+        return {row[0]: row[1] != DELETE for row in found.distinct().collect()}
+
+    def overlay(self, version: Version, stage: Stage) -> Overlay | None:
+        """What came after the stage's tables were written; None if nothing did."""
+        figures = version.stages.get(stage.name)
+        runs = None if figures is None else _Runs.of(figures)
+        if runs is None:
+            return None
+        stage = stage_at(version, stage)
+        kept = self._overlays.get(stage.name)
+        if kept is not None and kept[0] == runs:
+            return kept[1]
+        content = content_columns(stage.schema, sources_of(stage))
+        table = self._tables.location.table(stage.name, RUNS)
+        rows = self._tables.read(table, runs.delta_version)
+        later = (f.col(VERSION) > runs.folded) & (f.col(VERSION) <= version.number)
+        found = fetched(rows.where(later), run_columns(content))
+        overlay = Overlay.of(found, pair_of(stage), content)
+        self._overlays[stage.name] = runs, overlay
+        return overlay
+
+    def keep(
+        self, stage: str, figures: StageFigures, overlay: Overlay | None, content: pa.Table | None
+    ) -> None:
+        """Keep what a version has made of a stage.
+
+        Args:
+            overlay: what came after its tables were written.
+            content: the rows of its content table, if they are few and at hand.
+        """
+        runs = _Runs.of(figures)
+        self._overlays.pop(stage, None)
+        if runs is not None and overlay is not None:
+            self._overlays[stage] = runs, overlay
+        if content is not None and limits.is_small(figures.rows, figures.row_bytes):
+            self._contents[stage] = _place(figures), content
+
+    def _begun(self, version: Version, stage: Stage, first: int) -> DataFrame | None:
+        """The updates that are not stored: all rows of a source that was read in place from then.
+
+        None if that was not in the versions from ``first`` on.
+        """
+        figures = version.stages.get(stage.name)
+        if figures is None or not figures.begun or figures.begun < first or figures.begun_at < 0:
+            return None
+        rows = self._in_place(figures.table, figures.begun_at, stage)
+        position, change = f.col(ORDINAL), f.when(f.col(ORDINAL) == 0, ADD).otherwise(UPDATE)
+        begun = {VERSION: f.lit(figures.begun).cast("bigint"), CHANGE_TYPE: change}
+        return rows.withColumns({**begun, POSITION: position})
+
+    def _in_place(self, table: str, delta_version: int, stage: Stage) -> DataFrame:
+        """The rows of a source that is someone's table."""
+        rows = self._tables.read(self._tables.existing(table), delta_version)
+        return numbered_by_values(rows, stage.schema)
+
+    def _times(self, versions: Sequence[Version]) -> DataFrame:
+        """When versions were published."""
+        columns = (COMMIT_VERSION, COMMIT_TIMESTAMP)
+        numbers = [version.number for version in versions]
+        moments = [version.committed_at for version in versions]
+        arrays = (pa.array(numbers, pa.int64()), pa.array(moments, pa.timestamp("us", tz="UTC")))
+        return frame(pa.table(arrays, [c.name for c in columns]), self._tables.spark, columns)
+
+    def _stored(
+        self, version: Version, stage: Stage, kind: str, columns: Sequence[Column]
+    ) -> Stored | None:
+        figures = version.stages.get(stage.name)
+        if figures is None or not figures.rows:
+            return None
+        table = self._tables.location.table(stage.name, kind)
+        delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
+        files = None
+        if figures.table:
+            base: Rows = self._in_place(figures.table, delta_version, stage)
+        elif kind == CONTENT and kept is not None and kept[0] == _place(figures):
+            base = kept[1]
+        elif self._from_files and figures.added.get(kind) == 0:
+            base, files = self._tables.read_whole(table, delta_version)
+        else:
+            base = self._tables.read(table, delta_version)
+        overlay, spark = self.overlay(version, stage), self._tables.spark
+        return Stored(base, tuple(columns), overlay, figures.rows, figures.row_bytes, spark, files)
+
+
+def _place(figures: StageFigures) -> _Place:
+    return figures.delta_versions[CONTENT], figures.remade.get(CONTENT, 0)
+
+
+def _changed(span: Sequence[Version], stage: Stage) -> int:
+    """How many keys the versions after the first of some have changed, one by one."""
+    figures = (version.stages.get(stage.name) for version in span[1:])
+    return sum(found.changed_keys for found in figures if found is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Which runs an overlay is of: those of one delta version since one version."""
+
+    delta_version: int
+    folded: int
+
+    @staticmethod
+    def of(figures: StageFigures) -> _Runs | None:
+        if not figures.runs:
+            return None
+        return _Runs(figures.delta_versions[RUNS], figures.folded)

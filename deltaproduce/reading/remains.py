@@ -1,0 +1,102 @@
+"""Remains: where a key that was deleted can still be read, in the history of a store.
+
+Pure: from the versions and their figures alone. The invariant is that nothing is left out: a table
+is named for each version in which it may have rows of the key, or rows made from it, though a
+function may have made none.
+
+An old version is a delta version that is kept, updates are only ever added, and with merge on read
+a table may be older than the version that pins it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.storage.versions import StageFigures, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """A table in which rows of a forgotten key, or made from it, can still be read.
+
+    Attributes:
+        stage: the stage that has the table.
+        table: ``content``, ``key_mappings``, ``updates`` or ``runs``.
+        versions: the numbers of the versions that pin such a state of it, in order. The Delta
+            table's version is ``version.stages[stage].delta_versions[table]``.
+    """
+
+    stage: str
+    table: str
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What forgetting a key has done, and what it has not.
+
+    Attributes:
+        version: the version that no longer has the key: a new one, or the head if it had no rows.
+        remains: where it may still be read, by stage and table. Updates are named up to the newest
+            version, because those of all versions are in one table.
+    """
+
+    version: Version
+    remains: tuple[Remaining, ...]
+
+
+def remains(
+    versions: Sequence[Version], stages: Collection[str], alive: Collection[int]
+) -> tuple[Remaining, ...]:
+    """The tables of some stages that may still have a key's rows.
+
+    Args:
+        versions: all of a store, oldest first.
+        stages: the source of the key, and what it feeds, directly or through others.
+        alive: the numbers of the versions in which the source has rows of the key.
+    """
+    found = (
+        Remaining(stage, kind, tuple(_having(versions, stage, kind, alive)))
+        for stage in stages
+        for kind in (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
+    )
+    return tuple(remaining for remaining in found if remaining.versions)
+
+
+def alive_in(versions: Iterable[Version], changes: Mapping[int, bool]) -> frozenset[int]:
+    """The numbers of the versions in which a key has rows.
+
+    Args:
+        versions: one after the other, oldest first.
+        changes: the numbers of those that changed the key -> whether it had rows then.
+    """
+    found, is_alive = set(), False
+    for version in versions:
+        is_alive = changes.get(version.number, is_alive)
+        if is_alive:
+            found.add(version.number)
+    return frozenset(found)
+
+
+def _having(
+    versions: Sequence[Version], stage: str, kind: str, alive: Collection[int]
+) -> list[int]:
+    """The versions whose table of that kind may have rows of the key."""
+    found: list[int] = []
+    was_alive = False  # in this version or an earlier one that had the stage
+    for version in versions:
+        figures = version.stages.get(stage)
+        if figures is None or CONTENT not in figures.delta_versions:
+            continue
+        was_alive = was_alive or version.number in alive
+        kept = kind in (UPDATES, RUNS) or _has(figures, version.number, alive)
+        if was_alive and kept and kind in figures.delta_versions:
+            found.append(version.number)
+    return found
+
+
+def _has(figures: StageFigures, number: int, alive: Collection[int]) -> bool:
+    """Whether content or key mappings do: as of the version, or of the one they are as old as."""
+    return number in alive or (figures.runs > 0 and figures.folded in alive)

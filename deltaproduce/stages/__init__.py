@@ -1,0 +1,1 @@
+"""Stages: the kinds that there are, a package each, which do not know each other."""

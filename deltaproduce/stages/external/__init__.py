@@ -1,0 +1,1 @@
+"""Sources that are Delta tables of someone else, read in place and never written."""

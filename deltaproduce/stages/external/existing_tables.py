@@ -1,0 +1,232 @@
+"""Existing tables: Delta tables that someone else writes, as their state and what changed in it.
+
+They are read, never written. `state` says where such a table is now; `changed_keys` finds the keys
+whose rows differ between two of its delta versions, without reading what is in both: from its
+change data feed, or from the files that its log says were added or removed. The invariant: it finds
+every such key, and perhaps others.
+
+Delta's log is read as its protocol lays it down: a JSON file for each commit, with actions ``add``
+and ``remove`` (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+
+from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.engines.spark.comparing import unmatched
+from deltaproduce.storage.locations import Table, commit_file
+from deltaproduce.storage.tables import PLAIN_PATH, Tables
+from deltaproduce.types.columns import Column
+
+_COMMITS: Final = 500
+"""Commits whose log files are read, at most; beyond, comparing all rows is not much dearer."""
+
+_FILES: Final = 1_000
+"""Files that are named one by one, at most."""
+
+_ACTIONS: Final = 10 * _FILES
+
+_ACTION: Final = (
+    "struct<path: string, deletionVector: struct<storageType: string>, "
+    "partitionValues: map<string, string>>"
+)
+_FILE: Final = "_file"
+_ROW: Final = "_row"
+_PRUNING: Final = (t.StringType, t.DateType, t.IntegerType, t.LongType)
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A Delta table as it is now.
+
+    Attributes:
+        id: Delta's; another table at the same place has another one.
+        micros: when its newest commit was made, in microseconds since 1970.
+        location: the directory that it is in.
+        has_feed: its change data feed is on.
+        partitioned_by: its partition columns.
+        is_plain: its files have its columns under their names.
+    """
+
+    id: str
+    delta_version: int
+    micros: int
+    location: str
+    has_feed: bool
+    partitioned_by: tuple[str, ...]
+    is_plain: bool
+
+
+def state(tables: Tables, table: Table) -> TableState | None:
+    """What a table is now; None if there is no Delta table. Two Spark jobs."""
+    try:
+        found = tables.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
+    except AnalysisException:
+        return None
+    commits = tables.recent_commits(table) if found.format == "delta" else ()
+    if not commits:
+        return None
+    properties = found.properties
+    return TableState(
+        id=found.id,
+        delta_version=commits[0].delta_version,
+        micros=commits[0].micros,
+        location=found.location,
+        has_feed=properties.get("delta.enableChangeDataFeed", "").lower() == "true",
+        partitioned_by=tuple(found.partitionColumns),
+        is_plain=properties.get("delta.columnMapping.mode", "none") == "none",
+    )
+
+
+def changed_keys(
+    tables: Tables,
+    table: Table,
+    now: TableState,
+    since: int,
+    key: Sequence[Column],
+    columns: Sequence[Column],
+) -> DataFrame | None:
+    """The keys whose rows differ since a delta version, and perhaps others, maybe repeated; lazily.
+
+    Args:
+        now: the table's state.
+        columns: those in which rows may differ; the key among them.
+
+    Returns:
+        None if only a comparison of all rows can tell.
+    """
+    fed = _fed(tables, table, now, since) if now.has_feed else None
+    if fed is not None:
+        return fed.select(*cols(key))
+    files = _changed_files(tables.spark, now, since)
+    if files is None:
+        return None
+    before, after = (tables.read(table, version) for version in (since, now.delta_version))
+    alive = frozenset(after.inputFiles())
+    if not files.added <= alive:  # they are named otherwise here
+        return None
+    earlier = frozenset(before.inputFiles())
+    sides = _rows_of(files, earlier, before, now), _rows_of(files, alive, after, now)
+    return unmatched(*sides, columns).select(*cols(key))
+
+
+def _fed(tables: Tables, table: Table, now: TableState, since: int) -> DataFrame | None:
+    """What the table's change data feed says; None if it was not on all the time, or is gone."""
+    try:
+        fed = tables.feed(table, since + 1, now.delta_version)
+        fed.isEmpty()
+    except Exception:  # noqa: BLE001 whatever it is: the files tell the same
+        return None
+    return fed
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Files that were added or removed between two delta versions, as Spark names them.
+
+    Attributes:
+        paths: all of them.
+        added: those that were not removed again.
+        marked: those in which rows were marked as deleted.
+        partitions: the values of their partition columns, as text.
+    """
+
+    paths: frozenset[str]
+    added: frozenset[str]
+    marked: frozenset[str]
+    partitions: tuple[Mapping[str, str | None], ...]
+
+
+def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files | None:
+    """The files that the log names; None if it does not go back so far, or names too many."""
+    numbers = range(since + 1, now.delta_version + 1)
+    if len(numbers) > _COMMITS or not PLAIN_PATH.fullmatch(now.location):
+        return None
+    logs = [f"{now.location}/{commit_file(number)}" for number in numbers]
+    try:
+        entries = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(logs)
+    except AnalysisException:  # cleaned up
+        return None
+    action = f.coalesce("add", "remove")
+    actions = entries.where("add IS NOT NULL OR remove IS NOT NULL").select(
+        f.col("_metadata.file_name").alias("commit"),
+        f.col("add").isNotNull().alias("adds"),
+        action["path"].alias("path"),
+        action["deletionVector"].isNotNull().alias("marked"),
+        action["partitionValues"].alias("partition"),
+    )
+    found = actions.limit(_ACTIONS + 1).collect()
+    paths = {row.path: _absolute(row.path, now.location) for row in found}
+    if len(found) > _ACTIONS or len(paths) > _FILES:
+        return None
+    if not all(PLAIN_PATH.fullmatch(path) for path in paths.values()):
+        return None
+    last = {row.path: row for row in sorted(found, key=lambda row: (row.commit, row.adds))}
+    return _Files(
+        paths=frozenset(paths.values()),
+        added=frozenset(paths[path] for path, row in last.items() if row.adds),
+        marked=frozenset(paths[row.path] for row in found if row.marked),
+        partitions=tuple(row.partition or {} for row in found),
+    )
+
+
+def _rows_of(files: _Files, alive: frozenset[str], rows: DataFrame, now: TableState) -> DataFrame:
+    """Of a delta version's rows those in the files.
+
+    Args:
+        alive: all files of that delta version.
+    """
+    file = f.col("_metadata.file_path")
+    if now.partitioned_by or not now.is_plain:
+        return rows.where(file.isin(*files.paths) & _in_partitions(files, now, rows.schema))
+    spark, struct = rows.sparkSession, rows.schema
+    whole = _read(spark, files.paths & alive - files.marked, struct)
+    marked = _read(spark, files.paths & alive & files.marked, struct)
+    if not files.marked & alive:
+        return whole
+    if not _numbers_rows(rows):  # no row is marked as deleted in this delta version
+        return whole.union(marked)
+    place = file.alias(_FILE), f.col("_metadata.row_index").alias(_ROW)
+    stays = rows.where(file.isin(*files.marked)).select(*place)
+    kept = marked.select("*", *place).join(stays, [_FILE, _ROW], "left_semi")
+    return whole.union(kept.drop(_FILE, _ROW).select(*whole.columns))
+
+
+def _read(spark: SparkSession, paths: Iterable[str], struct: t.StructType) -> DataFrame:
+    """The rows of some Parquet files, those marked as deleted too."""
+    files = sorted(paths)
+    return spark.read.schema(struct).parquet(*files) if files else spark.createDataFrame([], struct)
+
+
+def _numbers_rows(rows: DataFrame) -> bool:
+    """Whether Spark can say which row of its file a row is, as where rows may be marked."""
+    metadata = rows.select("_metadata").schema["_metadata"].dataType
+    return isinstance(metadata, t.StructType) and "row_index" in metadata.names
+
+
+def _in_partitions(files: _Files, now: TableState, struct: t.StructType) -> Expression:
+    """Holds for all rows of the files, and lets Delta leave out other partitions."""
+    conditions = [f.lit(True)]
+    for name in now.partitioned_by:
+        data_type, values = struct[name].dataType, {found.get(name) for found in files.partitions}
+        if isinstance(data_type, _PRUNING):
+            texts = [f.lit(value).cast(data_type) for value in values if value is not None]
+            is_one = col(name).isin(*texts) if texts else f.lit(False)
+            conditions.append(is_one | col(name).isNull() if None in values else is_one)
+    return reduce(and_, conditions)
+
+
+def _absolute(path: str, location: str) -> str:
+    return path if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|/", path) else f"{location}/{path}"

@@ -1,0 +1,292 @@
+"""Runs of equal keys in a stream of Arrow batches that is sorted by key.
+
+A batch is cut into blocks, a block into runs: the rows of one key. Only the last run of a block may
+go on in the next ones, so most keys cost a slice of an iterator; a `Continuation` follows the last.
+The rows of a join are of several inputs: a run has those of the first, then those of the second.
+
+Invariant: at most two blocks are held, however long a run is, unless an input is read before those
+that come before it: then these are held until they are read. Null equals null. A stream that failed
+fails again at every further read: no one who swallows the failure can take it for the end.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from functools import reduce
+from itertools import chain, islice, repeat
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from deltaproduce.errors import ProducerError
+from deltaproduce.types.columns import Columns
+from deltaproduce.types.excerpts import shown
+from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reader
+
+T = TypeVar("T")
+
+
+class StickyErrors(Iterator[T]):
+    """An iterator that, once reading it failed, fails again at every further read.
+
+    A user's function that reads it may swallow a failure; nobody then takes it for the end.
+    """
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._failure: BaseException | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        self.check()
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise
+        except BaseException as failure:
+            self._failure = failure
+            raise
+
+    def check(self) -> None:
+        """Raises what reading raised before, if it did."""
+        if self._failure is not None:
+            raise self._failure
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some adjacent rows, cut into runs.
+
+    Attributes:
+        sources: the key columns, one row a run.
+        keys: the same keys as Python values.
+        sizes: for each input, how many rows each run has here.
+        rows: for each input, the values as Python values, run after run; whoever reads a run reads
+            it to its end before the next.
+        continues: whether the first run belongs to the key of the block before.
+    """
+
+    sources: list[pa.Array]
+    keys: list[Any]
+    sizes: list[list[int]]
+    rows: list[Iterator[Any]]
+    continues: bool
+
+    def runs(self, first: int) -> Iterator[tuple[Any, tuple[Iterator[Any], ...]]]:
+        """Returns each run from the given one on: its key, and its values for each input.
+
+        Those of the runs before have been read. There is no Python frame a run.
+        """
+        inputs = [
+            map(islice, repeat(rows), islice(sizes, first, None))
+            for rows, sizes in zip(self.rows, self.sizes, strict=True)
+        ]
+        return zip(islice(self.keys, first, None), zip(*inputs, strict=True), strict=True)
+
+    def last_input(self, run: int) -> int:
+        """Returns the last input that a run has rows of here."""
+        return max(number for number, sizes in enumerate(self.sizes) if sizes[run])
+
+
+class Blocks(StickyErrors[Block]):
+    """The blocks of a stream of batches.
+
+    Args:
+        batches: the key columns, then, if there are several inputs, the number of a row's input,
+            then the value columns of each; equal keys are adjacent, and within them equal inputs.
+        key: the key columns.
+        values: for each input the value columns.
+        zone: the clock on which timestamps become naive datetimes.
+        stage: the stage that reads them, for errors.
+
+    Raises:
+        ProducerError: when iterated: a value has no Python object, such as a date after 9999.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        key: Columns,
+        values: Sequence[Columns],
+        zone: tzinfo,
+        *,
+        stage: str,
+    ) -> None:
+        readers = [row_reader(columns, zone) for columns in values]
+        widths = [len(columns) for columns in values]
+        reader = _BlockReader(row_reader(key, zone), readers, len(key), widths, stage)
+        super().__init__(reader.blocks(batches))
+
+
+class Continuation:
+    """Those rows of a block's last run that come in further blocks.
+
+    It reads blocks as needed. Once the run was skipped, it has no more rows.
+
+    Args:
+        blocks: those that follow.
+        block: the one that the run begins in.
+    """
+
+    __slots__ = ("_blocks", "_current", "_following", "_last_input", "_open", "_waiting")
+
+    def __init__(self, blocks: Blocks, block: Block) -> None:
+        self._blocks = blocks
+        self._following: Block | None = None
+        self._last_input = block.last_input(-1)
+        self._current: Sequence[Iterator[Any]] = ()
+        self._waiting: list[deque[Iterator[Any]]] = [deque() for _ in block.rows]
+        self._open = True
+
+    def with_more(self, inputs: Iterable[Iterator[Any]]) -> Iterator[Iterator[Any]]:
+        """Yields, for each input of the run, its rows in the block, then those of further ones."""
+        for number, rows in enumerate(inputs):
+            yield chain(rows, chain.from_iterable(self._rows_of(number)))
+
+    def _rows_of(self, number: int) -> Iterator[Iterator[Any]]:
+        """Yields the rows of one input, one item a block, and holds those of inputs before it."""
+        waiting = self._waiting[number]
+        while waiting or self._advance(number):
+            if waiting:
+                yield waiting.popleft()
+
+    def skip(self) -> tuple[Block | None, int]:
+        """Passes over what was not read of the run.
+
+        Returns:
+            The block in which the next run starts, and its index there; None after the last.
+        """
+        while self._advance(len(self._waiting) - 1):
+            for waiting in self._waiting:
+                waiting.clear()
+        skip_all(self._current)
+        following = self._following
+        return following, int(following is not None and following.continues)
+
+    def _advance(self, number: int) -> bool:
+        """Reads a further block of the run, unless it cannot have rows of that input."""
+        if not self._open or self._last_input > number:
+            return False
+        following = self._following = next(self._blocks, None)
+        if following is None or not following.continues:
+            self._open, self._current = False, ()
+            return False
+        self._open = len(following.keys) == 1
+        self._last_input = following.last_input(0)
+        _, self._current = next(following.runs(0))
+        for waiting, rows in zip(self._waiting, self._current, strict=True):
+            waiting.append(rows)
+        return True
+
+
+def key_changes(columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
+    """Returns, for each row but the first, whether its key differs from the one before."""
+    changes = reduce(pc.or_, map(_column_changes, columns))
+    changed: NDArray[np.bool_] = changes.to_numpy(zero_copy_only=False)
+    return changed
+
+
+def same_key(key: Sequence[pa.Array], keys: Sequence[pa.Array]) -> bool:
+    """Compares the only row of one with the first of the other."""
+    pairs = zip(key, keys, strict=True)
+    return not any(
+        key_changes([pa.concat_arrays([one, other.slice(0, 1)]) for one, other in pairs])
+    )
+
+
+def skip_all(parts: Iterable[Iterator[Any]]) -> None:
+    """Reads iterators to their ends."""
+    for rows in parts:
+        for _ in rows:
+            pass
+
+
+_BLOCK_ROWS: Final = 10_000
+_Places: TypeAlias = NDArray[np.int64] | None
+"""Some rows of a block; all of them if None."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockReader:
+    read_keys: RowReader
+    read_values: Sequence[RowReader]
+    key_width: int
+    value_widths: Sequence[int]
+    stage: str
+
+    def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
+        last_key: list[pa.Array] | None = None
+        for batch in batches:
+            for offset in range(0, batch.num_rows, _BLOCK_ROWS):
+                columns = batch.slice(offset, _BLOCK_ROWS).columns
+                yield self._block(columns, last_key)
+                last_key = [column.slice(len(column) - 1) for column in columns[: self.key_width]]
+
+    def _block(self, columns: list[pa.Array], last_key: list[pa.Array] | None) -> Block:
+        keys = columns[: self.key_width]
+        starts = np.concatenate(([0], np.flatnonzero(key_changes(keys)) + 1))
+        sources = [column.take(pa.array(starts)) for column in keys]
+        inputs = self._inputs(columns)
+        try:
+            return Block(
+                sources=sources,
+                keys=list(self.read_keys(sources)),
+                sizes=[_sizes(starts, places, len(columns[0])) for places, _ in inputs],
+                rows=self._values(inputs),
+                continues=last_key is not None and same_key(last_key, sources),
+            )
+        except UnreadableError as error:
+            raise self._unreadable(columns, error) from error
+
+    def _inputs(self, columns: list[pa.Array]) -> list[tuple[_Places, list[pa.Array]]]:
+        """Returns, for each input, where its rows are and its value columns there."""
+        if len(self.value_widths) == 1:
+            return [(None, columns[self.key_width :])]
+        numbers, first = columns[self.key_width].to_numpy(), self.key_width + 1
+        inputs: list[tuple[_Places, list[pa.Array]]] = []
+        for number, width in enumerate(self.value_widths):
+            places = np.flatnonzero(numbers == number)
+            values = [column.take(pa.array(places)) for column in columns[first : first + width]]
+            inputs.append((places, values))
+            first += width
+        return inputs
+
+    def _values(self, inputs: list[tuple[_Places, list[pa.Array]]]) -> list[Iterator[Any]]:
+        readers = zip(self.read_values, inputs, strict=True)
+        return [read(columns) for read, (_, columns) in readers]
+
+    def _unreadable(self, columns: list[pa.Array], error: UnreadableError) -> ProducerError:
+        """Names the key of the first row that cannot be read, unless it is the key itself."""
+        where, key = "a key", None
+        for index in range(len(columns[0])):
+            row = [column.slice(index, 1) for column in columns]
+            try:
+                (key,) = self.read_keys(row[: self.key_width])
+                where = f"the values of key {shown(key)}"
+                self._values(self._inputs(row))
+            except UnreadableError:
+                break
+        message = f"stage {self.stage!r} cannot read {where}: {error}; correct or remove it"
+        return ProducerError(message, stage=self.stage, key=key)
+
+
+def _sizes(starts: NDArray[np.int64], places: _Places, rows: int) -> list[int]:
+    """Returns how many rows each run has: of all, or of those at some places."""
+    ends = np.append(starts, rows)
+    bounds = ends if places is None else np.searchsorted(places, ends)
+    sizes: list[int] = np.diff(bounds).tolist()
+    return sizes
+
+
+def _column_changes(column: pa.Array) -> pa.Array:
+    before, after = column.slice(0, len(column) - 1), column.slice(1)
+    changed = pc.not_equal(before, after)
+    if column.null_count == 0:
+        return changed
+    return pc.coalesce(changed, pc.not_equal(before.is_null(), after.is_null()))

@@ -1,0 +1,179 @@
+"""Preservation: a value to be stored may depend on one that its target key had before (S12).
+
+A stage's ``preserve`` function sees each emitted value beside an example: the first value that the
+key had before the step, or else the first one that is stored in it. The invariant: it is called
+once for each emitted row, in key order, and what it returns takes the place of the value; key,
+source key and emission number stay. One task has all rows of a step while they fit it
+(`limits.PRESERVED_ROWS`), so that one call follows the other; of more each has a range of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField, StructType
+
+from deltaproduce.engines.spark.columns import cols, order, same
+from deltaproduce.engines.spark.failures import BatchFunction, in_worker
+from deltaproduce.errors import ProducerError
+from deltaproduce.model import limits
+from deltaproduce.model.graph import PreserveFunction, Producer
+from deltaproduce.model.layouts import content_columns, sources_of
+from deltaproduce.stages.functions.key_groups import key_changes, same_key
+from deltaproduce.types.atoms import Misfit
+from deltaproduce.types.columns import ORDINAL_COLUMN
+from deltaproduce.types.ddl import identifier
+from deltaproduce.types.excerpts import described, shown
+from deltaproduce.types.row_readers import RowReader, row_reader, zone_of
+from deltaproduce.types.row_writers import RowsWriter, rows_writer, settled
+
+_EXAMPLE: Final = "_example"
+_HAS_EXAMPLE: Final = "_has_example"
+_PLACE: Final = "_place"
+_PART_ROWS: Final = 10_000
+
+
+def preserved(
+    before: DataFrame, new: DataFrame, count: int, stage: Producer, time_zone: str
+) -> DataFrame:
+    """Call a stage's ``preserve`` for every new row.
+
+    Args:
+        before: content before the step, of all keys of the new rows at least.
+        new: rows that the function emitted, in the content's columns.
+        count: how many they are.
+        stage: one that has such a function.
+        time_zone: the session's, for timestamps.
+
+    Returns:
+        The rows as they are to be stored, lazily. Running it raises what
+        `failures.raised_by_producer` turns into a ProducerError.
+    """
+    key, value = stage.schema.key, stage.schema.value
+    columns = content_columns(stage.schema, sources_of(stage))
+    placed = (*key, *sources_of(stage), ORDINAL_COLUMN)
+    in_key = Window.partitionBy(*cols(key)).orderBy(*order(placed))
+    first = before.withColumn(_PLACE, f.row_number().over(in_key)).where(f.col(_PLACE) == 1)
+    example = f.struct(*cols(value)).alias(_EXAMPLE)
+    known = first.select(*cols(key), example, f.lit(True).alias(_HAS_EXAMPLE))
+    joined = new.join(known, same(new, known, key), "left_outer")
+    rows = joined.select(
+        *(new[identifier(c.name)] for c in columns),
+        known[_EXAMPLE],
+        f.coalesce(known[_HAS_EXAMPLE], f.lit(False)).alias(_HAS_EXAMPLE),
+    )
+    together = rows.repartitionByRange(limits.preserving_tasks(count), *order(key))
+    together = together.sortWithinPartitions(*order(placed))
+    flat = together.select(
+        *cols(columns),
+        *(f.col(_EXAMPLE)[c.name].alias(f"{_EXAMPLE}_{n}") for n, c in enumerate(value)),
+        _HAS_EXAMPLE,
+    )
+    numbered = flat.toDF(*map(str, range(len(flat.columns))))  # Spark misreads names with dots
+    struct = StructType([StructField(c.name, c.data_type) for c in columns])
+    return numbered.mapInArrow(in_worker(calls(stage, zone_of(time_zone))), struct)
+
+
+def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
+    """Returns what `preserved` does to one partition, as a function that can be pickled.
+
+    Args:
+        stage: one with a ``preserve`` function.
+        zone: the clock on which it sees timestamps.
+
+    Returns:
+        A function from batches of content columns, the columns of an example and whether there is
+        one, sorted by key, to batches of content columns; both lazy. It raises ProducerError.
+    """
+    key, value = stage.schema.key, stage.schema.value
+    names = [c.name for c in content_columns(stage.schema, sources_of(stage))]
+    widths = len(key), len(names) - len(value), len(value)
+    forms = _Forms(row_reader(key, zone), row_reader(value, zone), rows_writer(value, zone))
+    name, function = stage.name, stage.preserve
+    assert function is not None
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        hook = _Hook(name, function, forms)
+        for batch in batches:
+            for offset in range(0, batch.num_rows, _PART_ROWS):
+                columns = batch.slice(offset, _PART_ROWS).columns
+                arrays = [*columns[: widths[1]], *hook.stored(columns, *widths)]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """Keys and values as arrays and as the function sees them."""
+
+    read_keys: RowReader
+    read_values: RowReader
+    write_values: RowsWriter
+
+
+class _Hook:
+    """The calls of one partition, which know the example of the key that goes on."""
+
+    def __init__(self, stage: str, function: PreserveFunction, forms: _Forms) -> None:
+        self._stage = stage
+        self._function = function
+        self._forms = forms
+        self._last_key: list[pa.Array] | None = None
+        self._has_example = False
+        self._example: Any = None  # which may be one, too
+
+    def stored(
+        self, columns: list[pa.Array], key_width: int, first_value: int, width: int
+    ) -> list[pa.Array]:
+        """Returns the value columns of some rows as they are to be stored."""
+        keys = columns[:key_width]
+        last = first_value + width
+        values = self._forms.read_values(columns[first_value:last])
+        examples = self._forms.read_values(columns[last : last + width])
+        starts = [self._last_key is None or not same_key(self._last_key, keys)]
+        starts += key_changes(keys).tolist()
+        known, found = columns[-1].to_pylist(), []
+        for row, (value, example) in enumerate(zip(values, examples, strict=True)):
+            if starts[row]:
+                self._has_example = known[row]
+                self._example = example if known[row] else None
+            try:
+                result = settled(self._function(value, self._example))
+                if not self._has_example:
+                    result = self._example = self._read_back(result)
+                    self._has_example = True
+            except (Exception, SystemExit) as error:
+                raise self._failed(error, [column.slice(row, 1) for column in keys]) from error
+            found.append(result)
+        self._last_key = [column.slice(len(column) - 1) for column in keys]
+        return self._written(found, keys)
+
+    def _read_back(self, result: object) -> object:
+        """Returns a stored value as it will be read, to be an example of the same form."""
+        (value,) = self._forms.read_values(self._forms.write_values([result]))
+        return value
+
+    def _written(self, found: list[Any], keys: list[pa.Array]) -> list[pa.Array]:
+        try:
+            return self._forms.write_values(found)
+        except Misfit:
+            for row, result in enumerate(found):
+                try:
+                    self._forms.write_values([result])
+                except Misfit as misfit:
+                    key = [column.slice(row, 1) for column in keys]
+                    raise self._failed(misfit, key) from misfit.__cause__
+            raise
+
+    def _failed(self, error: BaseException, keys: list[pa.Array]) -> ProducerError:
+        (key,) = self._forms.read_keys(keys)
+        what = str(error) if isinstance(error, Misfit) else described(error)
+        message = f"stage {self._stage!r}: preserve failed for key {shown(key)}: {what}"
+        return ProducerError(message, stage=self._stage, key=key)

@@ -1,0 +1,330 @@
+"""Given rows: what people have for a source, as one Arrow table or DataFrame in its columns.
+
+Whatever speaks Arrow's PyCapsule interface is taken: tables and readers of pyarrow, frames of
+pandas and Polars, relations of DuckDB; and lists of dicts, which the source's columns give their
+types. The invariant: every value stands in the column of its name, in the declared type, unchanged,
+or an `InvalidChangesError` tells all columns that are wrong at once.
+
+No frame library is imported. Of pandas it is known, from the schema it gives, that it has no type
+for whole numbers with nulls and none for dates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from functools import partial
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+
+from deltaproduce.errors import InvalidChangesError
+from deltaproduce.model.graph import Source
+from deltaproduce.types.atoms import Misfit
+from deltaproduce.types.columns import (
+    CHANGE_TYPE,
+    CHANGE_TYPE_COLUMN,
+    ORDINAL,
+    ORDINAL_COLUMN,
+    Column,
+    Columns,
+)
+from deltaproduce.types.conversions import conformed, misfits, widens
+from deltaproduce.types.excerpts import described, shown
+from deltaproduce.types.row_readers import UnreadableError, row_reader
+from deltaproduce.types.row_writers import rows_writer
+
+_CONTROLS: Final = {CHANGE_TYPE: CHANGE_TYPE_COLUMN, ORDINAL: ORDINAL_COLUMN}
+_SHOWN: Final = 10
+_EXACT: Final = 2**53
+"""Below it, a double that is whole stands for one whole number only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a column.
+
+    Attributes:
+        column: its name, as it is declared, if it is.
+        finding: what is wrong, and what to do.
+        keys: some of the keys whose rows are wrong, if it is about rows.
+    """
+
+    column: str
+    finding: str
+    keys: tuple[object, ...] = ()
+
+
+def check(faults: Sequence[Fault], source: Source) -> None:
+    """Refuse changes with faults, and tell all of them.
+
+    Raises:
+        InvalidChangesError: with ``source``, ``columns`` and, of the first, ``column`` and
+            ``keys``.
+    """
+    if not faults:
+        return
+    declared = f"declared: {source.schema.key.ddl}; {source.schema.value.ddl}"
+    told = [f"column {fault.column!r} {fault.finding}" for fault in faults]
+    said = f" {told[0]}; " if len(told) == 1 else "".join(f"\n- {one}" for one in told) + "\n"
+    raise InvalidChangesError(
+        f"changes of source {source.name!r}:{said}{declared}",
+        source=source.name,
+        column=faults[0].column,
+        columns=tuple(dict.fromkeys(fault.column for fault in faults)),
+        keys=faults[0].keys,
+    )
+
+
+def name_faults(names: Sequence[str], source: Source, *, is_snapshot: bool) -> list[Fault]:
+    """Columns that are missing, not declared, or there twice; case does not count."""
+    declared = {c.name.lower(): c.name for c in (*source.schema.key, *source.schema.value)}
+    times, spelled = Counter(map(str.lower, names)), {name.lower(): name for name in names}
+    faults = [Fault(spelled[name], "is there twice") for name, count in times.items() if count > 1]
+    faults += [Fault(name, "is missing") for low, name in declared.items() if low not in times]
+    for low, name in spelled.items():
+        if low == CHANGE_TYPE and is_snapshot:
+            advice = (
+                "a snapshot is all rows, and what is not in it is gone; drop it, or call update"
+            )
+            faults.append(Fault(CHANGE_TYPE, f"is there: {advice}"))
+        elif low not in declared and low not in _CONTROLS:
+            faults.append(Fault(name, "is not declared; drop it"))
+    return faults
+
+
+def frame_faults(found: t.StructType, source: Source, *, is_snapshot: bool) -> list[Fault]:
+    """What is wrong with a DataFrame's columns, without a job.
+
+    A column may have a narrower type than declared if every value of it is one of the declared
+    type: as Spark widens ``int`` to ``bigint`` on insert.
+    """
+    faults = name_faults(found.names, source, is_snapshot=is_snapshot)
+    given = {field.name.lower(): field.dataType for field in found}
+    for column in (*source.schema.key, *source.schema.value):
+        data_type = given.get(column.name.lower())
+        if data_type is not None and not widens(data_type, column.data_type):
+            wanted = column.data_type.simpleString()
+            said = f"has type {data_type.simpleString()}, not {wanted}; cast it"
+            faults.append(Fault(column.name, said))
+    change_type, ordinal = given.get(CHANGE_TYPE), given.get(ORDINAL)
+    if change_type is not None and not isinstance(change_type, t.StringType):
+        said = f"has type {change_type.simpleString()}; it is a string"
+        faults.append(Fault(CHANGE_TYPE, said))
+    if ordinal is not None and not isinstance(ordinal, t.IntegralType):
+        faults.append(Fault(ORDINAL, f"has type {ordinal.simpleString()}; it is an integer"))
+    return faults
+
+
+def table_of(changes: object, source: Source, clock: tzinfo, *, is_snapshot: bool) -> pa.Table:
+    """What is given as an Arrow table in the source's columns, with control columns after them.
+
+    Args:
+        changes: anything but a DataFrame of Spark's. A reader is read to its end.
+        clock: what times without a zone are on, where a timestamp is declared.
+
+    Raises:
+        InvalidChangesError: it is nothing of the kind, or does not fit.
+    """
+    speaks_arrow = hasattr(changes, "__arrow_c_stream__")
+    if isinstance(changes, Sequence) and not isinstance(changes, str | bytes) and not speaks_arrow:
+        return _of_rows(changes, source, clock, is_snapshot=is_snapshot)
+    found, by_pandas = _read(changes, source)
+    faults = name_faults(found.column_names, source, is_snapshot=is_snapshot)
+    arrays = {name.lower(): found.column(place) for place, name in enumerate(found.column_names)}
+    made: dict[str, pa.Array] = {}
+    for column in table_columns(source, arrays):
+        array = arrays[column.name.lower()].combine_chunks()
+        if by_pandas:
+            array = _without_pandas(array, column.data_type)
+        try:
+            made[column.name] = conformed(array, column.data_type, clock=clock)
+        except Misfit as misfit:
+            places = _misfits(array, column.data_type, clock)
+            keys = _keys(arrays, places, source, clock)
+            faults.append(Fault(column.name, _said(misfit, places, keys), keys))
+    check(faults, source)
+    return pa.table(made)
+
+
+def refuse(source: Source, finding: str) -> NoReturn:
+    """Refuse changes as a whole.
+
+    Raises:
+        InvalidChangesError: always.
+    """
+    raise InvalidChangesError(f"changes of source {source.name!r} {finding}", source=source.name)
+
+
+def table_columns(source: Source, names: Iterable[str]) -> tuple[Column, ...]:
+    """The declared columns, and then the control columns, that are among some lower-case names."""
+    columns = (*source.schema.key, *source.schema.value, *_CONTROLS.values())
+    return tuple(column for column in columns if column.name.lower() in names)
+
+
+def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
+    """All of what speaks Arrow; and whether it is a frame of pandas, whose index is left out."""
+    kind = type(changes).__name__
+    try:
+        if isinstance(changes, pa.Table):
+            found = changes
+        elif isinstance(changes, pa.RecordBatchReader):
+            batches = list(changes)
+            if not batches:
+                raise ValueError(
+                    "the reader gives no batch: it was read before; make another, or give a table "
+                    "if there are no rows"
+                )
+            found = pa.Table.from_batches(batches)
+        elif hasattr(changes, "__arrow_c_stream__"):
+            found = pa.RecordBatchReader.from_stream(changes).read_all()
+        elif hasattr(changes, "__arrow_c_array__"):
+            found = pa.Table.from_batches([pa.record_batch(changes)])
+        else:
+            refuse(source, f"are {_NOUNS.get(kind, f'a {kind}')}: {_ADVICE.get(kind, _TAKEN)}")
+        found.validate(full=True)
+        pandas = None if isinstance(changes, _ARROW) else found.schema.pandas_metadata
+    except InvalidChangesError:
+        raise
+    except Exception as error:
+        raise InvalidChangesError(
+            f"changes of source {source.name!r} are a {kind} that cannot be read: "
+            f"{described(error)}",
+            source=source.name,
+        ) from error
+    if pandas is None:
+        return found, False
+    index = [name for name in pandas["index_columns"] if isinstance(name, str)]
+    return found.drop_columns(index), True
+
+
+_ARROW: Final = (pa.Table, pa.RecordBatch, pa.RecordBatchReader)
+_TAKEN: Final = (
+    "give a DataFrame of Spark, pandas or Polars, a pyarrow Table, RecordBatch or "
+    "RecordBatchReader, or a list of dicts"
+)
+_NOUNS: Final = {"NoneType": "None"}
+_ADVICE: Final = {
+    "dict": "pyarrow.table(…) makes a table of columns, and rows are a list of dicts",
+    "generator": "list(…) makes a list of it",
+    "LazyFrame": "collect() it",
+    "NoneType": "leave the source out if nothing of it has changed",
+}
+
+
+def _without_pandas(array: pa.Array, data_type: t.DataType) -> pa.Array:
+    """What pandas has no type for: whole numbers with nulls are doubles, and dates are midnights.
+
+    A double stays one if it may have lost digits.
+    """
+    try:
+        if isinstance(data_type, t.IntegralType) and pa.types.is_float64(array.type):
+            whole = array.cast(pa.int64())
+            exact = pc.all(pc.less(pc.abs(whole), _EXACT))
+            return whole if exact.as_py() is not False else array
+        if isinstance(data_type, t.DateType) and pa.types.is_timestamp(array.type):
+            dates = array.cast(pa.date32())
+            return dates if dates.cast(array.type).equals(array) else array
+    except pa.ArrowException:
+        pass
+    return array
+
+
+def _misfits(array: pa.Array, data_type: t.DataType, clock: tzinfo) -> list[int]:
+    """The first rows that do not fit; none if it is the type that does not."""
+
+    def fits(start: int, end: int) -> bool:
+        try:
+            conformed(array.slice(start, end - start), data_type, clock=clock)
+        except Misfit:
+            return False
+        return True
+
+    return misfits(len(array), fits, _SHOWN) if fits(0, 0) else []
+
+
+def _keys(
+    arrays: Mapping[str, pa.ChunkedArray], places: list[int], source: Source, clock: tzinfo
+) -> tuple[object, ...]:
+    """The keys of some rows, as functions get them; none if one of their columns is wrong."""
+    key, read = source.schema.key, row_reader(source.schema.key, clock)
+    try:
+        columns = [(arrays[column.name.lower()], column.data_type) for column in key]
+        found: list[object] = []
+        for place in places:
+            row = [(array.slice(place, 1).combine_chunks(), kind) for array, kind in columns]
+            found += read([conformed(array, kind, clock=clock) for array, kind in row])
+        return tuple(dict.fromkeys(found))
+    except (KeyError, Misfit, UnreadableError):
+        return ()
+
+
+def _said(misfit: Misfit, places: list[int], keys: tuple[object, ...]) -> str:
+    of_keys = f", of keys {shown(keys)}" if keys else ""
+    rows = f" in rows {', '.join(map(str, places))} (from 0){of_keys}" if places else ""
+    return f"does not fit{rows}: {misfit}"
+
+
+def _of_rows(
+    rows: Sequence[object], source: Source, clock: tzinfo, *, is_snapshot: bool
+) -> pa.Table:
+    """A list of dicts. What a row lacks is null; but a null key says that it is one."""
+    by_name = [_by_name(row, place, source) for place, row in enumerate(rows)]
+    first: dict[str, tuple[int, str]] = {}
+    for place, row in enumerate(by_name):
+        for name, (spelled, _) in row.items():
+            first.setdefault(name, (place, spelled))
+    declared = [name.lower() for name in source.schema.names]
+    others = [spelled for name, (_, spelled) in first.items() if name not in declared]
+    faults = [
+        replace(fault, finding=f"{fault.finding} (row {first[fault.column.lower()][0]}, from 0)")
+        for fault in name_faults([*declared, *others], source, is_snapshot=is_snapshot)
+    ]
+    made: dict[str, pa.Array] = {}
+    for column in table_columns(source, {*declared, *first}):
+        name = column.name.lower()
+        lacking = next((place for place, row in enumerate(by_name) if name not in row), None)
+        if lacking is not None and column in source.schema.key.columns:
+            said = f"is missing in row {lacking} (from 0); None is a null key"
+            faults.append(Fault(column.name, said))
+        absent = ("", "upsert" if name == CHANGE_TYPE else None)
+        values = [row.get(name, absent)[1] for row in by_name]
+        try:
+            made[column.name] = _written(values, column, clock)
+        except Misfit as misfit:
+            places = misfits(len(values), partial(_fit, values, column, clock), _SHOWN)
+            faults.append(Fault(column.name, _said(misfit, places, ())))
+    check(faults, source)
+    return pa.table(made)
+
+
+def _by_name(row: object, place: int, source: Source) -> dict[str, tuple[str, object]]:
+    """A dict's values, and how it spells their names, by name in lower case."""
+    if not isinstance(row, Mapping):
+        refuse(
+            source,
+            f"are a list, and row {place} (from 0) of it is {shown(row)}: give dicts, of column "
+            "names and values",
+        )
+    found = {str(name).lower(): (str(name), value) for name, value in row.items()}
+    if len(found) < len(row):
+        refuse(source, f"are a list, and row {place} (from 0) of it has a column twice")
+    return found
+
+
+def _written(values: Sequence[Any], column: Column, clock: tzinfo) -> pa.Array:
+    """Python values in a column's type; whether it takes nulls is seen later, by key."""
+    (found,) = rows_writer(Columns((replace(column, nullable=True),)), clock)(values)
+    return found
+
+
+def _fit(values: Sequence[Any], column: Column, clock: tzinfo, start: int, end: int) -> bool:
+    try:
+        _written(values[start:end], column, clock)
+    except Misfit:
+        return False
+    return True

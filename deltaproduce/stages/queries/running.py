@@ -1,0 +1,98 @@
+"""SQL producers: a stage's query over the rows of some source keys, run by Spark alone.
+
+`key_local` has made sure that each row of the query comes from rows of one source key, and has it
+say which. Here the query meets a session: Spark tells the types of its columns, and runs it. The
+invariant: over the rows of some source keys the rows that it makes, and their order, are the same
+whatever other source keys take part.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructField, StructType
+
+from deltaproduce.engines.spark.columns import col, cols, comparable
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.graph import Producer
+from deltaproduce.model.layouts import content_columns, sources_of
+from deltaproduce.stages.queries import Query
+from deltaproduce.types.columns import ORDINAL, RowSchema, row_schema
+from deltaproduce.types.ddl import DESCENDING, identifier
+
+
+def query_schema(stage: Producer, query: Query, spark: SparkSession) -> RowSchema:
+    """The columns of a stage with their types, as Spark finds them without any data.
+
+    Raises:
+        DefinitionError: Spark refuses the query, or a column has a type that cannot be stored; with
+            `stage`.
+    """
+    empty = {
+        feeder.name: spark.createDataFrame([], _struct(feeder.schema)) for feeder in stage.feeders
+    }
+    with _views(stage, empty, spark) as views:
+        try:
+            found = spark.sql(query.sql(views)).schema
+        except AnalysisException as error:
+            message = f"stage {stage.name!r}: Spark refuses its query: {error}"
+            raise DefinitionError(message, stage=stage.name) from error
+    types = dict(zip(found.names, (field.dataType for field in found), strict=True))
+    key = [
+        StructField(c.name, types[c.name], metadata={DESCENDING: True} if c.descending else {})
+        for c in stage.schema.key
+    ]
+    value = [StructField(c.name, types[c.name]) for c in stage.schema.value]
+    return row_schema(StructType(key), StructType(value), stage=stage.name)
+
+
+@contextmanager
+def queried(
+    stage: Producer, query: Query, rows: Mapping[str, DataFrame], spark: SparkSession
+) -> Iterator[DataFrame]:
+    """What a stage's query makes of some rows, lazily, while the context lasts.
+
+    Args:
+        rows: for each feeder its key and value columns, perhaps among others.
+
+    Yields:
+        The columns of the stage's content. ``_ordinal`` counts the rows of a pair: in the order of
+        the query's ORDER BY, and then of the values.
+    """
+    schema, sources = stage.schema, sources_of(stage)
+    with _views(stage, rows, spark) as views:
+        found = spark.sql(query.sql(views))
+        values = {
+            f"_value_{n}": comparable(col(c.name), c.data_type) for n, c in enumerate(schema.value)
+        }
+        pair = ", ".join(identifier(c.name) for c in (*sources, *schema.key))
+        order = ", ".join([query.order, *values] if query.order else values)
+        place = f.expr(f"row_number() OVER (PARTITION BY {pair} ORDER BY {order})")
+        numbered = found.withColumns(values).withColumn(ORDINAL, place - 1)
+        columns = content_columns(schema, sources)
+        yield numbered.select(*(col(c.name).cast(c.data_type).alias(c.name) for c in columns))
+
+
+def _struct(schema: RowSchema) -> StructType:
+    return StructType([*schema.key.struct, *schema.value.struct])
+
+
+@contextmanager
+def _views(
+    stage: Producer, rows: Mapping[str, DataFrame], spark: SparkSession
+) -> Iterator[dict[str, str]]:
+    """Temporary views of the feeders' rows, under names that nobody else has."""
+    views = {feeder.name: f"_deltaproduce_{uuid.uuid4().hex}" for feeder in stage.feeders}
+    try:
+        for feeder in stage.feeders:
+            columns = cols((*feeder.schema.key, *feeder.schema.value))
+            rows[feeder.name].select(*columns).createOrReplaceTempView(views[feeder.name])
+        yield views
+    finally:
+        for view in views.values():
+            spark.catalog.dropTempView(view)

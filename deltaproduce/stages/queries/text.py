@@ -1,0 +1,231 @@
+"""A query as the user wrote it: its text, its syntax tree, and changes of the text.
+
+`QueryText.read` has sqlglot parse the text. What is to be different is said by `Edit`s, each of
+which replaces a stretch of the text; `edited` carries them out.
+
+Invariant: text that no edit names stays as it was written. sqlglot reads SQL here and never writes
+it, since what it writes is not always what it has read: ``unix_timestamp()`` becomes
+``UNIX_TIMESTAMP(CURRENT_TIMESTAMP())``, and a date's pattern ``'E'`` becomes ``'EEE'``. For the
+same reason it is kept from knowing functions: it is asked for the grammar alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parsers.spark import SparkParser
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.types.ddl import identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replaces ``text[start:end]``.
+
+    Attributes:
+        start: the first character that goes.
+        end: the first one that stays; the same as `start` to insert.
+        text: what comes in its place.
+        feeder: the feeder whose view is named before `text`, if there is one.
+    """
+
+    start: int
+    end: int
+    text: str
+    feeder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectList:
+    """Where a SELECT can be given more columns, in front of its own.
+
+    Attributes:
+        start: where its first column begins.
+        keys: the source key columns as SQL expressions that are valid there.
+        ordinals: the places of the numbers in its GROUP BY, which count its columns.
+    """
+
+    start: int
+    keys: tuple[str, ...]
+    ordinals: tuple[tuple[int, int], ...] = ()
+
+    def with_columns(self, text: str, columns: Mapping[str, str]) -> Iterator[Edit]:
+        """Yields the edits that put ``columns``, expressions by name, in front of the others."""
+        added = "".join(f"{sql} AS {identifier(name)}, " for name, sql in columns.items())
+        yield Edit(self.start, self.start, added)
+        for start, end in self.ordinals:
+            yield Edit(start, end, str(int(text[start:end]) + len(columns)))
+
+
+def edited(text: str, edits: Iterable[Edit], views: Mapping[str, str]) -> str:
+    """Returns the text with all edits made, and the views' names where feeders are named."""
+    pieces, position = [], 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        view = "" if edit.feeder is None else identifier(views[edit.feeder])
+        pieces += [text[position : edit.start], view, edit.text]
+        position = edit.end
+    return "".join([*pieces, text[position:]])
+
+
+@dataclass(frozen=True, slots=True)
+class QueryText:
+    """One query, read.
+
+    Attributes:
+        text: as the user wrote it.
+        tokens: its tokens, without a semicolon at the end.
+        tree: what sqlglot makes of it. A SELECT has the position of its first column, and every
+            node a number.
+    """
+
+    text: str
+    tokens: tuple[Token, ...]
+    tree: exp.Query
+
+    @classmethod
+    def read(cls, text: str) -> "QueryText":
+        """Parses the text of one query.
+
+        Raises:
+            DefinitionError: it is not one query, or not in the grammar that sqlglot knows.
+        """
+        dialect = Dialect.get_or_raise("spark")
+        trees: list[exp.Expr | None] = []
+        try:
+            tokens = tuple(dialect.tokenize(text))
+            while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+                tokens = tokens[:-1]
+            if any(token.token_type is TokenType.PIPE_GT for token in tokens):
+                raise DefinitionError("'|>' is not supported in a query; write SELECT … FROM …")
+            if tokens and tokens[0].token_type in _BEGINNINGS:
+                trees = _GrammarParser(dialect=dialect).parse(list(_marked(tokens)), text)
+        except SqlglotError as error:
+            raise DefinitionError(f"the query cannot be read: {_reason(error)}") from None
+        if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+            raise DefinitionError(f"{_shortened(text)!r} is not a query; write one SELECT")
+        for number, node in enumerate(trees[0].walk()):
+            node.meta["number"] = number
+        for select in trees[0].find_all(exp.Select):
+            _unmark(select)
+        return cls(text, tokens, trees[0])
+
+    @property
+    def end(self) -> int:
+        """Where the last token ends."""
+        return self.tokens[-1].end + 1
+
+    def top_order(self) -> list[list[Token]]:
+        """Returns the tokens of each expression of the outermost ORDER BY, which comes last."""
+        depth, items = 0, list[list[Token]]()
+        for token in self.tokens:
+            depth += _DEPTHS.get(token.token_type, 0)
+            if depth == 0 and token.token_type is TokenType.ORDER_BY:
+                items = [[token], []]
+            elif depth == 0 and token.token_type is TokenType.COMMA:
+                items.append([])
+            elif items:
+                items[-1].append(token)
+        return items
+
+
+def function_name(node: exp.Expr | None) -> str | None:
+    """Returns the function that the node calls, in lower case; None if it calls none."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    return node.sql_name().lower() if isinstance(node, exp.Func) else None
+
+
+def start_of(node: exp.Expr) -> int:
+    """Where a node begins that has a position: a name, a literal, a star, a SELECT's columns."""
+    return int(node.meta["start"])
+
+
+def end_of(node: exp.Expr) -> int:
+    """Where a node that has a position ends: the first character after it."""
+    return int(node.meta["end"]) + 1
+
+
+def number_of(node: exp.Expr) -> int:
+    """The node's number in its tree."""
+    return int(node.meta["number"])
+
+
+def spelled(node: exp.Expr) -> str:
+    """Returns about what the user wrote, on one line, for messages."""
+    return _shortened(node.sql("spark", normalize_functions=False))
+
+
+_WITH_KEYWORDS: Final = {
+    *("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM"),
+}
+
+
+class _GrammarParser(SparkParser):
+    """Reads Spark's grammar, in which functions are names and arguments, but for a few."""
+
+    FUNCTIONS: ClassVar = {}
+    FUNCTION_PARSERS: ClassVar = {
+        name: parser
+        for name, parser in SparkParser.FUNCTION_PARSERS.items()
+        if name in _WITH_KEYWORDS
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+        name: parser
+        for name, parser in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
+        if name != "ANY"  # which is an aggregate
+    }
+
+
+_DEPTHS: Final = {
+    TokenType.L_PAREN: 1,
+    TokenType.L_BRACKET: 1,
+    TokenType.L_BRACE: 1,
+    TokenType.R_PAREN: -1,
+    TokenType.R_BRACKET: -1,
+    TokenType.R_BRACE: -1,
+}
+_BEGINNINGS: Final = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
+_BEFORE_COLUMNS: Final = {TokenType.HINT, TokenType.ALL, TokenType.DISTINCT}
+_MARK: Final = "_first_column"
+_LONGEST: Final = 120
+
+
+def _marked(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Puts a column in front of those of each SELECT, so that the tree tells where they begin."""
+    after_select = False
+    for token in tokens:
+        if after_select and token.token_type not in _BEFORE_COLUMNS:
+            after_select = False
+            at = {name: getattr(token, name) for name in ("line", "col", "start", "end")}
+            yield Token(TokenType.VAR, _MARK, **at)
+            yield Token(TokenType.COMMA, ",", **at)
+        after_select = after_select or token.token_type is TokenType.SELECT
+        yield token
+
+
+def _unmark(select: exp.Select) -> None:
+    columns = select.expressions
+    if not columns or columns[0].name != _MARK:
+        raise DefinitionError(f"{spelled(select)!r} names no columns; write SELECT …")
+    if len(columns) == 1:
+        columns[0].pop()
+        raise DefinitionError(f"{spelled(select)!r} has no columns; name at least one")
+    mark = columns[0].pop()
+    select.update_positions(mark.find(exp.Identifier))
+
+
+def _reason(error: SqlglotError) -> str:
+    if not isinstance(error, ParseError) or not error.errors:
+        return str(error)
+    first = error.errors[0]
+    description = str(first["description"]).split("<")[0].rstrip(". ")
+    return f"{description}, at {first['highlight']!r} in line {first['line']}"
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

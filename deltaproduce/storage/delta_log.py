@@ -1,0 +1,69 @@
+"""The newest commits of a Delta table on this machine, read from its log without Spark.
+
+Delta keeps each commit as a JSON file that is named by its delta version, and is there once the
+commit counts; its action ``commitInfo`` says what it was, and carries the ``userMetadata`` that its
+writer gave (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). The invariant: what is read
+here is what Delta's own history says. Where the files do not tell all of it, nothing is read, and
+Spark is to be asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from deltaproduce.storage.locations import commit_file
+from deltaproduce.storage.versions import Attempt, Commit
+
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_LEAST: Final = 3
+"""So many commits are read at least: an attempt's, and what a table service may add behind it."""
+
+
+def newest_commits(table: Path, since: int | None = None) -> tuple[Commit, ...] | None:
+    """A table's newest commits, newest first.
+
+    Args:
+        table: its directory.
+        since: a delta version; all commits from it on are read.
+
+    Returns:
+        No commits if there is no table; None if the log is not whole, from the first commit on, or
+        has a commit that does not say what it was.
+    """
+    try:
+        names = os.listdir(table / "_delta_log")
+    except FileNotFoundError:
+        return ()
+    except OSError:
+        return None
+    numbers = {int(found[1]) for found in map(_COMMIT.fullmatch, names) if found}
+    newest = len(numbers) - 1
+    if not numbers or max(numbers) != newest:
+        return None
+    first = max(0, newest + 1 - _LEAST if since is None else min(since, newest + 1 - _LEAST))
+    try:
+        return tuple(_commit(table, number) for number in range(newest, first - 1, -1))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _commit(table: Path, delta_version: int) -> Commit:
+    path = table / commit_file(delta_version)
+    with path.open(encoding="utf-8") as lines:
+        info = next(filter(None, map(_info, lines)), {})
+    millis = info.get("inCommitTimestamp") or path.stat().st_mtime_ns // 1_000_000
+    attempt = Attempt.parse(info.get("userMetadata"))
+    return Commit(delta_version, attempt, str(info["operation"]), int(millis) * 1_000)
+
+
+def _info(line: str) -> Mapping[str, Any] | None:
+    """What an action of a commit says of it; None if it is of something else."""
+    if '"commitInfo"' not in line:
+        return None
+    found: Mapping[str, Any] | None = json.loads(line).get("commitInfo")
+    return found

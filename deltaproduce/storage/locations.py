@@ -1,0 +1,234 @@
+"""Locations: where a store's tables are, and what they are called.
+
+Pure text: nothing is looked up but the current directory. A relative path is made absolute here, so
+that it means the same for Spark, for Delta's SQL, which takes no relative ones, and whenever the
+process changes its directory. The invariant: two tables of a store never have the same name, and a
+name says which stage and kind it is of, at a path and in a catalog.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import quote
+
+from deltaproduce.errors import CorruptStoreError, DefinitionError
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES
+from deltaproduce.types.ddl import identifier
+
+_LOG: Final = "_versions"
+_SQL_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+_PASSWORD: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*:[^/]*@")
+_SAFE_IN_PATHS: Final = " '!$&()+,;=@~-._"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ENDINGS: Final = tuple(f"__{kind}" for kind in (KEY_MAPPINGS, UPDATES, RUNS))
+_SESSION_CATALOG: Final = "spark_catalog"
+_TIME_TRAVEL: Final = re.compile(r".*@([vV][0-9]+|[0-9]{17})/*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One Delta table of a store: its name in the version log, and where it is.
+
+    The name of someone else's table at a path is the path: a version can then be read wherever a
+    process is started.
+    """
+
+    name: str
+    address: str
+    in_catalog: bool
+
+    @staticmethod
+    def existing(text: str) -> Table:
+        """A table of someone else: a path, or a name in a catalog, told apart as locations are."""
+        if _is_path(text):
+            path = _whole_path("table", text)
+            _check_version(text)
+            return Table(path, path, in_catalog=False)
+        parts = [part.strip("`") for part in text.split(".")]
+        if not 1 <= len(parts) <= 3 or not all(parts):
+            raise DefinitionError(
+                f"table {text!r} is neither a path (with a '/') nor 'table' nor 'schema.table' nor "
+                "'catalog.schema.table'"
+            )
+        return Table(text, ".".join(map(identifier, parts)), in_catalog=True)
+
+    def within(self, catalog: str, schema: str) -> Table:
+        """The same table, whichever catalog and schema are current later.
+
+        Args:
+            catalog: the current one, in which a name is that does not say it.
+            schema: likewise.
+        """
+        if not self.in_catalog:
+            return self
+        given = self.address.split("`.`")
+        current = (catalog, schema)[: 3 - len(given)]
+        return replace(self, address=".".join([*map(identifier, current), self.address]))
+
+    @property
+    def sql(self) -> str:
+        """The table as SQL text, for statements on it."""
+        return self.address if self.in_catalog else f"delta.{identifier(self.address)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a store's tables are: below a path, or in a schema of a catalog."""
+
+    address: str
+    in_catalog: bool
+
+    @staticmethod
+    def parse(text: str) -> Location:
+        """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
+        if _is_path(text):
+            return Location(_whole_path("location", text), in_catalog=False)
+        parts = text.split(".")
+        if not 1 <= len(parts) <= 2 or not all(parts):
+            raise DefinitionError(
+                f"location {text!r} is neither a path (with a '/') nor 'schema' nor "
+                "'catalog.schema'"
+            )
+        _check_schema(text, parts)
+        return Location(".".join(identifier(part.strip("`")) for part in parts), in_catalog=True)
+
+    def within(self, catalog: str) -> Location:
+        """The same location, whichever catalog is current later.
+
+        Args:
+            catalog: the current one, in which a schema is that does not say it.
+        """
+        if not self.in_catalog or "`.`" in self.address:
+            return self
+        return replace(self, address=f"{identifier(catalog)}.{self.address}")
+
+    def table(self, stage: str, kind: str) -> Table:
+        """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage.
+
+        Raises:
+            CorruptStoreError: there is no such kind, or the table would be outside of the store.
+        """
+        if kind not in KINDS:
+            raise _outside(f"{stage}/{kind}", self.address)
+        if self.in_catalog:
+            return self.named(stage if kind == CONTENT else f"{stage}__{kind}")
+        return self.named(f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}")
+
+    def log(self) -> Table:
+        """The version log's table."""
+        return self.named(_LOG)
+
+    def named(self, name: str) -> Table:
+        """The table of that name, as the version log says it.
+
+        Raises:
+            CorruptStoreError: it would be outside of the store.
+        """
+        is_outside = name.count("/") > 1 or not {"", ".", ".."}.isdisjoint(name.split("/"))
+        if is_outside and not self.in_catalog:
+            raise _outside(name, self.address)
+        return Table(name, self._address(name), self.in_catalog)
+
+    def has(self, table: Table) -> bool:
+        """Whether it is one of this store's tables, and not someone else's."""
+        return table == Table(table.name, self._address(table.name), self.in_catalog)
+
+    def among(self, paths: Iterable[str]) -> tuple[Table, ...]:
+        """Those of some Delta tables, by their paths from here, that may be this store's.
+
+        A folder with a version log of its own is another store's, with all that is in it.
+        """
+        found = [tuple(path.split("/")) for path in paths]
+        nested = {folder for folder, kind in found if kind == _LOG}
+        return tuple(
+            self.named(f"{folder}/{kind}")
+            for folder, kind in found
+            if kind in KINDS and folder not in nested
+        )
+
+    def _address(self, name: str) -> str:
+        return f"{self.address}.{identifier(name)}" if self.in_catalog else f"{self.address}/{name}"
+
+    def check(self, stages: Sequence[str]) -> None:
+        """Refuse stage names that cannot be table names here."""
+        if not self.in_catalog:
+            return
+        for stage in stages:
+            if not _SQL_NAME.fullmatch(stage) or stage.lower().endswith(_ENDINGS):
+                raise DefinitionError(
+                    f"stage {stage!r} cannot be a table in {self.address}: use letters, digits "
+                    f"and _, and no ending {', '.join(_ENDINGS)}, or keep the store at a path",
+                    stage=stage,
+                )
+
+
+def commit_file(delta_version: int) -> str:
+    """Where Delta keeps the commit of a delta version, below the table's directory."""
+    return f"_delta_log/{delta_version:020d}.json"
+
+
+def _whole_path(what: str, text: str) -> str:
+    """A path from the root on, without ``.``, ``..`` and a slash at its end.
+
+    One with a scheme stays as it is: what is in it is up to its file system.
+
+    Raises:
+        DefinitionError: it has a password in it, and paths are shown in errors, plans and logs, and
+            are stored; or what Spark puts a setting or a variable in the place of, in quotes too.
+    """
+    if found := _PASSWORD.match(text):
+        raise DefinitionError(
+            f"the path {found[1]}…{text[found.end() :]!r} has a password in it, which would be "
+            "shown wherever the path is: leave it out, and set it in Spark's configuration"
+        )
+    if "${" in text:
+        raise DefinitionError(
+            f"{what} {text!r} has a '${{': in a statement Spark replaces such a name by its value, "
+            "so it would be another path; rename the directory"
+        )
+    return text.rstrip("/") if _SCHEME.match(text) else os.path.abspath(text)
+
+
+def _outside(name: str, address: str) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"there is no table {name!r} in the store {address}: someone else has changed the version "
+        "log, or the names in it; restore it from a backup",
+        table=_LOG,
+    )
+
+
+def _check_version(path: str) -> None:
+    """Refuse the path of a table that Delta would take for another path, at a version."""
+    if _TIME_TRAVEL.fullmatch(path):
+        raise DefinitionError(
+            f"table {path!r} ends as paths do that name a version or a time of a Delta table: give "
+            "the table's own path, without what comes from '@' on, or rename its directory"
+        )
+
+
+def _check_schema(text: str, parts: Sequence[str]) -> None:
+    """Refuse names of a catalog's schema that Spark cannot hold tables in."""
+    *catalog, schema = (part.strip("`") for part in parts)
+    others = catalog not in ([], [_SESSION_CATALOG])
+    names = ((catalog[0], "-") if catalog else (schema, "")), (schema, "-" if others else "")
+    for name, more in names:
+        if not re.fullmatch(f"[A-Za-z0-9_{more}]+", name):
+            raise DefinitionError(
+                f"location {text!r}: {name!r} is no name that Spark takes for a schema or a "
+                "catalog; use letters from a to z, digits and _, or keep the store at a path, "
+                "which has a '/'"
+            )
+
+
+def is_relative(text: str) -> bool:
+    """Whether it is a path that depends on the current directory."""
+    return _is_path(text) and not _SCHEME.match(text) and not os.path.isabs(text)
+
+
+def _is_path(text: str) -> bool:
+    """Whether it has a slash or a scheme, or is the current directory or the one above."""
+    return "/" in text or "\\" in text or text in (".", "..") or bool(_SCHEME.match(text))

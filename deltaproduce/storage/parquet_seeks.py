@@ -1,0 +1,236 @@
+"""Seeks: the rows of some keys, from the Parquet files of a table that is in order, without Spark.
+
+A step looks up keys that lie anywhere in a table. Spark reads every file and row group whose range
+holds one of them, so in files with large groups a look-up of a thousand keys reads the more the
+larger the table is. Tables in which steps look keys up are written with small row groups
+(`limits.GROUP_ROWS`), and only those are read here whose range, as the files' footers say, holds
+one of the keys: at most one a key where keys are unique, however many rows there are, and no Spark
+job. This is the sparse index of a sorted file that SSTables have (Chang et al., "Bigtable", 2006).
+
+The invariant: an answer has all rows of the keys, as Spark would read them; where that is not
+certain there is none, and Spark is asked: for files in no file system of this machine, keys that
+are null or of a type without one plain order, footers that say nothing of ranges, files that are
+gone or damaged (Spark says so), and for more rows than are quicker read here (`limits.SEEK_ROWS`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyspark.sql import types as t
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.file_systems import local_path
+from deltaproduce.model import limits
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column
+
+Values = NDArray[np.generic]
+
+_GROUPS_AT_A_TIME: Final = 64
+_WHOLE_NUMBERS: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DateType)
+
+
+class _Group(NamedTuple):
+    """A row group: which file it is in, and which of its groups it is."""
+
+    file: int
+    number: int
+
+
+class _Ranges(NamedTuple):
+    """The least and the greatest value of each row group in one column."""
+
+    least: Values
+    greatest: Values
+
+
+class _Bound(NamedTuple):
+    """One column of the keys that are sought: which row groups may have them.
+
+    Attributes:
+        keys: each key's value, in the form and order of the ranges.
+        ranges: of the table's row groups.
+    """
+
+    keys: Values
+    ranges: _Ranges
+
+
+class _Footers:
+    """What the footers of a table's files say of its row groups."""
+
+    def __init__(self, files: Sequence[pq.FileMetaData]) -> None:
+        self.files = files
+        self.groups = [
+            _Group(number, group)
+            for number, file in enumerate(files)
+            for group in range(file.num_row_groups)
+            if file.row_group(group).num_rows
+        ]
+        counts = [files[number].row_group(group).num_rows for number, group in self.groups]
+        self.rows: Numbers = np.array(counts, np.int64)
+        self._ranges: dict[str, _Ranges | None] = {}
+
+    def bounds(self, keys: Selection) -> list[_Bound]:
+        """Of the keys' columns those before the first that is not plain or has no ranges."""
+        assert isinstance(keys.keys, pa.Table)
+        bounds = []
+        for column, values in zip(keys.columns, keys.keys.columns, strict=True):
+            found = plain(values, column)
+            ranges = None if found is None else self._ranges_in(column.name)
+            if found is None or ranges is None:
+                break
+            bounds.append(_Bound(found, ranges))
+        return bounds
+
+    def _ranges_in(self, name: str) -> _Ranges | None:
+        if name not in self._ranges:
+            self._ranges[name] = self._read_ranges(name)
+        return self._ranges[name]
+
+    def _read_ranges(self, name: str) -> _Ranges | None:
+        places = [_place(file, name) for file in self.files]
+        ranges = []
+        for number, group in self.groups:
+            place = places[number]
+            if place is None:
+                return None
+            known = self.files[number].row_group(group).column(place).statistics
+            if known is None or not known.has_min_max:
+                return None
+            ranges.append((known.min_raw, known.max_raw))
+        least, greatest = zip(*ranges, strict=True) if ranges else ((), ())
+        return _Ranges(_values(least), _values(greatest))
+
+
+class ParquetFiles:
+    """The files of a table none of whose rows is deleted. Files never change: footers are kept.
+
+    Args:
+        addresses: where Spark finds them.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._paths = [local_path(address) for address in addresses]
+
+    def rows_of(self, keys: Selection, columns: Sequence[Column], most: int) -> pa.Table | None:
+        """All rows of these keys, which are few, and of no others; None if Spark is to be asked.
+
+        Args:
+            columns: the table's columns; they come in the types of `arrow_type`.
+            most: if there are more rows, some more than these are enough.
+        """
+        footers = self._footers
+        if footers is None:
+            return None
+        bounds = footers.bounds(keys)
+        if not bounds:
+            return None
+        holding = np.flatnonzero(_holding(bounds))
+        if footers.rows[holding].sum() > limits.SEEK_ROWS:
+            return None
+        schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
+
+        def read(groups: Sequence[_Group]) -> pa.Table:
+            rows = self._read(footers.files, groups)
+            return keys.exactly(rows.select(schema.names).cast(schema))
+
+        found, count = [schema.empty_table()], 0
+        parts = _parts(footers.groups[i] for i in holding.tolist())
+        try:
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                for rows in threads.map(read, parts):
+                    found.append(rows)
+                    count += len(rows)
+                    if count > most:
+                        threads.shutdown(cancel_futures=True)
+                        break
+        except (OSError, pa.ArrowInvalid):
+            return None
+        return pa.concat_tables(found)
+
+    @cached_property
+    def _footers(self) -> _Footers | None:
+        """None if they are not to be had here."""
+        if None in self._paths:
+            return None
+        try:
+            return _Footers([pq.read_metadata(path) for path in self._paths])
+        except (OSError, pa.ArrowInvalid):
+            return None
+
+    def _read(self, footers: Sequence[pq.FileMetaData], groups: Sequence[_Group]) -> pa.Table:
+        """Some row groups of one file."""
+        number = groups[0].file
+        # Reading ahead goes through a pool of threads, which costs more than it saves on a disk.
+        with pq.ParquetFile(
+            self._paths[number],
+            metadata=footers[number],
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",
+        ) as file:
+            return file.read_row_groups([group.number for group in groups], use_threads=False)
+
+
+def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
+    """Keys in the form and order of a footer's ranges; None if any is null, or of other types."""
+    if keys.null_count:
+        return None
+    if isinstance(column.data_type, _WHOLE_NUMBERS):
+        numbers = keys.cast(pa.int32()) if pa.types.is_date(keys.type) else keys
+        found: Values = numbers.cast(pa.int64()).to_numpy()
+        return found
+    if column.data_type == t.StringType():  # without a collation: in the order of its bytes
+        return _values(keys.cast(pa.binary()).to_pylist())
+    return None
+
+
+def _holding(bounds: Sequence[_Bound]) -> Marks:
+    """Which row groups have a key within their ranges.
+
+    A group that has one value in a column, and in those before it, is known by the next column as
+    well. In a sorted table these are all groups but those at the border of two values, so keys are
+    found as well where the first column has few values as where it has many.
+    """
+    in_order = np.lexsort([keys for keys, _ in reversed(bounds)])
+    (keys, (least, greatest)), *others = [(keys[in_order], ranges) for keys, ranges in bounds]
+    first, last = keys.searchsorted(least, "left"), keys.searchsorted(greatest, "right")
+    alike = least == greatest
+    for keys, (least, greatest) in others:
+        for group in np.flatnonzero(alike & (first < last)).tolist():
+            start, among = first[group], keys[first[group] : last[group]]
+            first[group] = start + among.searchsorted(least[group], "left")
+            last[group] = start + among.searchsorted(greatest[group], "right")
+        alike = alike & (least == greatest)
+    return first < last
+
+
+def _place(footer: pq.FileMetaData, name: str) -> int | None:
+    """Which of a file's columns has this name; a part of another may have a path that is equal."""
+    columns = (footer.schema.column(i) for i in range(footer.num_columns))
+    return next((i for i, c in enumerate(columns) if c.name == c.path == name), None)
+
+
+def _values(values: Sequence[object]) -> Values:
+    """Whole numbers, or bytes as Python compares them: numpy's own bytes lose zeros at the end."""
+    return np.array(values, object if values and isinstance(values[0], bytes) else np.int64)
+
+
+def _parts(groups: Iterable[_Group]) -> Iterator[list[_Group]]:
+    """Groups of one file each, so many as are read at a time."""
+    for _, of_file in groupby(groups, attrgetter("file")):
+        found = list(of_file)
+        for first in range(0, len(found), _GROUPS_AT_A_TIME):
+            yield found[first : first + _GROUPS_AT_A_TIME]

@@ -1,0 +1,145 @@
+"""Retention: which versions a vacuum keeps, what of their histories, and which tables they need.
+
+Pure: from the versions and their figures. The invariant: the newest version is always kept, those
+that are kept are the newest ones, and every row that one of them is read from stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.model import arguments
+from deltaproduce.model.layouts import RUNS, UPDATES
+from deltaproduce.storage.versions import StageFigures, Version, told_since
+from deltaproduce.types.columns import VERSION
+
+_CENTURY_DAYS: Final = 36_500
+"""No version is older; and Python has no times long before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows of old versions that no kept version is read from, at the beginning of a table.
+
+    Attributes:
+        stage: the table's stage.
+        kind: ``updates`` or ``runs``.
+        below: rows of versions before this one are not needed.
+        versions: the numbers of the kept versions that have all their rows in what is left.
+    """
+
+    stage: str
+    kind: str
+    below: int
+    versions: frozenset[int]
+
+    @property
+    def predicate(self) -> str:
+        """What holds for the rows that are not needed."""
+        return f"{VERSION} < {self.below}"
+
+
+def check_kept(keep_versions: int | None, keep_days: float | None) -> None:
+    """Refuse what does not say which versions to keep.
+
+    Raises:
+        InvalidArgumentError: neither is given, or no version would be kept, or one is no number.
+    """
+    if keep_versions is None and keep_days is None:
+        raise InvalidArgumentError(
+            "vacuum needs keep_versions or keep_days: versions that neither keeps are dropped",
+            argument="keep_versions",
+        )
+    if keep_versions is not None:  # the newest version is always kept
+        arguments.integer(keep_versions, "keep_versions", least=1)
+    if keep_days is not None:
+        arguments.number(keep_days, "keep_days")
+
+
+def retained(
+    versions: Sequence[Version],
+    keep_versions: int | None,
+    keep_days: float | None,
+    now: datetime,
+) -> tuple[Version, ...]:
+    """The versions to keep: what either of the two asks for.
+
+    Args:
+        versions: all of a store, oldest first.
+        keep_versions: so many of the newest.
+        keep_days: those that were the newest at any time in so many days before ``now``.
+
+    Raises:
+        InvalidArgumentError: neither is given, or no version would be kept.
+    """
+    check_kept(keep_versions, keep_days)
+    if not versions:
+        return ()
+    counted = 1 if keep_versions is None else keep_versions
+    since = None if keep_days is None else now - timedelta(days=min(keep_days, _CENTURY_DAYS))
+    overtaken = [version.committed_at for version in versions[1:]]
+    timed = sum(1 for time in overtaken if since is not None and time and time >= since) + 1
+    return tuple(versions[-max(counted, timed) :])
+
+
+def cuts(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[Cut, ...]:
+    """What is not needed any more of tables that rows are only added to.
+
+    Args:
+        versions: all of a store, oldest first.
+        kept: those of them that stay.
+    """
+    dropped = versions[: len(versions) - len(kept)]
+    if not dropped:
+        return ()
+    found = []
+    for stage, figures in kept[-1].stages.items():
+        had = [version.stages[stage] for version in dropped if stage in version.stages]
+        if UPDATES in figures.delta_versions and any(old.changed_keys for old in had):
+            alike = _same_history(kept, stage)
+            found.append(Cut(stage, UPDATES, kept[0].number, alike))
+        if RUNS in figures.delta_versions and figures.folded and any(old.runs for old in had):
+            alike = frozenset(
+                v.number for v in kept if _reads_the_same(v.stages.get(stage), figures)
+            )
+            found.append(Cut(stage, RUNS, figures.folded + 1, alike))
+    return tuple(found)
+
+
+def repointed(versions: Iterable[Version], made: Mapping[Cut, int]) -> tuple[Version, ...]:
+    """The versions, reading what was cut from the delta versions that the cuts became."""
+    return tuple(_repointed(version, made) for version in versions)
+
+
+def pins(versions: Iterable[Version], stage: str, kind: str) -> frozenset[int]:
+    """The delta versions of one table that some versions are read from."""
+    found = (version.pinned(stage, kind) for version in versions)
+    return frozenset(pinned for pinned in found if pinned is not None)
+
+
+def _repointed(version: Version, made: Mapping[Cut, int]) -> Version:
+    stages = dict(version.stages)
+    for cut, delta_version in made.items():
+        if version.number in cut.versions:
+            stages[cut.stage] = stages[cut.stage].at({cut.kind: delta_version})
+    return replace(version, stages=stages)
+
+
+def _same_history(kept: Sequence[Version], stage: str) -> frozenset[int]:
+    """The last of the versions that have added to one table of updates."""
+    since, _ = told_since(kept, stage)
+    alike = (v for v in kept if v.pinned(stage, UPDATES) is not None)
+    return frozenset(version.number for version in alike if version.number >= since)
+
+
+def _reads_the_same(figures: StageFigures | None, newest: StageFigures) -> bool:
+    """Whether the runs that a version is read from are in the same rows as the newest version's."""
+    return (
+        figures is not None
+        and figures.delta_versions.get(RUNS) == newest.delta_versions[RUNS]
+        and figures.folded == newest.folded
+    )

@@ -1,0 +1,157 @@
+"""Stored rows: what a table held at one version, and how the rows of some keys are found in it.
+
+With *copy on write* a table is what it says. With *merge on read* (both are Hudi's words) it is a
+base, and an `Overlay` has what came after it: for each pair (source key, key) that a later version
+touched, its newest rows. The invariant: whoever reads through `Stored` sees the rows of exactly one
+version, and cannot tell how they are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType
+
+from deltaproduce.engines.local.arrays import distinct, empty, factorize, isin_rows
+from deltaproduce.engines.selections import Rows, Selection, as_frame, as_table
+from deltaproduce.engines.spark.columns import same
+from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.model import limits
+from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.types.columns import ORDINAL, VERSION, VERSION_COLUMN, Column
+
+IS_ALIVE: Final = Column("_is_alive", BooleanType(), nullable=False)
+"""False in the one row of a run that says that its pair has no rows any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """The newest rows of the pairs that were touched since a table's base was written.
+
+    Attributes:
+        rows: the content's columns and ``_is_alive``; a pair's rows are alive, or it has one that
+            is not.
+        pair: the columns that a pair consists of.
+        content: the content's columns.
+        runs: of how many versions it is.
+        added: how many rows they have, older ones of a pair too.
+    """
+
+    rows: pa.Table
+    pair: tuple[Column, ...]
+    content: tuple[Column, ...]
+    runs: int
+    added: int
+
+    @staticmethod
+    def of(runs: pa.Table, pair: Sequence[Column], content: Sequence[Column]) -> Overlay:
+        """The newest of some runs, whose rows have a ``_version`` too."""
+        versions = runs.column(VERSION).to_numpy()
+        pairs = factorize(runs.select([c.name for c in pair]).columns) if len(runs) else versions
+        newest = np.zeros(pairs.max(initial=-1) + 1, np.int64)
+        np.maximum.at(newest, pairs, versions)
+        rows = runs.drop_columns([VERSION]).filter(pa.array(versions == newest[pairs]))
+        return Overlay(rows, tuple(pair), tuple(content), len(np.unique(versions)), len(runs))
+
+    @staticmethod
+    def none(pair: Sequence[Column], content: Sequence[Column]) -> Overlay:
+        """What it is when the base has been written."""
+        return Overlay(empty((*content, IS_ALIVE)), tuple(pair), tuple(content), 0, 0)
+
+    def with_run(self, run: pa.Table) -> Overlay:
+        """What it is after one more version."""
+        names = [c.name for c in self.pair]
+        kept = ~isin_rows(self.rows.select(names), run.select(names))
+        rows = pa.concat_tables(
+            [self.rows.filter(pa.array(kept)), run.select(self.rows.schema.names)]
+        )
+        return Overlay(rows, self.pair, self.content, self.runs + 1, self.added + len(run))
+
+    def only(self, keys: Selection) -> Overlay:
+        """What it says of some keys."""
+        return replace(self, rows=self.rows.filter(pa.array(keys.holds(self.rows))))
+
+    def newer(self, columns: Sequence[Column]) -> pa.Table:
+        """The rows that are alive: of the content, or, in the pair's columns, of key mappings."""
+        alive = self.rows.filter(self.rows.column(IS_ALIVE.name))
+        found = alive.select([c.name for c in columns])
+        return found if ORDINAL in found.schema.names else distinct(found)
+
+    def replaced(self) -> pa.Table:
+        """The pairs whose rows in the base do not count any more."""
+        return distinct(self.rows.select([c.name for c in self.pair]))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The rows of one table at one version.
+
+    Attributes:
+        base: the rows of the Delta table; on the driver if a store has kept them.
+        columns: its columns.
+        overlay: what came after the base; None if nothing did.
+        count: how many rows there are, or, of key mappings, at most.
+        row_bytes: about how many bytes one has.
+        files: the files of the base, if they are known and no row of theirs is deleted.
+    """
+
+    base: Rows
+    columns: tuple[Column, ...]
+    overlay: Overlay | None
+    count: int
+    row_bytes: int
+    spark: SparkSession
+    files: ParquetFiles | None = None
+
+    @property
+    def small(self) -> bool:
+        """Whether reading all of it costs no more than looking up a key."""
+        return limits.is_small(self.count, self.row_bytes)
+
+    def all(self) -> DataFrame:
+        """All rows, in Spark; unsorted."""
+        spark, base = self.spark, as_frame(self.base, self.spark, self.columns)
+        if self.overlay is None:
+            return base
+        pair = self.overlay.pair
+        replaced = f.broadcast(frame(self.overlay.replaced(), spark, pair))
+        newer = frame(self.overlay.newer(self.columns), spark, self.columns)
+        return base.join(replaced, same(base, replaced, pair), "left_anti").union(newer)
+
+    def fetched(self) -> pa.Table:
+        """All rows, on the driver."""
+        return self._merged(as_table(self.base, self.columns), None)
+
+    def of(self, keys: Selection) -> Rows:
+        """All rows of these keys, and perhaps some of others; on the driver if they are few."""
+        if not keys.few:
+            return keys.rows_of(self.all())
+        most = limits.local_rows(self.row_bytes)
+        found = None if self.files is None else self.files.rows_of(keys, self.columns, most)
+        if found is None:
+            base = as_frame(self.base, self.spark, self.columns)
+            found = fetched(keys.rows_of(base).limit(most + 1), self.columns)
+        if len(found) > most:
+            return keys.rows_of(self.all())
+        return self._merged(found, keys)
+
+    def _merged(self, base: pa.Table, keys: Selection | None) -> pa.Table:
+        if self.overlay is None:
+            return base
+        overlay, names = self.overlay, [c.name for c in self.overlay.pair]
+        if keys is not None:
+            overlay = overlay.only(keys)
+            base = base.filter(pa.array(keys.holds(base)))
+        kept = ~isin_rows(base.select(names), overlay.rows.select(names))
+        return pa.concat_tables([base.filter(pa.array(kept)), overlay.newer(self.columns)])
+
+
+def run_columns(content: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of a table of runs."""
+    return (VERSION_COLUMN, IS_ALIVE, *content)

@@ -1,0 +1,346 @@
+"""The version log: the table whose next commit is the only commit point of a store.
+
+A version exists when its row is in the log, and only then; all that was written before is
+invisible. The invariant: numbers are consecutive and each has one row. Every commit to the log
+carries a fencing token, the one after that of the newest commit which its writer had read, as
+``txnVersion`` under one ``txnAppId``: of two writers that read the same state of the log, Delta
+refuses the second while both are under way, and skips it silently afterwards, which reading back
+finds out. Most commits publish a version. One that drops versions carries one too, so a writer that
+still goes by a dropped version cannot publish. And only attempts of stores have changed rows; else
+none is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pyspark.sql import Row
+
+from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
+from deltaproduce.model.declarations import name_fault
+from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.model.layouts import CONTENT, KINDS
+from deltaproduce.storage.locations import Location
+from deltaproduce.storage.recovery import conflict, foreign
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.versions import (
+    EMPTY,
+    Attempt,
+    Commit,
+    Version,
+    figures_from_json,
+    figures_to_json,
+)
+
+_COLUMNS = """
+    number bigint, committed_at timestamp, operation string, update_id string,
+    fingerprints map<string, struct<layout: string, function: string>>,
+    tables map<string, bigint>, figures string, attempt string
+"""
+
+_LAST_MICROS = 253_402_300_800_000_000  # since 1970, of the year 10000
+
+
+class VersionLog:
+    """The published versions of one store."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._table = tables.location.log()
+        self._known: tuple[Version, ...] = ()  # dropped ones have no stages
+        self._read: int | None = None
+
+    def versions(self) -> tuple[Version, ...]:
+        """All versions that are kept, oldest first.
+
+        If nothing is new that costs one Spark job, or none for a store on this machine.
+
+        Raises:
+            CorruptStoreError: a number is missing or there twice, or rows are not those that stores
+                have written.
+        """
+        commits = self._commits()
+        if commits and commits[0].delta_version != self._read:
+            self._read_rows(commits)
+        return _kept(self._known)
+
+    def head(self) -> Version:
+        """The newest version, read now; the empty one if there is none."""
+        self.versions()
+        return self.last_read
+
+    @property
+    def last_read(self) -> Version:
+        """The newest version as of the last reading."""
+        return self._known[-1] if self._known else EMPTY
+
+    def with_ids(self) -> dict[str, Version]:
+        """The versions with an update id, as of the last reading; dropped ones have no stages."""
+        return {v.update_id: v for v in self._known if v.update_id is not None}
+
+    def check_published(self, number: int) -> None:
+        """Refuse a log that does not have a version which a table shows was published.
+
+        Raises:
+            CorruptStoreError: its row is lost.
+        """
+        if self.head().number < number:
+            raise self._damaged(f"version {number}, which tables were written after, is gone", None)
+
+    def publish(self, version: Version, attempt: Attempt) -> None:
+        """Make a version visible: the commit point.
+
+        Raises:
+            ConflictError: another writer has published.
+            CommitUnknownError: the commit failed, and so did reading back whether it took effect.
+        """
+        if not self._known:
+            self._tables.create(self._table, _COLUMNS)
+        published = self._commit([self._row(version, attempt)], attempt, overwrite=False)
+        if self._read in (None, published - 1):
+            self._known = (*self._known, replace(version, fencing_token=attempt.fencing_token))
+            self._read = published
+
+    def rewrite(self, versions: Sequence[Version], attempt: Attempt) -> None:
+        """Keep these versions and no other, as they are given; of others their update ids.
+
+        Args:
+            versions: the newest ones, oldest first.
+
+        Raises:
+            DeltaProduceError: as `publish`.
+        """
+        dropped = [version for version in self._known if version.number < versions[0].number]
+        kept = [self._row(version, version.attempt or attempt) for version in versions]
+        remembered = [_remembered(version) for version in dropped if version.update_id is not None]
+        self._commit([*remembered, *kept], attempt, overwrite=True)
+        self.versions()
+
+    @property
+    def delta_version(self) -> int | None:
+        """That of the log itself, as of the last reading; None if there was no log."""
+        return self._read
+
+    def repair(self, attempt: Attempt) -> None:
+        """Set a log that someone else has changed back to what the stores have made of it.
+
+        Raises:
+            CorruptStoreError: no delta version is known to be right.
+        """
+        try:
+            self.versions()
+        except CorruptStoreError:
+            commits = self._tables.recent_commits(self._table, 0)
+            ours = next((c.delta_version for c in commits if c.attempt is not None), None)
+            if ours is None or not foreign(commits, ours):
+                raise
+            self._check_rows(self._rows(ours), None)
+            self._known, self._read = (), None
+            self._tables.restore(
+                self._table, ours, replace(attempt, fencing_token=_fencing_token(commits))
+            )
+            self.versions()
+
+    def _read_rows(self, commits: Sequence[Commit]) -> None:
+        """Read what is new in the log, or all of it, if more than that has changed.
+
+        Args:
+            commits: the log's last, newest first; all since the last reading.
+        """
+        newest, known = commits[0].delta_version, self._known
+        if self._read is None or foreign(commits, self._read) or self._was_rewritten(commits):
+            known = ()
+        last = known[-1].number if known else 0
+        known += self._rows(newest, f"number > {last}")
+        ours = next((c.delta_version for c in commits if c.attempt is not None), 0)
+        strange = foreign(commits, ours)
+        if strange and known != self._rows(ours):
+            raise self._damaged(
+                f"delta version {strange[-1].delta_version} of it is a {strange[-1].operation} by "
+                "no store",
+                ours,
+            )
+        self._check_rows(known, ours if strange else None)
+        token = _fencing_token(commits)
+        self._known = (
+            *known[:-1],
+            *(replace(version, fencing_token=token) for version in known[-1:]),
+        )
+        self._read = newest
+
+    def _was_rewritten(self, commits: Sequence[Commit]) -> bool:
+        """Whether versions were dropped since the last reading."""
+        later = (c.attempt for c in commits if self._read is None or c.delta_version > self._read)
+        last = self.last_read.number
+        return any(attempt is not None and attempt.version <= last for attempt in later)
+
+    def _commit(self, rows: Sequence[Row], attempt: Attempt, *, overwrite: bool) -> int:
+        """Commit to the log; returns the delta version that it became."""
+        failure: Exception | None = None
+        try:
+            self._tables.commit_fenced(self._table, rows, _COLUMNS, attempt, overwrite=overwrite)
+        except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
+            failure = error
+        made = self._committed_by(attempt)
+        if made is not None:
+            return made
+        if failure is not None and not isinstance(failure, ConflictError):
+            raise failure
+        self.versions()  # a log that someone else has changed says so
+        commits = self._tables.recent_commits(self._table, self._read)
+        raise conflict(self._table.name, attempt, commits) from failure
+
+    def _commits(self) -> tuple[Commit, ...]:
+        """The log's last commits, newest first, one of ours among them; none if there is no log."""
+        if self._read is None and not self._tables.exists(self._table):
+            return ()
+        commits = self._tables.recent_commits(self._table, self._read)
+        if self._read is not None and (not commits or commits[0].delta_version < self._read):
+            found = f"delta version {commits[0].delta_version}" if commits else "no table"
+            raise self._damaged(f"it has {found}, and was read at {self._read}", None)
+        if all(commit.attempt is None for commit in commits):
+            return self._tables.recent_commits(self._table, 0)
+        return commits
+
+    def _rows(self, delta_version: int, which: str = "true") -> tuple[Version, ...]:
+        """The versions that the log had, or some of them, oldest first; one Spark job."""
+        rows = self._tables.read(self._table, delta_version).where(which)
+        found = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
+        try:
+            return tuple(sorted(map(_version, found), key=lambda version: version.number))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._damaged(f"a row of it is none of a store's ({error})", None) from error
+
+    def _damaged(self, finding: str, good: int | None) -> CorruptStoreError:
+        """What is said of a log that someone else has changed.
+
+        Args:
+            good: the delta version that the stores' own commits have left; None if it is not known.
+        """
+        back = f"RESTORE TABLE {self._table.sql} TO VERSION AS OF {good}"
+        mend = (
+            "restore the table from a backup"
+            if good is None
+            else f"store.repair() sets it back, or {back}"
+        )
+        return CorruptStoreError(
+            f"the version log {self._table.address} was changed by someone else: {finding}; {mend}",
+            table=self._table.name,
+        )
+
+    def _committed_by(self, attempt: Attempt) -> int | None:
+        """The delta version that an attempt's commit became, read back; None if it made none."""
+        try:
+            commits = self._tables.recent_commits(self._table, self._read)
+            return next((c.delta_version for c in commits if c.attempt == attempt), None)
+        except Exception as error:
+            raise CommitUnknownError(
+                f"whether version {attempt.version} was published is unknown: the version log "
+                f"{self._table.address} cannot be read; read the head again before repeating it"
+            ) from error
+
+    def _row(self, version: Version, attempt: Attempt) -> Row:
+        location = self._tables.location
+        return Row(
+            number=version.number,
+            committed_at=version.committed_at,
+            operation=version.operation,
+            update_id=version.update_id,
+            fingerprints={
+                name: Row(layout=found.layout, function=found.function)
+                for name, found in version.definitions.items()
+            },
+            tables={
+                (
+                    figures.table
+                    if figures.table and kind == CONTENT
+                    else location.table(stage, kind).name
+                ): delta_version
+                for stage, figures in version.stages.items()
+                for kind, delta_version in figures.delta_versions.items()
+            },
+            figures=figures_to_json(version.stages),
+            attempt=attempt.id,
+        )
+
+    def _check_rows(self, known: Sequence[Version], good: int | None) -> None:
+        """Refuse numbers that are not consecutive, and names that lead out of the store."""
+        for version in known:
+            fault = _fault_of_names(version, self._tables.location)
+            if fault is not None:
+                raise self._damaged(f"version {version.number} has {fault}", good)
+        numbers = [version.number for version in _kept(known)]
+        expected = list(range(numbers[0], numbers[0] + len(numbers))) if numbers else []
+        if numbers != expected:
+            wrong = next(a for a, b in zip(numbers, expected, strict=True) if a != b)
+            raise self._damaged(f"numbers must be consecutive, and it goes wrong at {wrong}", good)
+
+
+def _kept(versions: Sequence[Version]) -> tuple[Version, ...]:
+    """Without those that were dropped, of which the log has no more than their update ids."""
+    return tuple(version for version in versions if version.stages)
+
+
+def _version(row: Row) -> Version:
+    """A row of the log; someone else may have written anything that its columns can hold."""
+    told = (row.number, row.micros, *(row.fingerprints or {}).values())
+    if None in told or not 0 <= row.micros < _LAST_MICROS:
+        raise CorruptStoreError(
+            f"the version log has a row that no store has written, of number {row.number!r}; "
+            "store.repair() sets it back, or restore the table from a backup",
+            table="_versions",
+        )
+    return Version(
+        number=row.number,
+        committed_at=datetime.fromtimestamp(row.micros / 1e6, tz=UTC),
+        operation=row.operation,
+        update_id=row.update_id,
+        stages={} if row.figures is None else figures_from_json(row.figures),
+        definitions={
+            name: Fingerprint(found.layout, found.function)
+            for name, found in (row.fingerprints or {}).items()
+        },
+        attempt=Attempt(row.attempt, row.number),
+    )
+
+
+def _fault_of_names(version: Version, location: Location) -> str | None:
+    """What is wrong with the names that a version has of its tables; None if nothing is."""
+    names = {location.log().name.lower()}
+    for stage, figures in version.stages.items():
+        fault = name_fault(stage)
+        if fault is not None:
+            return f"a stage {stage!r}, and {fault}"
+        for kind in figures.delta_versions:
+            if kind not in KINDS:
+                return f"a table {kind!r} of stage {stage!r}, which stages do not have"
+            name = location.table(stage, kind).name
+            if location.in_catalog and name.lower() in names:
+                return f"two tables {name!r}"
+            names.add(name.lower())
+    return None
+
+
+def _remembered(version: Version) -> Row:
+    """What stays of a version that is dropped: its update id, so that it is not applied twice."""
+    return Row(
+        number=version.number,
+        committed_at=version.committed_at,
+        operation=version.operation,
+        update_id=version.update_id,
+        fingerprints=None,
+        tables=None,
+        figures=None,
+        attempt=None if version.attempt is None else version.attempt.id,
+    )
+
+
+def _fencing_token(commits: Sequence[Commit]) -> int:
+    """The fencing token of the log's newest commit of ours; 0 if there is none.
+
+    A version that was published before turns were counted took its number.
+    """
+    attempts = (commit.attempt for commit in commits if commit.attempt is not None)
+    return next((attempt.fencing_token or attempt.version for attempt in attempts), 0)

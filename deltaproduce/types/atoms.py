@@ -1,0 +1,192 @@
+"""Emitted values without parts, from Python into Arrow: numbers, text, dates and the like.
+
+Invariant: a value is written as it is or refused. ``2.0`` is no integer, ``True`` is no number, a
+datetime is no date, a decimal keeps all its digits. The one rounding is that of a Python float in a
+column declared ``float``, which has 32 bits.
+
+This is the list of what each Spark type takes; `row_writers` composes it to arrays, maps, structs
+and rows. A column is checked by the set of its types and written by one call into Arrow, so a
+`Misfit` may not name the right value of many: write one to find out.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, tzinfo
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from deltaproduce.types.excerpts import escaped, shown
+
+Writer: TypeAlias = Callable[[Sequence[Any]], pa.Array]
+
+
+class Misfit(ValueError):  # noqa: N818 it is caught and becomes part of a ProducerError
+    """An emission that does not fit its schema."""
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """Returns the Arrow type in which Spark exchanges a type; timestamps are in UTC."""
+    match data_type:
+        case DecimalType(precision=precision, scale=scale):
+            return pa.decimal128(precision, scale)
+        case StructType():
+            return pa.struct(
+                [pa.field(f.name, arrow_type(f.dataType), f.nullable) for f in data_type.fields]
+            )
+        case ArrayType():
+            return pa.list_(pa.field("element", arrow_type(data_type.elementType)))
+        case MapType():
+            key, value = arrow_type(data_type.keyType), arrow_type(data_type.valueType)
+            return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
+    return _ATOMS[type(data_type)][0]
+
+
+def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:
+    """Returns the function that turns Python values into an array of ``data_type``.
+
+    Args:
+        data_type: a type without parts.
+        zone: the clock that naive datetimes are on, where a timestamp is declared.
+        nullable: whether None is a value.
+    """
+    arrow = arrow_type(data_type)
+    accepted = _ATOMS[type(data_type)][1]
+    untouched = accepted | {type(None)} if nullable else accepted
+    spark_type = data_type.simpleString()
+
+    def write(values: Sequence[Any]) -> pa.Array:
+        try:
+            if not untouched.issuperset(map(type, values)):
+                values = [
+                    value if type(value) in untouched else _plain(value, accepted, spark_type)
+                    for value in values
+                ]
+            match data_type:
+                case TimestampType():
+                    return pa.array(_instants(values, zone), arrow)
+                case TimestampNTZType():
+                    return pa.array(_without_zone(values), arrow)
+                case FloatType():
+                    return _floats(values, arrow)
+            return pa.array(values, arrow)
+        except (pa.ArrowException, OverflowError, ValueError) as error:
+            if isinstance(error, Misfit):
+                raise
+            found = next((value for value in values if value is not None), None)
+            raise Misfit(
+                f"{shown(found)} does not fit {spark_type}: {escaped(str(error))}"
+            ) from error
+
+    return write
+
+
+_ATOMS: Final[Mapping[type[DataType], tuple[pa.DataType, frozenset[type]]]] = MappingProxyType(
+    {
+        BooleanType: (pa.bool_(), frozenset({bool})),
+        ByteType: (pa.int8(), frozenset({int})),
+        ShortType: (pa.int16(), frozenset({int})),
+        IntegerType: (pa.int32(), frozenset({int})),
+        LongType: (pa.int64(), frozenset({int})),
+        FloatType: (pa.float32(), frozenset({float, int})),
+        DoubleType: (pa.float64(), frozenset({float, int})),
+        DecimalType: (pa.decimal128(38), frozenset({Decimal, int})),
+        StringType: (pa.string(), frozenset({str})),
+        BinaryType: (pa.binary(), frozenset({bytes, bytearray})),
+        DateType: (pa.date32(), frozenset({date})),
+        TimestampType: (pa.timestamp("us", "UTC"), frozenset({datetime})),
+        TimestampNTZType: (pa.timestamp("us"), frozenset({datetime})),
+    }
+)
+"""Of each type without parts: its Arrow type, and the Python types that Arrow writes exactly."""
+
+_NUMPY_SCALARS: Final = (np.bool_, np.integer, np.floating, np.str_, np.bytes_)
+
+_FROM_SUBCLASS: Final[Mapping[type, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        int: int.__int__,
+        float: float.__float__,
+        str: str.__str__,
+        bytes: bytes,
+        bytearray: bytes,
+        Decimal: Decimal,
+        date: lambda value: date(value.year, value.month, value.day),
+        datetime: lambda value: datetime.combine(value.date(), value.timetz()),
+    }
+)
+"""How a subclass, such as an IntEnum or a pandas.Timestamp, becomes its plain base."""
+
+
+def _plain(value: object, accepted: frozenset[type], spark_type: str) -> object:
+    """Returns a numpy scalar or an instance of a subclass as the accepted type it stands for."""
+    if isinstance(value, _NUMPY_SCALARS) and not isinstance(value, np.timedelta64):
+        value = value.item()
+        if type(value) in accepted:
+            return value
+    exact = getattr(value, "nanosecond", 0) == 0
+    for base in accepted:
+        confused = (base is int and isinstance(value, bool)) or (
+            base is date and isinstance(value, datetime)
+        )
+        if isinstance(value, base) and exact and not confused:
+            return _FROM_SUBCLASS[base](value)
+    if value is None:
+        raise Misfit("it is None, but declared NOT NULL")
+    expected = " or ".join(sorted(base.__name__ for base in accepted))
+    raise Misfit(
+        f"{spark_type} takes {expected}, not {type(value).__name__} {shown(value)}; convert it"
+    )
+
+
+def _instants(values: Sequence[Any], zone: tzinfo) -> Sequence[Any]:
+    """Returns datetimes in UTC, without a zone; those without are on the clock of ``zone``."""
+    aware = [value.tzinfo for value in values if value is not None and value.tzinfo is not None]
+    if zone is UTC and not aware:
+        return values
+    offset = zone.utcoffset
+    return [
+        value
+        if value is None
+        else value - offset(value)
+        if value.tzinfo is None
+        else value.astimezone(UTC).replace(tzinfo=None)
+        for value in values
+    ]
+
+
+def _without_zone(values: Sequence[Any]) -> Sequence[Any]:
+    for value in values:
+        if value is not None and value.tzinfo is not None:
+            raise Misfit(f"timestamp_ntz takes a datetime without tzinfo, not {shown(value)}")
+    return values
+
+
+def _floats(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    array = pa.array(values, arrow)
+    for index in np.flatnonzero(pc.is_inf(array).fill_null(False)).tolist():
+        if math.isfinite(values[index]):
+            raise Misfit(f"{values[index]!r} is too large for float")
+    return array

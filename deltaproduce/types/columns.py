@@ -1,0 +1,348 @@
+"""Key and value columns: their names, types and sort directions.
+
+A `RowSchema` says what the rows of a source or stage look like. It is declared as DDL or as a
+``StructType``; both ways lead to equal values.
+
+Invariant: what `row_schema` returns can be stored in a plain Delta table beside the library's own
+columns and sorted by its key, and its `Columns.ddl` reads back as the same columns.
+"""
+
+import re
+from collections import namedtuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.types.ddl import (
+    ATOMIC_TYPES,
+    DESCENDING,
+    ddl_of,
+    quoted,
+    struct_from_ddl,
+    unsupported_type,
+)
+
+SOURCE_PREFIX: Final = "_source_"
+ORDINAL: Final = "_ordinal"
+POSITION: Final = "_position"
+VERSION: Final = "_version"
+CHANGE_TYPE: Final = "_change_type"
+
+SchemaLike: TypeAlias = str | StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a key or value; only a key column can be descending."""
+
+    name: str
+    data_type: DataType
+    nullable: bool = True
+    descending: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its type is known: that of a query's column is when a session has seen it."""
+        return not isinstance(self.data_type, NullType)
+
+    @property
+    def ddl(self) -> str:
+        """The column as text, such as ``total bigint NOT NULL DESC``."""
+        not_null = "" if self.nullable else " NOT NULL"
+        direction = " DESC" if self.descending else ""
+        return f"{quoted(self.name)} {ddl_of(self.data_type)}{not_null}{direction}"
+
+
+VERSION_COLUMN: Final = Column(VERSION, LongType())
+"""The version that wrote a row."""
+
+CHANGE_TYPE_COLUMN: Final = Column(CHANGE_TYPE, StringType())
+"""``add``, ``update`` or ``delete``."""
+
+ORDINAL_COLUMN: Final = Column(ORDINAL, LongType())
+"""A row's number within its source key and key, from 0."""
+
+POSITION_COLUMN: Final = Column(POSITION, LongType())
+"""A row's number within its key, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a key, or of a value, in order."""
+
+    columns: tuple[Column, ...]
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def struct(self) -> StructType:
+        """The columns as they are stored: all nullable, since delete rows hold no value."""
+        return StructType([StructField(column.name, column.data_type) for column in self.columns])
+
+    @property
+    def ddl(self) -> str:
+        """The columns as text, such as ``customer_id bigint NOT NULL, amount decimal(12,2)``."""
+        return ", ".join(column.ddl for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchema:
+    """The key and value columns of a source or stage."""
+
+    key: Columns
+    value: Columns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the key columns, then of the value columns."""
+        return self.key.names + self.value.names
+
+
+def row_type(names: Iterable[str]) -> type[tuple[Any, ...]]:
+    """Returns a new named tuple class; names that are no identifiers are numbered, as ``_0``."""
+    return namedtuple("Row", list(names), rename=True)
+
+
+def unknown_schema(key: Mapping[str, bool], value: Iterable[str]) -> RowSchema:
+    """Returns columns whose types are not known yet.
+
+    Args:
+        key: the names of the key columns, and whether each sorts descending.
+        value: the names of the value columns.
+    """
+    return RowSchema(
+        Columns(tuple(Column(name, NullType(), descending=desc) for name, desc in key.items())),
+        Columns(tuple(Column(name, NullType()) for name in value)),
+    )
+
+
+def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
+    """Reads and checks the columns that a stage declares.
+
+    Args:
+        key: the key columns, as DDL or StructType. A column is sorted descending if its DDL ends
+            in ``desc``, or its field's metadata is ``{"descending": True}``.
+        value: the value columns, as DDL or StructType.
+        stage: the name of the stage that declares them, for messages.
+
+    Returns:
+        The columns, with types as DDL can express them: comments and other metadata are dropped,
+        and the elements of arrays and the values of maps are nullable.
+
+    Raises:
+        DefinitionError: the text is no column list, or a name or type is refused; with `stage`
+            and, if it is about one column, `column`.
+    """
+    try:
+        schema = RowSchema(key_columns(key), _value_columns(value))
+        _check_distinct(schema.names)
+    except DefinitionError as error:
+        message = f"stage {stage!r}: {error}"
+        raise DefinitionError(message, stage=stage, column=error.column) from None
+    return schema
+
+
+def existing_schema(key: SchemaLike, value: SchemaLike | None, *, stage: str) -> RowSchema:
+    """Reads columns that a table has, of which only the names need be said.
+
+    Args:
+        key: the key columns: names as ``"a, b desc"``, or as in `row_schema`.
+        value: the value columns, likewise; none yet if None.
+        stage: the name of the stage that declares them, for messages.
+
+    Returns:
+        The columns; of those that are only named the types are not known.
+
+    Raises:
+        DefinitionError: as `row_schema` does.
+    """
+    try:
+        keys = _named(key) or key_columns(key)
+        values = Columns(()) if value is None else _named(value) or _value_columns(value)
+        _check_distinct(keys.names + values.names)
+    except DefinitionError as error:
+        message = f"stage {stage!r}: {error}"
+        raise DefinitionError(message, stage=stage, column=error.column) from None
+    return RowSchema(keys, values)
+
+
+_NAMES: Final = re.compile(
+    r"\s*(?P<name>\w+|`[^`]+`)(?:\s+(?P<direction>asc|desc))?\s*(?:,|$)", re.IGNORECASE
+)
+
+
+def _named(declared: SchemaLike) -> Columns | None:
+    """Columns of which only the names are declared; None if it is no list of names."""
+    found, place = list[Column](), 0
+    while isinstance(declared, str) and place < len(declared):
+        match = _NAMES.match(declared, place)
+        if match is None:
+            return None
+        descending = (match["direction"] or "").lower() == "desc"
+        found.append(Column(match["name"].strip("`"), NullType(), descending=descending))
+        place = match.end()
+    return Columns(tuple(found)) if found else None
+
+
+def key_columns(declared: SchemaLike) -> Columns:
+    """Reads and checks the columns of a key, as `row_schema` does.
+
+    Raises:
+        DefinitionError: they are refused; with `column` if it is about one.
+    """
+    fields = _fields(declared, part="key")
+    for field in fields:
+        _check_key_type(field)
+        descending = field.metadata.get(DESCENDING, False)
+        if not isinstance(descending, bool):
+            message = (
+                f"column {field.name!r} has metadata {DESCENDING!r} {descending!r}; use a bool"
+            )
+            raise DefinitionError(message, column=field.name)
+    return _columns(fields)
+
+
+_REFUSED_CHARACTERS: Final = frozenset(" ,;{}()\n\t=")  # by Delta, without column mapping
+
+
+def _value_columns(declared: SchemaLike) -> Columns:
+    fields = _fields(declared, part="value")
+    for field in fields:
+        if DESCENDING in field.metadata:
+            message = (
+                f"value column {field.name!r} has a sort direction; only key columns can, drop it"
+            )
+            raise DefinitionError(message, column=field.name)
+    return _columns(fields)
+
+
+def _fields(declared: SchemaLike, *, part: str) -> list[StructField]:
+    if not isinstance(declared, str | StructType):
+        raise DefinitionError(f"the {part} is {declared!r}; use a DDL string or a StructType")
+    fields = struct_from_ddl(declared).fields if isinstance(declared, str) else declared.fields
+    if not fields:
+        message = f"the {part} {declared!r} has no columns; a stage needs at least one"
+        raise DefinitionError(message)
+    for field in fields:
+        _check_name(field.name, column=field.name)
+        if field.name.startswith("_"):
+            message = f"column {field.name!r}: names that begin with '_' are reserved; rename it"
+            raise DefinitionError(message, column=field.name)
+    return fields
+
+
+def _columns(fields: Iterable[StructField]) -> Columns:
+    return Columns(
+        tuple(
+            Column(
+                name=field.name,
+                data_type=_storable(field.dataType, column=field.name),
+                nullable=field.nullable,
+                descending=field.metadata.get(DESCENDING, False),
+            )
+            for field in fields
+        )
+    )
+
+
+def _check_name(name: str, *, column: str) -> None:
+    """Checks the name of a column, or of a struct's field inside it."""
+    if not name:
+        message = f"a name in column {column!r} is empty; name every column and field"
+        raise DefinitionError(message, column=column)
+    for character in name:
+        if character in _REFUSED_CHARACTERS:
+            message = f"Delta does not store names with {character!r}, as in {name!r}; rename it"
+            raise DefinitionError(message, column=column)
+
+
+def _check_distinct(names: Iterable[str], *, column: str | None = None) -> None:
+    """Checks that names differ, as Spark compares them; `column` is the struct they are in."""
+    first_spellings: dict[str, str] = {}
+    for name in names:
+        if name.lower() in first_spellings:
+            message = (
+                f"{name!r} is declared twice, first as {first_spellings[name.lower()]!r}; rename "
+                "one (upper and lower case are the same, and so are key and value)"
+            )
+            raise DefinitionError(message, column=column or name)
+        first_spellings[name.lower()] = name
+
+
+def _check_key_type(field: StructField) -> None:
+    match field.dataType:
+        case FloatType() | DoubleType():
+            advice = "float keys are refused, as NaN and -0.0 have no sound equality; use decimal"
+        case ArrayType() | MapType() | StructType():
+            advice = "nested keys are refused; use a key column for each part"
+        case _:
+            return
+    found = field.dataType.simpleString()
+    raise DefinitionError(f"key column {field.name!r} is {found!r}: {advice}", column=field.name)
+
+
+def _storable(data_type: DataType, *, column: str, in_map_key: bool = False) -> DataType:
+    """Returns the type as DDL can express it, or refuses what Delta cannot store and compare."""
+
+    def storable(inner: DataType, *, in_map_key: bool = in_map_key) -> DataType:
+        return _storable(inner, column=column, in_map_key=in_map_key)
+
+    match data_type:
+        case ArrayType():
+            return ArrayType(storable(data_type.elementType))
+        case MapType() if not in_map_key:
+            key = storable(data_type.keyType, in_map_key=True)
+            return MapType(key, storable(data_type.valueType))
+        case StructType() if data_type.fields:
+            _check_distinct(data_type.names, column=column)
+            for name in data_type.names:
+                _check_name(name, column=column)
+            return StructType(
+                [StructField(f.name, storable(f.dataType), f.nullable) for f in data_type.fields]
+            )
+        case DecimalType(precision=precision, scale=scale):
+            if 1 <= precision <= 38 and 0 <= scale <= precision:
+                return data_type
+        case _ if data_type in ATOMIC_TYPES.values():
+            return data_type
+    raise _refused_type(data_type, column=column)
+
+
+def _refused_type(data_type: DataType, *, column: str) -> DefinitionError:
+    found = data_type.simpleString()
+    match data_type:
+        case MapType():
+            advice = "the key of a map cannot hold a map; use an array of structs"
+        case StructType():
+            advice = "Parquet stores no empty struct; give it a field"
+        case DecimalType():
+            advice = "use a precision of 1 to 38, and a scale of 0 to the precision"
+        case StringType():
+            advice = "text sorts by bytes, and collations are not supported; use string"
+        case _:
+            return unsupported_type(found, column=column)
+    return DefinitionError(f"column {column!r} has type {found!r}: {advice}", column=column)

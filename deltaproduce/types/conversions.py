@@ -1,0 +1,315 @@
+"""Conversions: an Arrow array in the type of a declared column, if nothing is lost.
+
+An array may come in another Arrow type of the column's kind, such as ``int64`` for ``int``,
+``dictionary`` for ``string`` or a timestamp in any zone and unit, as long as each of its values is
+one of the declared type. `widens` says the same of Spark types, where no value is seen.
+
+The invariant: what comes back holds the values that went in, all of them, or a `Misfit` is raised.
+This is the one place that says what fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from types import MappingProxyType
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from deltaproduce.types.atoms import Misfit, arrow_type
+from deltaproduce.types.excerpts import escaped
+
+_Kind = Callable[[pa.DataType], bool]
+
+
+def conformed(
+    array: pa.Array, data_type: DataType, *, nullable: bool = True, clock: tzinfo | None = None
+) -> pa.Array:
+    """Returns an array in the Arrow type of a declared one.
+
+    Args:
+        clock: what timestamps without a zone are on, where a timestamp is declared; without, they
+            do not fit.
+
+    Raises:
+        Misfit: the array is of another kind, or not all of its values can be written without loss.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = _decoded(array)
+    if array.null_count and not nullable:
+        raise Misfit("it is null, but declared NOT NULL")
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), arrow_type(data_type))
+    if clock is not None and isinstance(data_type, TimestampType):
+        array = _on_clock(array, clock)
+    if not _KINDS[type(data_type)](array.type):
+        raise Misfit(f"{array.type} is no {data_type.simpleString()}; {_advice(array, data_type)}")
+    if isinstance(data_type, StructType | ArrayType | MapType):
+        return _conformed_parts(array, data_type, clock)
+    return _conformed_atoms(array, data_type)
+
+
+def conformed_column(
+    name: str,
+    array: pa.Array,
+    data_type: DataType,
+    *,
+    nullable: bool = True,
+    clock: tzinfo | None = None,
+) -> pa.Array:
+    """As `conformed`, and a Misfit says which column or field it is about."""
+    try:
+        return conformed(array, data_type, nullable=nullable, clock=clock)
+    except Misfit as misfit:
+        raise Misfit(f"{name}: {misfit}") from misfit.__cause__
+
+
+def widens(found: t.DataType, declared: t.DataType) -> bool:
+    """Whether every value of the found Spark type is, unchanged, one of the declared type."""
+    match found, declared:
+        case t.NullType(), _:
+            return True
+        case t.IntegralType(), t.IntegralType():
+            return _INTEGERS.index(type(found)) <= _INTEGERS.index(type(declared))
+        case t.FloatType(), t.DoubleType():
+            return True
+        case t.DecimalType(), t.DecimalType():
+            whole = declared.precision - declared.scale
+            return found.scale <= declared.scale and found.precision - found.scale <= whole
+        case t.IntegralType(), t.DecimalType():
+            digits = _DIGITS[_INTEGERS.index(type(found))]
+            return digits <= declared.precision - declared.scale
+        case t.ArrayType(), t.ArrayType():
+            return widens(found.elementType, declared.elementType)
+        case t.MapType(), t.MapType():
+            return widens(found.keyType, declared.keyType) and widens(
+                found.valueType, declared.valueType
+            )
+        case t.StructType(), t.StructType():
+            return found.names == declared.names and all(
+                widens(a.dataType, b.dataType)
+                for a, b in zip(found.fields, declared.fields, strict=True)
+            )
+        case _:
+            return found == declared
+
+
+_INTEGERS: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+_DIGITS: Final = (3, 5, 10, 19)
+
+
+def misfits(size: int, fits: Callable[[int, int], bool], most: int) -> list[int]:
+    """Returns the first places whose values do not fit, each on its own.
+
+    Args:
+        fits: whether the values from one place to before another do.
+        most: so many of them; halves that fit are not looked into.
+    """
+    found: list[int] = []
+
+    def search(start: int, end: int) -> None:
+        if len(found) >= most or start == end or fits(start, end):
+            return
+        if end - start == 1:
+            found.append(start)
+            return
+        middle = (start + end) // 2
+        search(start, middle)
+        search(middle, end)
+
+    search(0, size)
+    return found
+
+
+def _advice(array: pa.Array, data_type: DataType) -> str:
+    """What to do about an array of another kind."""
+    match data_type:
+        case TimestampType() if pa.types.is_timestamp(array.type):
+            return "it has no time zone; give it one"
+        case TimestampNTZType() if pa.types.is_timestamp(array.type):
+            return "it has a time zone; take it off, or declare a timestamp"
+        case t.IntegralType() if pa.types.is_floating(array.type):
+            return "cast it, in pandas with astype('Int64')"
+    return "cast it"
+
+
+def _decoded(array: pa.DictionaryArray) -> pa.Array:
+    values = array.dictionary
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        plain = pa.types.is_string_view(values.type)  # Arrow takes no rows of views
+        values = values.cast(pa.large_string() if plain else pa.large_binary())
+    return values.take(array.indices)
+
+
+_CLOCKS_END: Final = datetime(2037, 1, 1)
+"""Where Arrow's time zones stop: it applies no daylight saving time after 2037."""
+
+
+def _on_clock(array: pa.Array, clock: tzinfo) -> pa.Array:
+    """Instants of the times that an array says without a zone; others are left as they are.
+
+    Raises:
+        Misfit: a time is there twice on the clock, or not at all.
+    """
+    if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
+        return array
+    micros = _conformed_atoms(array, TimestampNTZType())
+    latest = pc.max(micros)
+    if clock is UTC:
+        return pc.assume_timezone(micros, "UTC")
+    try:
+        if isinstance(clock, ZoneInfo) and not (latest.is_valid and latest.as_py() > _CLOCKS_END):
+            return pc.assume_timezone(micros, clock.key)  # raises for both
+        found = [None if time is None else _instant(time, clock) for time in micros.to_pylist()]
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        if isinstance(error, Misfit):
+            raise
+        raise Misfit(
+            f"a time is there twice, or never, on the session's clock {clock}; give a time zone"
+        ) from error
+    return pa.array(found, pa.timestamp("us", "UTC"))
+
+
+def _instant(time: datetime, clock: tzinfo) -> datetime:
+    early, late = (time.replace(tzinfo=clock, fold=fold).utcoffset() for fold in (0, 1))
+    if early is None or early != late:
+        raise Misfit(
+            f"{time} is there twice, or never, on the session's clock {clock}; give a time zone"
+        )
+    return time - early
+
+
+def _any_of(*kinds: _Kind) -> _Kind:
+    return lambda found: any(is_kind(found) for is_kind in kinds)
+
+
+def _timestamp(*, zoned: bool) -> _Kind:
+    return lambda found: pa.types.is_timestamp(found) and (found.tz is not None) == zoned
+
+
+_FLOATS: Final = (pa.types.is_integer, pa.types.is_float16, pa.types.is_float32)
+_LISTS: Final = _any_of(
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+_KINDS: Final[Mapping[type[DataType], _Kind]] = MappingProxyType(
+    {
+        BooleanType: pa.types.is_boolean,
+        ByteType: pa.types.is_integer,
+        ShortType: pa.types.is_integer,
+        IntegerType: pa.types.is_integer,
+        LongType: pa.types.is_integer,
+        FloatType: _any_of(*_FLOATS),
+        DoubleType: _any_of(*_FLOATS, pa.types.is_float64),
+        DecimalType: _any_of(pa.types.is_decimal, pa.types.is_integer),
+        StringType: _any_of(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        BinaryType: _any_of(
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_binary_view,
+            pa.types.is_fixed_size_binary,
+        ),
+        DateType: pa.types.is_date,
+        TimestampType: _timestamp(zoned=True),
+        TimestampNTZType: _timestamp(zoned=False),
+        StructType: pa.types.is_struct,
+        ArrayType: _LISTS,
+        MapType: pa.types.is_map,
+    }
+)
+"""The Arrow types that a declared type takes, if each value is one of its own."""
+
+
+_WHOLE: Final = pa.decimal128(20)
+"""Has room for integers of 64 bits, with and without a sign."""
+
+
+def _conformed_atoms(array: pa.Array, data_type: DataType) -> pa.Array:
+    arrow = arrow_type(data_type)
+    if array.type == arrow:
+        return array
+    try:
+        if pa.types.is_decimal(arrow) and pa.types.is_integer(array.type):
+            array = array.cast(_WHOLE)  # or Arrow asks for room for any integer
+        found = array.cast(arrow)
+        # Arrow's cast to a larger scale overflows without a word.
+        exact = not pa.types.is_decimal(arrow) or found.cast(array.type).equals(array)
+    except pa.ArrowException as error:
+        message = f"{array.type} does not fit {data_type.simpleString()}: {escaped(str(error))}"
+        raise Misfit(message) from error
+    if not exact:
+        raise Misfit(f"a value of {array.type} is too large for {data_type.simpleString()}")
+    return found
+
+
+def _conformed_parts(array: pa.Array, data_type: DataType, clock: tzinfo | None) -> pa.Array:
+    """Returns structs, lists or maps; whatever is stored under a null does not count."""
+    arrow, nulls = arrow_type(data_type), array.is_null()
+    match data_type:
+        case StructType():
+            _check_fields(array.type.names, data_type.names)
+            found = dict(zip(array.type.names, array.flatten(), strict=True))
+            fields = [
+                _conformed_field(found[f.name], f, array.null_count, clock) for f in data_type
+            ]
+            return pa.StructArray.from_arrays(fields, fields=list(arrow), mask=nulls)
+        case ArrayType():
+            items = conformed_column("element", array.flatten(), data_type.elementType, clock=clock)
+            return pa.ListArray.from_arrays(_offsets(array), items, type=arrow, mask=nulls)
+        case MapType():
+            key = pa.field("key", array.type.key_type, nullable=False)
+            value = pa.field("value", array.type.item_type)
+            lists = array.cast(pa.list_(pa.struct([key, value])))
+            keys, values = lists.flatten().flatten()
+            keys = conformed_column("key", keys, data_type.keyType, clock=clock)
+            values = conformed_column("value", values, data_type.valueType, clock=clock)
+            return pa.MapArray.from_arrays(_offsets(lists), keys, values, arrow, mask=nulls)
+    raise TypeError(f"{data_type.simpleString()!r} has no parts")
+
+
+def _conformed_field(
+    array: pa.Array, field: StructField, null_structs: int, clock: tzinfo | None
+) -> pa.Array:
+    found = conformed_column(field.name, array, field.dataType, clock=clock)
+    if found.null_count > null_structs and not field.nullable:
+        raise Misfit(f"{field.name}: it is null, but declared NOT NULL")
+    return found
+
+
+def _check_fields(found: Sequence[str], declared: Sequence[str]) -> None:
+    if sorted(found) != sorted(declared):
+        raise Misfit(f"a struct of {list(found)!r} is none of {list(declared)!r}")
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """Returns where in the flattened values each list begins, and the last one ends."""
+    sizes = np.asarray(pc.list_value_length(lists).fill_null(0))
+    return pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32())

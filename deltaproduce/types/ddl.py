@@ -1,0 +1,265 @@
+"""Spark's column lists as text, read and written without Spark.
+
+`struct_from_ddl` is ``StructType.fromDDL`` plus sort directions, for the types that the library
+stores; `ddl_of` and `quoted` write what it reads.
+
+Invariant: text is read as Spark reads it, or refused. Only Spark's own type names count.
+
+``StructType.fromDDL`` needs a running session, and a definition must not. General SQL parsers were
+tried: they take more for types than Spark does (sqlglot reads ``int8`` as a tinyint, where a
+PostgreSQL user means a bigint), and keywords such as ``select`` or ``unique`` cannot name a column
+there. The grammar of a column list fits a page.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from deltaproduce.errors import DefinitionError
+
+ATOMIC_TYPES: Final[Mapping[str, DataType]] = MappingProxyType(
+    {
+        "boolean": BooleanType(),
+        "tinyint": ByteType(),
+        "byte": ByteType(),
+        "smallint": ShortType(),
+        "short": ShortType(),
+        "int": IntegerType(),
+        "integer": IntegerType(),
+        "bigint": LongType(),
+        "long": LongType(),
+        "float": FloatType(),
+        "real": FloatType(),
+        "double": DoubleType(),
+        "string": StringType(),
+        "binary": BinaryType(),
+        "date": DateType(),
+        "timestamp": TimestampType(),
+        "timestamp_ltz": TimestampType(),
+        "timestamp_ntz": TimestampNTZType(),
+    }
+)
+"""The types without parameters, by all names that Spark has for them."""
+
+DESCENDING: Final = "descending"
+"""The metadata of a field that says its direction: True for ``DESC``, False for ``ASC``."""
+
+
+def struct_from_ddl(ddl: str) -> StructType:
+    """Reads ``name[:] type [NOT NULL] [COMMENT '…'] [ASC | DESC], …``.
+
+    Args:
+        ddl: the column list; empty text has no columns.
+
+    Returns:
+        The columns, without their comments. A direction is in the field's metadata, under
+        `DESCENDING`; a field that says none has no metadata.
+
+    Raises:
+        DefinitionError: the text is no column list or names a type that is not supported; with
+            `column`, where one had begun.
+    """
+    return _Reader(ddl).columns()
+
+
+def ddl_of(data_type: DataType) -> str:
+    """Writes a type such that `struct_from_ddl` reads it back."""
+    match data_type:
+        case ArrayType():
+            return f"array<{ddl_of(data_type.elementType)}>"
+        case MapType():
+            return f"map<{ddl_of(data_type.keyType)}, {ddl_of(data_type.valueType)}>"
+        case StructType():
+            fields = (
+                f"{quoted(field.name)}: {ddl_of(field.dataType)}"
+                + ("" if field.nullable else " NOT NULL")
+                for field in data_type.fields
+            )
+            return f"struct<{', '.join(fields)}>"
+    return data_type.simpleString()
+
+
+def quoted(name: str) -> str:
+    """Writes a name, in backticks unless it is a plain word."""
+    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) else identifier(name)
+
+
+def identifier(name: str) -> str:
+    """Writes a name in backticks: exactly that name, wherever Spark expects one."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def unsupported_type(found: str, *, column: str | None) -> DefinitionError:
+    """Returns the error for a column whose type the library does not store."""
+    if found.startswith(("char", "varchar")):
+        advice = "use string"
+    else:
+        advice = f"use one of {', '.join(_CANONICAL_NAMES)}, decimal, array, map and struct"
+    message = f"column {column!r} has type {found!r}, which is not supported; {advice}"
+    return DefinitionError(message, column=column)
+
+
+_CANONICAL_NAMES: Final = tuple(
+    name for name, data_type in ATOMIC_TYPES.items() if data_type.simpleString() == name
+)
+
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+      (?P<quoted> `(?:[^`]|``)*` )
+    | (?P<text>   '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
+    | (?P<word>   \w+ )
+    | (?P<mark>   . )
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class _Reader:
+    """A recursive descent over the tokens of one column list.
+
+    The first token of a column is its name whatever it is, so that no keyword needs quoting.
+    """
+
+    def __init__(self, ddl: str) -> None:
+        self._ddl = ddl
+        self._tokens = [
+            (str(token.lastgroup), token[str(token.lastgroup)])
+            for token in _TOKEN.finditer(ddl.rstrip())
+        ]
+        self._next = 0
+        self._column: str | None = None
+
+    def columns(self) -> StructType:
+        fields: list[StructField] = []
+        while self._next < len(self._tokens):
+            if fields:
+                self._expect(",")
+            self._column = None
+            self._column = name = self._name()
+            field = self._field(name)
+            fields.append(StructField(name, field.dataType, field.nullable, self._direction()))
+        return StructType(fields)
+
+    def _direction(self) -> dict[str, bool]:
+        if self._accept("desc"):
+            return {DESCENDING: True}
+        return {DESCENDING: False} if self._accept("asc") else {}
+
+    def _name(self) -> str:
+        kind, text = self._peek()
+        if kind == "quoted":
+            self._next += 1
+            return text[1:-1].replace("``", "`")
+        return self._take("word", "a name")
+
+    def _field(self, name: str) -> StructField:
+        """Reads what follows the name of a column or of a struct's field."""
+        self._accept(":")
+        data_type, nullable = self._type(), True
+        while True:
+            if self._accept("not"):
+                self._expect("null")
+                nullable = False
+            elif self._accept("comment"):
+                self._take("text", "a quoted comment")
+            else:
+                return StructField(name, data_type, nullable)
+
+    def _type(self) -> DataType:
+        name = self._take("word", "a type").lower()
+        match name:
+            case "decimal" | "dec" | "numeric":
+                return self._decimal()
+            case "array":
+                self._expect("<")
+                element = self._type()
+                self._expect(">")
+                return ArrayType(element)
+            case "map":
+                self._expect("<")
+                key = self._type()
+                self._expect(",")
+                value = self._type()
+                self._expect(">")
+                return MapType(key, value)
+            case "struct":
+                return self._struct()
+        if name not in ATOMIC_TYPES:
+            raise unsupported_type(name, column=self._column)
+        return ATOMIC_TYPES[name]
+
+    def _decimal(self) -> DecimalType:
+        if not self._accept("("):
+            return DecimalType()
+        precision, scale = self._number(), 0
+        if self._accept(","):
+            scale = self._number()
+        self._expect(")")
+        return DecimalType(precision, scale)
+
+    def _struct(self) -> StructType:
+        self._expect("<")
+        fields: list[StructField] = []
+        while not self._accept(">"):
+            if fields:
+                self._expect(",")
+            fields.append(self._field(self._name()))
+        return StructType(fields)
+
+    def _number(self) -> int:
+        text = self._peek()[1]
+        if not re.fullmatch("[0-9]+", text):
+            raise self._unexpected("a number")
+        self._next += 1
+        return int(text)
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ("end", "")
+
+    def _accept(self, expected: str) -> bool:
+        kind, text = self._peek()
+        found = kind in {"word", "mark"} and text.lower() == expected
+        self._next += found
+        return found
+
+    def _expect(self, expected: str) -> None:
+        if not self._accept(expected):
+            raise self._unexpected(repr(expected))
+
+    def _take(self, kind: str, expected: str) -> str:
+        found, text = self._peek()
+        if found != kind:
+            raise self._unexpected(expected)
+        self._next += 1
+        return text
+
+    def _unexpected(self, expected: str) -> DefinitionError:
+        kind, text = self._peek()
+        found = "the end" if kind == "end" else repr(text)
+        message = (
+            f"expected {expected} but found {found} in {self._ddl!r}; a column is "
+            "name type [NOT NULL] [COMMENT 'text'], and a key column may end in ASC or DESC"
+        )
+        return DefinitionError(message, column=self._column)

@@ -1,0 +1,106 @@
+"""Values as JSON, and back: those that a key may have, and tuples and lists of them.
+
+What JSON has stays as it is: None, bools, integers, text. Anything else is a pair of a tag and
+what it is made of: ``["date", "2026-01-31"]``.
+
+Invariant: `read` returns what was written, in its own types, a named tuple as `row_type` makes it;
+and from anything else it makes nothing at all. It calls no code that the JSON names.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from deltaproduce.types.columns import row_type
+
+Json: TypeAlias = bool | int | str | list["Json"] | None
+
+
+class NotPlainError(ValueError):
+    """A value that this JSON has no form for, or JSON that is of no value."""
+
+
+def written(value: object) -> Json:
+    """Returns a value as JSON.
+
+    Raises:
+        NotPlainError: it is of another type; subclasses are, too.
+    """
+    kind = type(value)
+    match value:
+        case None | bool() | int() if kind in _AS_THEY_ARE:
+            return value
+        case str() if kind is str and _is_unicode(value):
+            return value
+        case list() | tuple() if kind in _SEQUENCES.values():
+            return [kind.__name__, [written(part) for part in value]]
+        case tuple() if names := getattr(kind, "_fields", None):
+            return [_ROW, [list(names), [written(part) for part in value]]]
+    if kind not in _TAGS:
+        raise NotPlainError(f"a {kind.__name__} is not plain")
+    tag = _TAGS[kind]
+    return [tag, _ATOMS[tag][1](value)]
+
+
+def read(found: object) -> object:
+    """Returns the value that JSON is of.
+
+    Args:
+        found: what `json.loads` returned for any text.
+
+    Raises:
+        NotPlainError: it is of none.
+    """
+    try:
+        return _read(found)
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise NotPlainError("no value was written so") from error
+
+
+def _read(found: object) -> object:
+    match found:
+        case None | bool() | int() | str():
+            return found
+        case [str(tag), str(text)] if tag in _ATOMS:
+            return _ATOMS[tag][2](text)
+        case [str(tag), [*parts]] if tag in _SEQUENCES:
+            return _SEQUENCES[tag](map(_read, parts))
+        case [str(tag), [[*names], [*parts]]] if tag == _ROW:
+            row: Any = row_type(map(str, names))
+            return row(*map(_read, parts))
+    raise NotPlainError("no value was written so")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether JSON keeps it: half a surrogate may meet the other half there."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _moment(value: datetime) -> str:
+    return f"{value.isoformat()} {value.fold}"
+
+
+def _read_moment(text: str) -> datetime:
+    moment, _, fold = text.rpartition(" ")
+    return datetime.fromisoformat(moment).replace(fold=int(fold))
+
+
+_Atom: TypeAlias = tuple[type, Callable[[Any], str], Callable[[str], Any]]
+
+_ATOMS: Final[Mapping[str, _Atom]] = MappingProxyType(
+    {
+        "float": (float, float.hex, float.fromhex),
+        "bytes": (bytes, bytes.hex, bytes.fromhex),
+        "decimal": (Decimal, str, Decimal),
+        "date": (date, date.isoformat, date.fromisoformat),
+        "datetime": (datetime, _moment, _read_moment),
+    }
+)
+"""What becomes text: its type, how it is written, and how it is read."""
+
+_TAGS: Final = MappingProxyType({kind: tag for tag, (kind, _, _) in _ATOMS.items()})
+_SEQUENCES: Final[Mapping[str, type]] = MappingProxyType({"list": list, "tuple": tuple})
+_ROW: Final = "row"
+_AS_THEY_ARE: Final = frozenset({type(None), bool, int})
