@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols, order
 from deltaproduce.engines.spark.damage import noticed
@@ -39,11 +40,13 @@ from deltaproduce.model.layouts import (
     KINDS,
     RUNS,
     UPDATES,
+    Layout,
     content_columns,
     pair_of,
     sources_of,
     updates_columns,
 )
+from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
 from deltaproduce.operations.executor import Executor, Progress
 from deltaproduce.operations.findings import Finding
@@ -113,6 +116,7 @@ class Store:
         on_conflict: what happens if another writer publishes first. ``raise``: a ConflictError.
             ``retry``: it is tried again on what the other has published, up to 20 times, after
             longer and longer waits.
+        limits: up to which sizes a step is done in which way; the defaults suit one machine.
         progress: called when a stage, or the commit, of an update starts.
         clock: gives the time of a version, with time zone.
 
@@ -132,6 +136,7 @@ class Store:
         table_type: TableType = "merge_on_read",
         policy: Policy = "auto",
         on_conflict: OnConflict = "raise",
+        limits: Limits = Limits(),
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -142,6 +147,10 @@ class Store:
         if not isinstance(pipeline, Pipeline):
             raise InvalidArgumentError(
                 f"pipeline is a {type(pipeline).__name__}; give the Pipeline", argument="pipeline"
+            )
+        if not isinstance(limits, Limits):
+            raise InvalidArgumentError(
+                f"limits are a {type(limits).__name__}; give Limits", argument="limits"
             )
         if progress is not None:
             arguments.function(progress, "progress")
@@ -161,7 +170,9 @@ class Store:
             place = place.within(spark.catalog.currentCatalog())
         place.check([stage.name for stage in pipeline.stages])
         self._defined = pipeline.stages
-        self._tables = Tables(spark, place)
+        engines = Engines(spark, limits)
+        self._engines = engines
+        self._tables = Tables(engines, place)
         if place.in_catalog:
             check_schema(self._tables, text)
         elif is_relative(text):
@@ -170,7 +181,7 @@ class Store:
         self._log = VersionLog(self._tables)
         self._reader = Reader(self._tables)
         self._executor = Executor(
-            spark,
+            engines,
             self._graph,
             self._tables,
             Reader(self._tables, from_files=True),
@@ -187,6 +198,7 @@ class Store:
             table_type=table_type,
             policy=policy,
             on_conflict=on_conflict,
+            limits=limits,
             progress=progress,
             clock=clock,
         )
@@ -368,7 +380,7 @@ class Store:
                 "and update",
                 argument="source",
             )
-        keys = Selection.one(key, found.schema.key, self._spark)
+        keys = Selection.one(key, found.schema.key, self._engines)
         batches = {found.name: Batch.deleting(keys, found)}
         version = self._published(
             lambda: self._executor.run("forget", self._log.head(), batches=batches)
@@ -643,7 +655,7 @@ class Store:
         check_there(self._log.last_read, versions[0], [found.name], CONTENT, RUNS)
         with self._noticing():
             rows = self._reader.changes(versions, found, mode)
-        return self._frame(rows, feed_columns(found.schema), ())
+        return self._frame(rows, feed_columns(Layout.of(found)), ())
 
     def lineage(self, stage: str | Stage, key: object, version: int | None = None) -> Lineage:
         """The keys that a key was made from, up to the sources, and those made from it.
@@ -665,7 +677,7 @@ class Store:
         stages = [each.name for each in self._graph.stages]
         check_there(self._log.last_read, at, stages, KEY_MAPPINGS, RUNS)
         with self._noticing():
-            return lineage(self._graph, self._reader, found, key, at, self._spark)
+            return lineage(self._graph, self._reader, found, key, at, self._engines)
 
     def stream_writer(self, source: str | Source, *, stream: str | None = None) -> StreamWriter:
         """What makes each micro-batch of a stream a version, exactly once: for ``foreachBatch``.
@@ -705,7 +717,7 @@ class Store:
                 batches.update(
                     {
                         source.name: Batch.of(
-                            rows, source, self._spark, is_snapshot=operation == "load"
+                            rows, source, self._engines, is_snapshot=operation == "load"
                         )
                         for source, rows in sources
                     }

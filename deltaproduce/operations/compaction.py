@@ -56,8 +56,9 @@ class Compactor:
         Args:
             at_once: what is not due yet, too.
         """
+        limits = self._tables.engines.limits
         for stage in self._graph.stages:
-            for what in compactions(version.stages.get(stage.name), at_once=at_once):
+            for what in compactions(version.stages.get(stage.name), limits, at_once=at_once):
                 if (stage.name, what) in self._running:
                     continue
                 if what == "fold":
@@ -89,6 +90,7 @@ class Compactor:
 
     def applied(self, head: Version) -> Version:
         """The same version, of the tables as compactions that have ended left them."""
+        limits = self._tables.engines.limits
         for (name, what), future in list(self._running.items()):
             if future.done():
                 self.wait(name, what)
@@ -96,7 +98,7 @@ class Compactor:
         for stage in self._graph.stages:
             found = figures.get(stage.name)
             for what in _KINDS:
-                known = (stage.name, what) in self._ended or what in compactions(found)
+                known = (stage.name, what) in self._ended or what in compactions(found, limits)
                 if found is not None and known and (stage.name, what) not in self._running:
                     found = figures[stage.name] = self._figures(head, stage, what, found)
         return replace(head, stages=figures)

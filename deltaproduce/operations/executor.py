@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from pyspark.sql import SparkSession
-
+from deltaproduce.engines.choice import Engines
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source
 from deltaproduce.operations.compaction import Compactor
@@ -83,7 +82,7 @@ class Executor:
 
     def __init__(
         self,
-        spark: SparkSession,
+        engines: Engines,
         graph: Graph,
         tables: Tables,
         reader: Reader,
@@ -93,7 +92,7 @@ class Executor:
         table_type: TableType,
         policy: Policy,
     ) -> None:
-        self._spark = spark
+        self._engines = engines
         self._graph = graph
         self._tables = tables
         self._reader = reader
@@ -104,7 +103,9 @@ class Executor:
         self._clock = clock
         self._definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
         self._compactor = Compactor(graph, tables, reader)
-        self._publisher = Publisher(spark, graph, tables, reader, log, self._compactor, clock)
+        self._publisher = Publisher(
+            engines.spark, graph, tables, reader, log, self._compactor, clock
+        )
 
     def run(
         self,
@@ -187,7 +188,7 @@ class Executor:
             CorruptStoreError: rows of a source are lost, and not given.
         """
         batches = batches or {}
-        repair = Repair.of(self._graph, versions, findings, batches, self._reader, self._spark)
+        repair = Repair.of(self._graph, versions, findings, batches, self._reader, self._engines)
         return self.run(
             operation,
             versions[-1],
@@ -241,7 +242,7 @@ class Executor:
         head = self._compactor.applied(published)
         attempt = Attempt.after(head, self._clock())
         with self._tables.many_effects():
-            results = differences(span, head, self._graph, self._reader, self._spark, progress)
+            results = differences(span, head, self._graph, self._reader, self._engines, progress)
             if not results:
                 return published
             progress("commit", len(results), len(results))
@@ -363,7 +364,7 @@ class Executor:
                 rows += results[feeder.name].size(last)[0]
             else:
                 rows += last.rows
-        return weighed(step, changed, rows, self._policy)
+        return weighed(step, changed, rows, self._policy, self._engines.limits)
 
     def _step(
         self,
@@ -402,7 +403,7 @@ class Executor:
             )
             for feeder in stage.feeders
         ]
-        production = Production.of(stage, head.stages.get(stage.name, NO_TABLES), self._spark)
+        production = Production.of(stage, head.stages.get(stage.name, NO_TABLES), self._engines)
         if damaged is not None and redefined is None:
             produced = partial(full_step, production, inputs)
             return damaged.found(stage, produced, is_moved=any(each.changed for each in inputs))
@@ -422,7 +423,7 @@ class Executor:
             self._reader.content(head, stage),
             self._reader.content(after, stage),
             partial(self._reader.changed_keys, (head, after), stage),
-            self._spark,
+            self._engines,
             None if old is stage else Redefinition(old, stage),
         )
         return Found(comparison, kept.figures.surrogates)

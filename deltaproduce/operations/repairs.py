@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.graph import Graph, Source, Stage
-from deltaproduce.model.layouts import RUNS, UPDATES, content_columns, sources_of
+from deltaproduce.model.layouts import RUNS, UPDATES, Layout, content_columns, sources_of
 from deltaproduce.operations.findings import Finding, RepairAction
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.incremental import Found, difference
@@ -49,14 +50,14 @@ class Repair:
         versions: Sequence[Version],
         mends: Mapping[str, RepairAction],
         reader: Reader,
-        spark: SparkSession,
+        engines: Engines,
     ) -> None:
         self.mends = dict(mends)
         self._graph = graph
         self._versions = versions
         self._head = versions[-1]
         self._reader = reader
-        self._spark = spark
+        self._engines = engines
         self._begun: dict[str, Comparison] = {}
 
     @staticmethod
@@ -66,7 +67,7 @@ class Repair:
         findings: Iterable[Finding],
         given: Collection[str],
         reader: Reader,
-        spark: SparkSession,
+        engines: Engines,
     ) -> Repair:
         """What is to be done about some findings; one Spark job for a source that has lost rows.
 
@@ -88,7 +89,7 @@ class Repair:
             for stage in graph.stages
             if stage.name in damage
         }
-        repair = Repair(graph, versions, mends, reader, spark)
+        repair = Repair(graph, versions, mends, reader, engines)
         for source in graph.sources:
             if source.name in mends:
                 repair._settle(source, is_given=source.name in given)
@@ -141,19 +142,19 @@ class Repair:
         made = produced(before) if is_moved or mend.rows == "feeders" else None
         if mend.rows != "feeders" and not is_moved:
             after = self._folded(stage) if mend.rows == "updates" else self._stored(stage)
-        found = made or Found(difference(stage, before, after, None, self._spark), given_out)
+        found = made or Found(difference(stage, before, after, None, self._engines), given_out)
         if mend.begins:
             rows = self.after(found.comparison)
-            self._begun[stage.name] = difference(stage, None, rows, None, self._spark)
+            self._begun[stage.name] = difference(stage, None, rows, None, self._engines)
         return found
 
     def after(self, comparison: Comparison) -> Stored:
         """The rows that a damaged stage has when it is put right."""
-        counts, columns = comparison.counts, comparison.content
+        counts, columns = comparison.counts, comparison.layout.content
         seen = counts.rows_before + counts.rows_after
         row_bytes = counts.bytes // seen if seen else _ROW_BYTES
         rows = comparison.content_after(None)
-        return Stored(rows, columns, None, counts.rows_after, row_bytes, self._spark)
+        return Stored(rows, columns, None, counts.rows_after, row_bytes, self._engines)
 
     def write(self, result: StepResult, head: Version, table_type: TableType) -> Mended:
         """How a damaged stage is written: whole, unless its rows stay as they are."""
@@ -195,14 +196,19 @@ class Repair:
         for source in sources_of(then):
             given = given.withColumn(source.name, f.lit(None).cast(source.data_type))
         return Stored(
-            given, columns, None, max(figures.rows, 1), figures.row_bytes or _ROW_BYTES, self._spark
+            given,
+            columns,
+            None,
+            max(figures.rows, 1),
+            figures.row_bytes or _ROW_BYTES,
+            self._engines,
         )
 
     def _fold(self, stage: Stage) -> DataFrame | None:
         then = stage_at(self._head, stage)
         since, _ = told_since(self._versions, stage.name)
         updates = self._reader.updates(self._head, then, since - 1)
-        return None if updates is None else folded(updates, then.schema)
+        return None if updates is None else folded(updates, Layout.of(then))
 
     def _is_whole(self, stage: Stage) -> bool:
         """Whether a stage's updates come to as many rows as the version says that it has."""

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from pyspark.sql import SparkSession
-
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.spark.comparing import unmatched
 from deltaproduce.model.graph import Graph, Stage
@@ -37,7 +36,7 @@ def differences(
     head: Version,
     graph: Graph,
     reader: Reader,
-    spark: SparkSession,
+    engines: Engines,
     progress: Callable[[str, int, int], None],
 ) -> dict[str, StepResult]:
     """How the stages differ from what they were; none of those that do not.
@@ -58,7 +57,7 @@ def differences(
         before, after = (reader.content(version, stage) for version in (head, wanted))
         is_told = unbroken(span, stage.name)
         keys = partial(reader.changed_keys, span, stage) if is_told else None
-        comparison = difference(stage, before, after, keys, spark)
+        comparison = difference(stage, before, after, keys, engines)
         reason, seconds = f"rolled back to version {wanted.number}", time.perf_counter() - started
         given_out = wanted.stages[stage.name].surrogates if stage.name in wanted.stages else 0
         results[stage.name] = StepResult(stage, comparison, reason, seconds, False, given_out)

@@ -35,6 +35,7 @@ from deltaproduce.model.layouts import (
     KINDS,
     RUNS,
     UPDATES,
+    Layout,
     content_columns,
     pair_of,
     sources_of,
@@ -47,7 +48,6 @@ from deltaproduce.operations.step.productions import Production
 from deltaproduce.reading.folds import FAULTS, faults, unfolded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.recovery import foreign_change, gone
-from deltaproduce.storage.stored import run_columns
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import StageFigures, Version, stage_at, told_since
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
@@ -172,7 +172,7 @@ class Verifier:
             CONTENT: content,
             KEY_MAPPINGS: pair_of(then),
             UPDATES: updates_columns(then.schema),
-            RUNS: run_columns(content),
+            RUNS: Layout.of(then).runs,
         }
         for kind, pinned in self._own(stage):
             table = self._tables.location.table(stage.name, kind)
@@ -275,7 +275,7 @@ class Verifier:
         if UPDATES not in pinned:
             return
         rows = self._tables.read(table, pinned[UPDATES])
-        found = faults(rows, stage.schema, self._head.number).collect()[0]
+        found = faults(rows, Layout.of(stage), self._head.number).collect()[0]
         wrong = [f"{found[name]} {_SAID[name]}" for name in FAULTS if found[name]]
         if wrong:
             yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
@@ -287,8 +287,7 @@ class Verifier:
         keys = unfolded(
             updates,
             None if content is None else content.all(),
-            stage.schema,
-            sources_of(stage),
+            Layout.of(stage),
             complete=complete,
         )
         count = 0 if keys is None else keys.count()
@@ -310,7 +309,7 @@ class Verifier:
         inputs = [
             StageInput(s, partial(self._reader.content, self._head, s), None) for s in stage.feeders
         ]
-        production = Production.of(stage, self._figures(stage), self._spark)
+        production = Production.of(stage, self._figures(stage), self._tables.engines)
         content = self._reader.content(self._head, stage)
         mappings = partial(self._reader.key_mappings, self._head, stage)
         if self._recompute is True:
@@ -346,10 +345,12 @@ class Verifier:
         ]
         sources = sources_of(stage)
         if not parts:
-            return Selection.of(pa.table({c.name: [] for c in sources}), sources, self._spark)
+            return Selection.of(
+                pa.table({c.name: [] for c in sources}), sources, self._tables.engines
+            )
         together = reduce(DataFrame.union, parts).distinct()
         some = together.orderBy(f.rand()).limit(int(self._recompute))
-        return Selection.of(some.toDF(*(c.name for c in sources)), sources, self._spark)
+        return Selection.of(some.toDF(*(c.name for c in sources)), sources, self._tables.engines)
 
 
 def _sorted(ends: pa.Table, by: Sequence[Column]) -> bool:

@@ -23,19 +23,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 from delta import exceptions as conflicts
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, Row, SparkSession
 from pyspark.sql import types as t
 
-from deltaproduce.engines.selections import as_frame
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark import settings
 from deltaproduce.engines.spark.damage import tells_of_damage, unreadable
 from deltaproduce.engines.spark.file_systems import is_linked, is_local, local_path, remove_table
 from deltaproduce.errors import StorageError
-from deltaproduce.model import limits
 from deltaproduce.storage.delta_log import newest_commits
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
@@ -103,8 +101,9 @@ _SETTINGS: Final = {
 class Tables:
     """The tables of one store, as effects: each method is one read or one commit."""
 
-    def __init__(self, spark: SparkSession, location: Location) -> None:
-        self.spark = spark
+    def __init__(self, engines: Engines, location: Location) -> None:
+        self.engines = engines
+        self.spark = spark = engines.spark
         self.location = location
         self._sessions = settings.Sessions(spark, _SETTINGS)
         self._written_whole: dict[Table, tuple[int, DataFrame, ParquetFiles | None]] = {}
@@ -173,7 +172,7 @@ class Tables:
     def _layout(self, edit: Edit) -> dict[str, str]:
         """The settings of a session in which Parquet lays out an edit's files as they are read."""
         small = edit.sought and self._local
-        return {_GROUP_ROWS: str(limits.GROUP_ROWS)} if small else {}
+        return {_GROUP_ROWS: str(self.engines.limits.group_rows)} if small else {}
 
     @cached_property
     def _local(self) -> bool:
@@ -266,7 +265,7 @@ class Tables:
             match edit:
                 case Edit():
                     is_known = base is not None or not self.exists(table)
-                    given = as_frame(edit.rows, session, edit.columns)
+                    given = Engines(session, self.engines.limits).frame(edit.rows, edit.columns)
                     layout = settings.temporary(session, self._layout(edit))
                     with layout, settings.handed_over(given, session) as rows:
                         self._write(rows, table, edit, attempt, is_known=is_known)
@@ -296,7 +295,7 @@ class Tables:
             is_known: what is overwritten is new, or was made as tables are here; anything else may
                 have any properties, and a write would keep them.
         """
-        if isinstance(edit.rows, pa.Table):
+        if not isinstance(edit.rows, DataFrame):
             rows = rows.coalesce(1)
         if edit.predicate is not None:
             rows = rows.where(edit.predicate)

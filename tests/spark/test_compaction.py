@@ -14,9 +14,9 @@ from swapping import swap
 from deltaproduce import ConflictError, Store
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
-OFTEN = Way("often", "merge_on_read", {"SMALL_TABLE_ROWS": 0, "COMPACTION_COMMITS": 2})
-REWRITTEN = Way("rewritten", "merge_on_read", {"SMALL_TABLE_ROWS": 0, "OVERLAY_RUNS": 0})
-SELDOM = Way("seldom", "merge_on_read", {"SMALL_TABLE_ROWS": 0})
+OFTEN = Way("often", "merge_on_read", {"small_table_rows": 0, "compaction_commits": 2})
+REWRITTEN = Way("rewritten", "merge_on_read", {"small_table_rows": 0, "overlay_runs": 0})
+SELDOM = Way("seldom", "merge_on_read", {"small_table_rows": 0})
 
 
 def changes(number: int) -> list[Change]:

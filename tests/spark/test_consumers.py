@@ -36,9 +36,9 @@ REPLACED, RUNS, FOLDED = (
     next(way for way in WAYS if way.name == name)
     for name in ("replaced", "runs", "runs, often folded")
 )
-FOLDED_IN_SPARK = Way("folded, in Spark", "merge_on_read", {**FOLDED.limits, "LOCAL_ROWS": 0})
+FOLDED_IN_SPARK = Way("folded, in Spark", "merge_on_read", {**FOLDED.limits, "local_rows": 0})
 ROLLED_BACK = [FOLDED_IN_SPARK, *([REPLACED] if "RANDOM_PIPELINES" in os.environ else [])]
-JOINED = Way("joined", "merge_on_read", {**FOLDED_IN_SPARK.limits, "SEEK_KEYS": 0})
+JOINED = Way("joined", "merge_on_read", {**FOLDED_IN_SPARK.limits, "seek_keys": 0})
 
 
 def some_changes(chance: random.Random) -> list[Change]:

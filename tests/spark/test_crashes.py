@@ -23,10 +23,10 @@ from crashing import (
 )
 from forcing import longer, some
 from killing import Stores, all_cases, as_table, killed, some_cases
+from limiting import limited
 from pyspark.sql import SparkSession
 
 from deltaproduce import Store
-from deltaproduce.model import limits
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
@@ -34,7 +34,7 @@ from deltaproduce.testing import Oracle
 @pytest.fixture(autouse=True)
 def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are written as if they were large, by runs, and one after the other."""
-    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    limited(monkeypatch, small_table_rows=0)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     FACTOR[0] = 1
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 import deltaproduce as dp
-from deltaproduce.model import limits
+from deltaproduce.model.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 
@@ -176,5 +176,5 @@ def test_the_flights_example_equals_its_recompute(
     recorded = flights.recorded_flights()
     day, first, last = pc.field("day"), datetime.date(2013, 11, 28), datetime.date(2013, 12, 20)
     some_weeks = recorded.filter((day >= first) & (day <= last))
-    assert len(some_weeks) > limits.SMALL_TABLE_ROWS
+    assert len(some_weeks) > Limits().small_table_rows
     assert flights.run(spark, Path("lake"), Console(quiet=True), some_weeks)

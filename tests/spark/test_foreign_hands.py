@@ -10,10 +10,10 @@ from comparing import as_snapshots, assert_changes, assert_same, on_disk
 from crashing import FACTOR, CrashAt, CrashError, batch, built, drawn, fail, frames, orders
 from deltalake import DeltaTable
 from forcing import LONGER, longer, some
+from limiting import limited
 from pyspark.sql import SparkSession
 
 from deltaproduce import CorruptStoreError, NotFoundError, Store
-from deltaproduce.model import limits
 from deltaproduce.operations.step.plan import TableType
 from deltaproduce.storage import failpoints
 from deltaproduce.storage.versions import EMPTY, Attempt
@@ -26,7 +26,7 @@ Harm = Callable[[SparkSession, Path], object]
 @pytest.fixture(autouse=True)
 def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are written as if they were large, by runs or by pairs."""
-    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    limited(monkeypatch, small_table_rows=0)
     FACTOR[0] = 1
 
 
@@ -36,7 +36,7 @@ def originals(
 ) -> Iterator[dict[TableType, tuple[Path, Oracle]]]:
     """A store of each table type."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(limits, "SMALL_TABLE_ROWS", 0)
+        limited(patched, small_table_rows=0)
         found: dict[TableType, tuple[Path, Oracle]] = {}
         for table_type in TABLE_TYPES:
             place = tmp_path_factory.mktemp(table_type) / "store"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from crashing import CrashAt, CrashError, Point, Recorder, fail
+from limiting import limited
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce import Pipeline, Store
-from deltaproduce.model import limits
 from deltaproduce.storage import failpoints
 
 ROWS = [(1, 10), (2, 20), (3, 30)]
@@ -94,9 +94,9 @@ def test_what_is_stored_is_not_produced_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     if way != "small":
-        monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+        limited(monkeypatch, small_table_rows=0)
     if way == "in Spark":
-        monkeypatch.setattr(limits, "LOCAL_ROWS", 0)
+        limited(monkeypatch, local_rows=0)
     calls, keys = tmp_path / "calls", set[int]()
     calls.mkdir()
     location, pipeline = str(tmp_path / "store"), dice(calls)

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from forcing import WAYS, Way, forced
+from limiting import limited
 from pyspark.sql import Row, SparkSession
 
 from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version
-from deltaproduce.model import limits
 from deltaproduce.storage.parquet_seeks import ParquetFiles
 
 shop = Pipeline("shop")
@@ -166,8 +166,8 @@ def test_keys_are_sought_in_small_row_groups(
     spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only what a table is looked up in has them: content and key mappings, not updates."""
-    monkeypatch.setattr(limits, "GROUP_ROWS", 8)
-    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    limited(monkeypatch, group_rows=8)
+    limited(monkeypatch, small_table_rows=0)
     store = Store(spark, location, shop)
     store.update({"orders": spark.range(400).selectExpr("id", "'c' || id % 100", "1").toDF(*ORDER)})
     for table, largest in (

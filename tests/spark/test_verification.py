@@ -12,12 +12,12 @@ from comparing import as_frames
 from counting import jobs
 from crashing import FACTOR, built, orders
 from forcing import WAYS, Way, forced, longer, some
+from limiting import limited
 from pyspark.sql import SparkSession
 from series import drawn as examples
 from series import packed, packed_histories
 
 from deltaproduce import Store
-from deltaproduce.model import limits
 from deltaproduce.storage.versions import Attempt
 from deltaproduce.testing import Oracle, strategies
 
@@ -70,7 +70,7 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     place = tmp_path_factory.mktemp("original") / "store"
     FACTOR[0] = 1
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(limits, "SMALL_TABLE_ROWS", 0)
+        limited(patched, small_table_rows=0)
         built(spark, str(place), table_type="copy_on_write")
     return place
 

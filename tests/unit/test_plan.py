@@ -10,9 +10,8 @@ from deltaproduce.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from deltaproduce.model import limits
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.limits import FULL_ROWS, SEEK_KEYS, SMALL_TABLE_ROWS
+from deltaproduce.model.limits import Limits
 from deltaproduce.operations.step.plan import Step, compactions, plan, rolled_back, weighed, writing
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.storage.recovery import action, compacted, current
@@ -32,6 +31,8 @@ from deltaproduce.storage.versions import (
 pipeline = Pipeline("tree")
 left = pipeline.source("left", key="k int", value="v int")
 right = pipeline.source("right", key="k int", value="v int")
+
+LIMITS = Limits()
 
 
 @pipeline.producer(left, key="k int", value="v int")
@@ -118,12 +119,12 @@ def test_a_refresh_is_full_and_reaches_what_follows():
 @pytest.mark.parametrize(
     ("stage", "changed", "rows", "policy", "how"),
     [
-        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "auto", "full"),
-        ("middle", 9 * FULL_ROWS - 1, 10 * FULL_ROWS, "auto", "incremental"),
-        ("middle", FULL_ROWS - 1, FULL_ROWS - 1, "auto", "incremental"),
-        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "incremental", "incremental"),
-        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "strict", "incremental"),
-        ("kept", 9 * FULL_ROWS, 10 * FULL_ROWS, "auto", "incremental"),
+        ("middle", 9 * LIMITS.full_rows, 10 * LIMITS.full_rows, "auto", "full"),
+        ("middle", 9 * LIMITS.full_rows - 1, 10 * LIMITS.full_rows, "auto", "incremental"),
+        ("middle", LIMITS.full_rows - 1, LIMITS.full_rows - 1, "auto", "incremental"),
+        ("middle", 9 * LIMITS.full_rows, 10 * LIMITS.full_rows, "incremental", "incremental"),
+        ("middle", 9 * LIMITS.full_rows, 10 * LIMITS.full_rows, "strict", "incremental"),
+        ("kept", 9 * LIMITS.full_rows, 10 * LIMITS.full_rows, "auto", "incremental"),
     ],
 )
 def test_a_stage_is_produced_in_full_where_nearly_all_that_it_reads_changed(
@@ -136,16 +137,15 @@ def test_a_stage_is_produced_in_full_where_nearly_all_that_it_reads_changed(
         source, key="k int", value="v int", name="kept", preserve=lambda value, example: value
     )(leaf)
     reached = Step(tree.graph().stage(stage), "incremental", "reached through left")
-    found = weighed(reached, changed, rows, policy)
+    found = weighed(reached, changed, rows, policy, LIMITS)
     assert found.how == how
     assert (found == reached) == (how == "incremental")
     assert how == "incremental" or "450,000 of 500,000 rows" in found.reason
 
 
-def test_a_stage_that_nothing_reached_is_not_produced_in_full(monkeypatch):
-    monkeypatch.setattr(limits, "FULL_ROWS", 0)
+def test_a_stage_that_nothing_reached_is_not_produced_in_full():
     reached = Step(GRAPH.stage("middle"), "incremental", "reached through left")
-    assert weighed(reached, 0, 0, "auto") == reached
+    assert weighed(reached, 0, 0, "auto", Limits(full_rows=0)) == reached
 
 
 def test_a_changed_function_is_noticed_and_says_so():
@@ -268,9 +268,9 @@ def test_what_a_commit_says_of_itself_can_be_read_back():
 )
 def test_when_tables_are_compacted(figures, due, at_once):
     found = StageFigures("seek", **figures)
-    assert compactions(found) == due
-    assert compactions(found, at_once=True) == at_once
-    assert compactions(None) == []
+    assert compactions(found, LIMITS) == due
+    assert compactions(found, LIMITS, at_once=True) == at_once
+    assert compactions(None, LIMITS) == []
 
 
 @pytest.mark.parametrize("newest", [None, 2])
@@ -337,7 +337,7 @@ def written(table_type, **differs):
         "overlay_runs": 0,
         "added": 0,
     }
-    return writing(table_type, **{**few, **differs})
+    return writing(table_type, LIMITS, **{**few, **differs})
 
 
 @pytest.mark.parametrize(
@@ -346,10 +346,10 @@ def written(table_type, **differs):
         ({}, "replace", "run"),
         ({"pairs_changed": 0, "pairs_replaced": 0, "rows": 1}, "nothing", "nothing"),
         ({"complete": True}, "rewrite", "rewrite"),
-        ({"rows": SMALL_TABLE_ROWS}, "rewrite", "rewrite"),
-        ({"rows": SMALL_TABLE_ROWS, "row_bytes": 10_000}, "replace", "run"),
-        ({"pairs_changed": 2 * SEEK_KEYS}, "rewrite", "run"),
-        ({"pairs_changed": 2 * SEEK_KEYS, "pairs_replaced": 0}, "replace", "run"),
+        ({"rows": LIMITS.small_table_rows}, "rewrite", "rewrite"),
+        ({"rows": LIMITS.small_table_rows, "row_bytes": 10_000}, "replace", "run"),
+        ({"pairs_changed": 2 * LIMITS.seek_keys}, "rewrite", "run"),
+        ({"pairs_changed": 2 * LIMITS.seek_keys, "pairs_replaced": 0}, "replace", "run"),
         ({"run_rows": 310_000}, "replace", "rewrite"),
         ({"overlay_rows": 799_000, "overlay_runs": 7}, "rewrite", "rewrite"),
         ({"overlay_rows": 5_000, "overlay_runs": 7}, "rewrite", "run"),

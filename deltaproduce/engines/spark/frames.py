@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.engines.spark.error_texts import contexts
-from deltaproduce.model import limits
+from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
@@ -45,7 +45,12 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
 
 
-def frame(table: pa.Table, spark: SparkSession, columns: Sequence[Column] = ()) -> DataFrame:
+def frame(
+    table: pa.Table,
+    spark: SparkSession,
+    columns: Sequence[Column] = (),
+    plan_rows: int = Limits().plan_rows,
+) -> DataFrame:
     """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
 
     Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave. Rows
@@ -55,7 +60,7 @@ def frame(table: pa.Table, spark: SparkSession, columns: Sequence[Column] = ()) 
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
     table = table.combine_chunks()
     rows = spark.createDataFrame(table, schema)
-    return rows if len(table) <= limits.PLAN_ROWS else rows.localCheckpoint(eager=False)
+    return rows if len(table) <= plan_rows else rows.localCheckpoint(eager=False)
 
 
 def row_bytes(columns: Iterable[Column]) -> Expression:

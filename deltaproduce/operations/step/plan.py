@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.model import limits
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
+from deltaproduce.model.limits import Limits
 from deltaproduce.storage.versions import StageFigures, Version, has_tables
 
 TableType = Literal["copy_on_write", "merge_on_read"]
@@ -168,7 +168,7 @@ def _producer_step(
     return None
 
 
-def weighed(step: Step, changed: int, rows: int, policy: Policy) -> Step:
+def weighed(step: Step, changed: int, rows: int, policy: Policy, limits: Limits) -> Step:
     """The step, in full where that is quicker: at least nine in ten rows are of changed keys.
 
     Then it calls the function for a ninth more keys at most, however long a call takes, and looks
@@ -182,7 +182,7 @@ def weighed(step: Step, changed: int, rows: int, policy: Policy) -> Step:
     preserves = isinstance(step.stage, Producer) and step.stage.preserve is not None
     if step.how != "incremental" or policy != "auto" or preserves:
         return step
-    if not changed or rows < limits.FULL_ROWS or 10 * changed < 9 * rows:
+    if not limits.is_nearly_all(changed, rows):
         return step
     reason = f"{step.reason}, {changed:,} of {rows:,} rows are of changed keys"
     return replace(step, how="full", reason=reason)
@@ -190,6 +190,7 @@ def weighed(step: Step, changed: int, rows: int, policy: Policy) -> Step:
 
 def writing(
     table_type: TableType,
+    limits: Limits,
     *,
     complete: bool,
     rows: int,
@@ -221,12 +222,14 @@ def writing(
     if table_type == "merge_on_read":
         fits = limits.fits_overlay(run_rows, overlay_rows, overlay_runs, row_bytes)
         return "run" if fits else "rewrite"
-    if overlay_runs or added >= limits.COMPACTION_COMMITS:
+    if overlay_runs or added >= limits.compaction_commits:
         return "rewrite"
-    return "rewrite" if pairs_replaced and pairs_changed > limits.SEEK_KEYS else "replace"
+    return "rewrite" if pairs_replaced and pairs_changed > limits.seek_keys else "replace"
 
 
-def compactions(figures: StageFigures | None, *, at_once: bool = False) -> Collection[Compaction]:
+def compactions(
+    figures: StageFigures | None, limits: Limits, *, at_once: bool = False
+) -> Collection[Compaction]:
     """What a stage's tables need, beside the versions.
 
     Args:
@@ -238,7 +241,7 @@ def compactions(figures: StageFigures | None, *, at_once: bool = False) -> Colle
     if figures.runs and (at_once or limits.is_full(figures.run_rows, figures.runs)):
         found.append("fold")
     added = figures.added.get("updates", 0)
-    if added and (at_once or added % limits.COMPACTION_COMMITS == 0):
+    if added and (at_once or added % limits.compaction_commits == 0):
         found.append("feed")
     return found
 

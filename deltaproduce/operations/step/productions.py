@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-import numpy as np
-import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from deltaproduce.engines.choice import Engines, is_empty
+from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.selections import Rows, Selection, as_frame
+from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.checkpoints import checkpoint
-from deltaproduce.engines.spark.columns import cols
-from deltaproduce.engines.spark.frames import fetched, frame, row_bytes
+from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.errors import ProducerError
-from deltaproduce.model import limits
 from deltaproduce.model.graph import Producer
-from deltaproduce.model.layouts import content_columns, sources_of
+from deltaproduce.model.layouts import Layout, content_columns, sources_of
 from deltaproduce.operations.step.inputs import (
     StageInput,
     all_parts,
@@ -37,14 +34,11 @@ from deltaproduce.operations.step.inputs import (
 )
 from deltaproduce.stages.functions.by_key import produce
 from deltaproduce.stages.functions.preservation import preserved
-from deltaproduce.stages.functions.surrogates import numbered, numbered_here
 from deltaproduce.stages.queries import Query
 from deltaproduce.stages.queries.running import queried
 from deltaproduce.storage.versions import StageFigures
-from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
+from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
-
-_ROWS_OF_ONE_TASK: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +54,16 @@ class Production:
     stage: Producer
     surrogates: int
     time_zone: str
-    spark: SparkSession
+    engines: Engines
     is_numbered: bool = True
 
     @staticmethod
-    def of(stage: Producer, last: StageFigures, spark: SparkSession) -> Production:
+    def of(stage: Producer, last: StageFigures, engines: Engines) -> Production:
         """How it is run after a version that has these figures of the stage."""
-        time_zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        time_zone = engines.spark.conf.get("spark.sql.session.timeZone") or "UTC"
         is_numbered = last.surrogate == stage.surrogate
         return Production(
-            stage, last.surrogates if is_numbered else 0, time_zone, spark, is_numbered
+            stage, last.surrogates if is_numbered else 0, time_zone, engines, is_numbered
         )
 
     @property
@@ -90,7 +84,7 @@ class Production:
         if query is not None:
             parts = all_parts(inputs)
             return self._queried(query, parts) if parts else None
-        rows = all_rows(self.stage, inputs, self.spark)
+        rows = all_rows(self.stage, inputs, self.engines)
         return None if rows is None else self._emitted(rows)
 
     def kept(self, before: Rows | None, emitted: Rows, count: int) -> tuple[Rows, int]:
@@ -101,37 +95,36 @@ class Production:
                 there was none.
             count: how many rows were emitted.
         """
-        stage, spark, content = self.stage, self.spark, self.content
+        stage, engines, content = self.stage, self.engines, self.content
         if stage.surrogate is None and stage.preserve is None:
             return emitted, self.surrogates
         known = before if before is not None and self.is_numbered else empty(content)
         if stage.surrogate is None:
-            old, new = as_frame(known, spark, content), as_frame(emitted, spark, content)
-            stored, _ = self._computed(preserved(old, new, count, stage, self.time_zone))
+            old, new = engines.frame(known, content), engines.frame(emitted, content)
+            tasks = engines.limits.preserving_tasks(count)
+            stored, _ = self._computed(preserved(old, new, tasks, stage, self.time_zone))
             return stored, self.surrogates
-        if isinstance(known, pa.Table) and isinstance(emitted, pa.Table):
-            return numbered_here(known, emitted, stage.schema, stage.surrogate, self.surrogates)
-        old, new = as_frame(known, spark, content), as_frame(emitted, spark, content)
-        return numbered(old, new, stage.schema, stage.surrogate, self.surrogates)
+        engine = engines.of(known, emitted)
+        return engine.give_numbers(
+            known, emitted, Layout.of(stage), stage.surrogate, self.surrogates
+        )
 
     def _emitted(self, rows: Rows) -> tuple[Rows, int]:
         """What the function makes of rows in the columns of `input_columns`, in order."""
-        if isinstance(rows, pa.Table):
-            if not len(rows):
-                return empty(self.content), 0
-            rows = self._in_tasks(rows)
-        return self._computed(produce(rows, self.stage, self.time_zone))
+        if is_empty(rows):
+            return empty(self.content), 0
+        key = self.stage.feeders[0].schema.key.columns
+        ordered = self.engines.distributed.in_tasks(rows, input_columns(self.stage), key)
+        return self._computed(produce(ordered, self.stage, self.time_zone))
 
     def _queried(self, query: Query, parts: Sequence[tuple[StageInput, Rows]]) -> tuple[Rows, int]:
         """What the query makes of some rows of its feeders."""
-        given = {
-            given.stage.name: as_frame(rows, self.spark, given.content) for given, rows in parts
-        }
+        given = {given.stage.name: self.engines.frame(rows, given.content) for given, rows in parts}
         for feeder in self.stage.feeders:
             if feeder.name not in given:
                 columns = (*feeder.schema.key, *feeder.schema.value)
-                given[feeder.name] = frame(empty(columns), self.spark, columns)
-        with queried(self.stage, query, given, self.spark) as rows:
+                given[feeder.name] = self.engines.frame(empty(columns), columns)
+        with queried(self.stage, query, given, self.engines.spark) as rows:
             try:
                 return self._computed(rows)
             except PySparkException as error:
@@ -144,15 +137,5 @@ class Production:
         counted = {"rows": f.count(f.lit(1)), "bytes": size}
         function = None if self.stage.query else self.stage.name
         computed, counts = checkpoint(rows, counted, stage=function)
-        few = counts["rows"] <= limits.LOCAL_ROWS and counts["bytes"] <= limits.LOCAL_BYTES
-        return (fetched(computed, self.content) if few else computed), counts["rows"]
-
-    def _in_tasks(self, rows: pa.Table) -> DataFrame:
-        """Rows from the driver, in order: in one task if they are few, else in many by key."""
-        columns, key = input_columns(self.stage), self.stage.feeders[0].schema.key
-        if len(rows) <= _ROWS_OF_ONE_TASK:
-            return as_frame(rows, self.spark, columns).coalesce(1)
-        numbered = rows.append_column(ORDINAL, pa.array(np.arange(len(rows))))
-        ordered = as_frame(numbered, self.spark, (*columns, ORDINAL_COLUMN))
-        clustered = ordered.repartition(*cols(key)).sortWithinPartitions(ORDINAL)
-        return clustered.select(*cols(columns))
+        count = counts["rows"]
+        return self.engines.settled(computed, self.content, count, counts["bytes"]), count

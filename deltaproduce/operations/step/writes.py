@@ -14,8 +14,8 @@ from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from deltaproduce.engines.choice import is_local
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.model import limits
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.operations.step.edits import (
@@ -151,12 +151,14 @@ class Write:
     ) -> Write:
         """Decide how a step is written."""
         comparison, counts = result.comparison, result.comparison.counts
+        limits = comparison.engines.limits
         rows, row_bytes = result.size(last)
         how = (
             "rewrite"
             if result.anew
             else writing(
                 table_type,
+                limits,
                 complete=comparison.complete,
                 rows=rows,
                 row_bytes=row_bytes,
@@ -172,7 +174,7 @@ class Write:
             replaces = table_type == "copy_on_write"
             return Write(result, last, rows, row_bytes, how, overlay, replaces=replaces)
         run, added = run_of(comparison), last.added.get(RUNS)
-        runs_anew = added is None or added >= limits.COMPACTION_COMMITS
+        runs_anew = added is None or added >= limits.compaction_commits
         if runs_anew and overlay is not None:  # many small files become one
             run, overlay = overlay.with_run(run).rows, None
         return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew)
@@ -198,7 +200,7 @@ class Write:
             ),
             UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }
-        if comparison.sources:
+        if comparison.layout.sources:
             edits[KEY_MAPPINGS] = mappings_edit(
                 comparison,
                 how,
@@ -219,7 +221,7 @@ class Write:
         if self.run is None:
             return self.overlay if self.how == "nothing" else None
         comparison = self.result.comparison
-        before = self.overlay or Overlay.none(comparison.pair, comparison.content)
+        before = self.overlay or Overlay.none(comparison.layout.pair, comparison.layout.content)
         return before.with_run(self.run)
 
     def figures(self, number: int, edits: Edits) -> StageFigures:
@@ -351,6 +353,6 @@ def added(last: StageFigures, edits: Edits) -> dict[str, int]:
 def content_at_hand(edits: Edits) -> pa.Table | None:
     """The content, if it is written whole from the driver; None if not."""
     edit = edits.get(CONTENT)
-    if not isinstance(edit, Edit) or not edit.overwrite or not isinstance(edit.rows, pa.Table):
+    if not isinstance(edit, Edit) or not edit.overwrite or not is_local(edit.rows):
         return None
     return edit.rows

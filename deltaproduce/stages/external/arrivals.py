@@ -22,7 +22,7 @@ from deltaproduce.engines.spark.damage import tells_of_damage
 from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.errors import DefinitionError, InvalidChangesError
 from deltaproduce.model.graph import Graph, Source
-from deltaproduce.model.layouts import CONTENT, content_columns
+from deltaproduce.model.layouts import CONTENT, Layout, content_columns
 from deltaproduce.stages.external.existing_tables import TableState, changed_keys, state
 from deltaproduce.stages.given.batches import Batch
 from deltaproduce.storage.locations import Table, is_relative
@@ -131,23 +131,23 @@ class Arrival:
         """The source's rows as they are now."""
         last = self.last or StageFigures("skipped")
         rows = numbered_by_values(
-            self.tables.read(self.table, self.now.delta_version), self.source.schema
+            self.tables.read(self.table, self.now.delta_version), Layout.of(self.source)
         )
         columns = content_columns(self.source.schema, ())
-        return Stored(rows, columns, None, max(last.rows, 1), last.row_bytes, self.tables.spark)
+        return Stored(rows, columns, None, max(last.rows, 1), last.row_bytes, self.tables.engines)
 
     def batch(self) -> Batch:
         """The rows that the keys which changed have now; all rows if only they can tell."""
         content, schema = self.content(), self.source.schema
-        last, spark = self.last, self.tables.spark
+        last, engines = self.last, self.tables.engines
         if last is None or self.begins or self.redefined:
-            return Batch.snapshot(content.all(), self.source, spark)
+            return Batch.snapshot(content.all(), self.source, engines)
         columns = (*schema.key, *schema.value)
         since = last.delta_versions[CONTENT]
         found = changed_keys(self.tables, self.table, self.now, since, schema.key.columns, columns)
         if found is None:
-            return Batch.snapshot(content.all(), self.source, spark)
-        keys = Selection.of(found, schema.key.columns, spark)
+            return Batch.snapshot(content.all(), self.source, engines)
+        keys = Selection.of(found, schema.key.columns, engines)
         return Batch.replacing(keys, keys.exactly(content.of(keys)), self.source)
 
     @contextmanager

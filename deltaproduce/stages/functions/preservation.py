@@ -4,7 +4,7 @@ A stage's ``preserve`` function sees each emitted value beside an example: the f
 key had before the step, or else the first one that is stored in it. The invariant: it is called
 once for each emitted row, in key order, and what it returns takes the place of the value; key,
 source key and emission number stay. One task has all rows of a step while they fit it
-(`limits.PRESERVED_ROWS`), so that one call follows the other; of more each has a range of keys.
+(`Limits.preserved_rows`), so that one call follows the other; of more each has a range of keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.engines.spark.columns import cols, order, same
 from deltaproduce.engines.spark.failures import BatchFunction, in_worker
 from deltaproduce.errors import ProducerError
-from deltaproduce.model import limits
 from deltaproduce.model.graph import PreserveFunction, Producer
 from deltaproduce.model.layouts import content_columns, sources_of
 from deltaproduce.stages.functions.key_groups import key_changes, same_key
@@ -40,14 +39,14 @@ _PART_ROWS: Final = 10_000
 
 
 def preserved(
-    before: DataFrame, new: DataFrame, count: int, stage: Producer, time_zone: str
+    before: DataFrame, new: DataFrame, tasks: int, stage: Producer, time_zone: str
 ) -> DataFrame:
     """Call a stage's ``preserve`` for every new row.
 
     Args:
         before: content before the step, of all keys of the new rows at least.
         new: rows that the function emitted, in the content's columns.
-        count: how many they are.
+        tasks: how many tasks call it, each for a range of keys.
         stage: one that has such a function.
         time_zone: the session's, for timestamps.
 
@@ -68,7 +67,7 @@ def preserved(
         known[_EXAMPLE],
         f.coalesce(known[_HAS_EXAMPLE], f.lit(False)).alias(_HAS_EXAMPLE),
     )
-    together = rows.repartitionByRange(limits.preserving_tasks(count), *order(key))
+    together = rows.repartitionByRange(tasks, *order(key))
     together = together.sortWithinPartitions(*order(placed))
     flat = together.select(
         *cols(columns),
