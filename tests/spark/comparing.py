@@ -170,7 +170,7 @@ def read_by_delta_rs(store: Store) -> Store:
     test that looks at every table. All that the library does with the rows is done as ever.
     """
     versions, other = store.versions(), copy(store)
-    other._tables = TablesByDeltaRs(store._spark, store._tables.location)
+    other._tables = TablesByDeltaRs(store._tables.engines, store._tables.location)
     other._reader = Reader(other._tables)
     log: Any = SimpleNamespace(versions=lambda: versions, last_read=[EMPTY, *versions][-1])
     other._log = log

@@ -24,6 +24,8 @@ from deltaproduce import (
     Pipeline,
     Store,
 )
+from deltaproduce.engines.choice import Engines
+from deltaproduce.model.limits import Limits
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.locations import Location
@@ -241,7 +243,7 @@ def test_a_stage_that_came_later_is_made_again_after_a_rollback(
 
 
 def test_a_table_is_set_back_in_one_commit(spark: SparkSession) -> None:
-    tables = Tables(spark, Location.parse("set_back"))
+    tables = Tables(Engines(spark, Limits()), Location.parse("set_back"))
     tables.ensure_schema()
     table, columns = tables.location.table("numbers", "content"), swap.stages[0].schema.key.columns
     attempt = Attempt.after(EMPTY, datetime.now(UTC))
