@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
+from deltaproduce.errors import ClosedError
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES
 from deltaproduce.operations.step.edits import compacted_edit
@@ -49,6 +50,7 @@ class Compactor:
         self._thread = ThreadPoolExecutor(1, "deltaproduce-compaction")
         self._running: dict[tuple[str, Compaction], Future[None]] = {}
         self._ended: set[tuple[str, Compaction]] = set()
+        self._is_closed = False
 
     def start(self, version: Version, *, at_once: bool = False) -> None:
         """Compact what is due in a published version, beside whatever comes next.
@@ -87,6 +89,23 @@ class Compactor:
             self.wait(name, what)
             if raises:
                 future.result()
+
+    def close(self) -> None:
+        """Wait for all that is under way, and end the thread; once more, it does nothing."""
+        self._is_closed = True
+        self.finish()
+        self._thread.shutdown()
+
+    def check_open(self) -> None:
+        """Refuse what might need the thread.
+
+        Raises:
+            ClosedError: it has ended.
+        """
+        if self._is_closed:
+            raise ClosedError(
+                "the store was closed, and can only be read from now on: open it anew"
+            )
 
     def applied(self, head: Version) -> Version:
         """The same version, of the tables as compactions that have ended left them."""

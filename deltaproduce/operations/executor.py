@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.fingerprints import fingerprint
@@ -75,6 +76,10 @@ class Progress:
     stage: str
     done: int
     total: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return asdict(self)
 
 
 class Executor:
@@ -277,6 +282,18 @@ class Executor:
     def wait(self) -> None:
         """Wait for the compactions that are under way."""
         self._compactor.finish()
+
+    def close(self) -> None:
+        """Wait for them, and begin none any more."""
+        self._compactor.close()
+
+    def check_open(self) -> None:
+        """Refuse what may begin one, once they are closed.
+
+        Raises:
+            ClosedError: they are.
+        """
+        self._compactor.check_open()
 
     def _without_compactions(self, head: Version, stages: Iterable[str]) -> Version:
         """The head with the updates of some stages in the state that no compaction will change."""

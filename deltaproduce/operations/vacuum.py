@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -52,6 +52,16 @@ class Vacuumed:
     files: int
     bytes: int
     paths: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "versions": list(self.versions),
+            "tables": list(self.tables),
+            "files": self.files,
+            "bytes": self.bytes,
+            "paths": list(self.paths),
+        }
 
 
 class Vacuum:

@@ -17,7 +17,8 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.model.graph import Graph, Stage
-from deltaproduce.model.layouts import sources_of
+from deltaproduce.model.layouts import KEY_MAPPINGS, RUNS, sources_of
+from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version
@@ -45,18 +46,18 @@ class Lineage:
     downstream: Mapping[str, DataFrame]
 
 
-def lineage(
-    graph: Graph, reader: Reader, stage: Stage, key: object, version: Version, engines: Engines
-) -> Lineage:
+def lineage(store: Opened, stage: str | Stage, key: object, version: int | None) -> Lineage:
     """Walk from one key to the sources and to the leaves; nothing is read but runs.
 
-    Raises:
-        InvalidArgumentError: it is no key of the stage's columns.
+    See `Store.lineage`.
     """
-    start = Selection.one(key, stage.schema.key, engines)
-    walk = _Walk(graph, reader, version)
-    up, down = walk.up(stage, start), walk.down(stage, start)
-    return Lineage(stage.name, key, version.number, up, down)
+    found, at = store.stage(stage), store.version(version)
+    store.check_there(at, [each.name for each in store.graph.stages], KEY_MAPPINGS, RUNS)
+    with store.noticing():
+        start = Selection.one(key, found.schema.key, store.engines)
+        walk = _Walk(store.graph, store.reader, at)
+        up, down = walk.up(found, start), walk.down(found, start)
+    return Lineage(found.name, key, at.number, up, down)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.storage.versions import StageFigures, Version
@@ -32,6 +33,10 @@ class Remaining:
     table: str
     versions: tuple[int, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {"stage": self.stage, "table": self.table, "versions": list(self.versions)}
+
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
@@ -45,6 +50,13 @@ class Forgotten:
 
     version: Version
     remains: tuple[Remaining, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "version": self.version.as_dict(),
+            "remains": [remaining.as_dict() for remaining in self.remains],
+        }
 
 
 def remains(

@@ -66,17 +66,13 @@ def retained(
     keep_days: float | None,
     now: datetime,
 ) -> tuple[Version, ...]:
-    """The versions to keep: what either of the two asks for.
+    """The versions to keep: what either of the two asks for; both are as `check_kept` has them.
 
     Args:
         versions: all of a store, oldest first.
         keep_versions: so many of the newest.
         keep_days: those that were the newest at any time in so many days before ``now``.
-
-    Raises:
-        InvalidArgumentError: neither is given, or no version would be kept.
     """
-    check_kept(keep_versions, keep_days)
     if not versions:
         return ()
     counted = 1 if keep_versions is None else keep_versions

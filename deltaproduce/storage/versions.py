@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
@@ -30,6 +30,16 @@ from deltaproduce.storage.json_fields import (
 )
 from deltaproduce.types.columns import Columns, RowSchema, key_columns, row_schema
 
+_TOLD: Final = (
+    "mode",
+    "reason",
+    "affected_keys",
+    "changed_keys",
+    "rows_added",
+    "rows_removed",
+    "rows",
+    "seconds",
+)
 _BESIDE_RUNS: Final = ("content", "key_mappings")
 
 Mode = Literal["skipped", "seek", "merge", "rewrite", "full", "restore"]
@@ -103,6 +113,11 @@ class StageFigures:
     begun_at: int = 0
     remade: Mapping[str, int] = field(default_factory=dict)
 
+    def as_dict(self) -> dict[str, Any]:
+        """What is of use to who reads them, as JSON has it: all but how the tables are read."""
+        found = {name: getattr(self, name) for name in _TOLD}
+        return {**found, "delta_versions": dict(self.delta_versions)}
+
     def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""
         return replace(self, delta_versions={**self.delta_versions, **delta_versions})
@@ -144,6 +159,16 @@ class Version:
     definitions: Mapping[str, Fingerprint] = field(default_factory=dict)
     attempt: Attempt | None = None
     fencing_token: int = field(default=0, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The version as JSON has it: a report, not what a store keeps; the time as ISO 8601."""
+        return {
+            "number": self.number,
+            "committed_at": None if self.committed_at is None else self.committed_at.isoformat(),
+            "operation": self.operation,
+            "update_id": self.update_id,
+            "stages": {name: figures.as_dict() for name, figures in self.stages.items()},
+        }
 
     def delta_version(self, stage: str, kind: str) -> int | None:
         """The delta version at which a table has the rows of this version, for plain SQL.

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, Source, Store
-from deltaproduce.engines.local import arrays
+from deltaproduce.engines.spark.frames import frame as arrow_frame
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
@@ -87,7 +88,9 @@ def assert_stages(
     store: Store, oracle: Oracle, stages: Mapping[str, Source | Producer], version: int
 ) -> None:
     """The same for some of the store's stages, of which each has a stage of the oracle."""
-    with setting(store._spark, "spark.sql.shuffle.partitions", "1"):  # to sort by one job, not two
+    with setting(
+        store._opened.spark, "spark.sql.shuffle.partitions", "1"
+    ):  # to sort by one job, not two
         for name, twin in stages.items():
             for table in TABLES if twin.feeders else ("content", "updates"):
                 frame = getattr(store, table)(name, version, ordered=True)
@@ -105,7 +108,7 @@ def on_disk(location: str) -> set[str]:
 
 def assert_no_orphans(spark: SparkSession, store: Store) -> None:
     """Each data file of a store is in one of its versions, or in the newest state of a table."""
-    location, reader = store._tables.location.address, spark.read.format("delta")
+    location, reader = store._opened.tables.location.address, spark.read.format("delta")
     frames = [reader.load(f"{location}/_versions")]
     for version in store.versions():
         for stage, figures in version.stages.items():
@@ -170,10 +173,10 @@ def read_by_delta_rs(store: Store) -> Store:
     test that looks at every table. All that the library does with the rows is done as ever.
     """
     versions, other = store.versions(), copy(store)
-    other._tables = TablesByDeltaRs(store._tables.engines, store._tables.location)
-    other._reader = Reader(other._tables)
+    opened = store._opened
+    tables = TablesByDeltaRs(opened.engines, opened.tables.location)
     log: Any = SimpleNamespace(versions=lambda: versions, last_read=[EMPTY, *versions][-1])
-    other._log = log
+    other._opened = replace(opened, tables=tables, reader=Reader(tables), log=log)
     return other
 
 
@@ -187,4 +190,4 @@ class TablesByDeltaRs(Tables):
         query = QueryBuilder().register("found", found).execute("SELECT * FROM found")
         struct = StructType.fromJson(json.loads(found.schema().to_json()))
         rows = pa.table(query.read_all()).cast(to_arrow_schema(struct, timezone="UTC"))
-        return arrays.frame(rows, self.spark, [Column(f.name, f.dataType) for f in struct])
+        return arrow_frame(rows, self.spark, [Column(f.name, f.dataType) for f in struct])

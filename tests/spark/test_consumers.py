@@ -148,9 +148,9 @@ def test_no_fold_of_what_was_rolled_back_comes_back(
         assert both.store.head.stages["swapped"].runs == 1
         with monkeypatch.context() as patched:  # other does not notice that it comes too late
             patched.setattr("deltaproduce.operations.compaction.current", lambda pinned, _: pinned)
-            other._executor._compactor.start(late, at_once=True)
+            other._writer.executor._compactor.start(late, at_once=True)
             with pytest.raises(ConflictError):
-                other._executor._compactor.finish(raises=True)
+                other._writer.executor._compactor.finish(raises=True)
         both.update({"pairs": some_changes(chance)})
     both.same(6, 7)
     both.reopen(RUNS)

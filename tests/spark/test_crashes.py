@@ -127,17 +127,17 @@ def test_nothing_is_stored_outside_of_an_effect_unnoticed(
 
     def committing(store: Store, spark: SparkSession, number: int) -> None:
         update.run(store, spark, number)
-        table = store._tables.location.table("orders", "updates")
+        table = store._opened.tables.location.table("orders", "updates")
         spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('noticed' = 'no')")
 
     def writing(store: Store, spark: SparkSession, number: int) -> None:
-        table = store._tables.location.table("orders", "updates")
+        table = store._opened.tables.location.table("orders", "updates")
         Path(table.address, "left.parquet").touch()
         update.run(store, spark, number)
 
     def removing(store: Store, spark: SparkSession, number: int) -> None:
         update.run(store, spark, number)
-        table = store._tables.location.table("orders", "updates")
+        table = store._opened.tables.location.table("orders", "updates")
         next(Path(table.address).glob("*.parquet")).unlink()
 
     stores = Stores(spark, tmp_path)

@@ -336,7 +336,7 @@ def test_the_version_log_is_watched_and_set_back(place: Place) -> None:
             assert "RESTORE TABLE" in str(caught.value)
         assert found(place) == {("_versions", "versions")}
         mending = knowing if number % 2 else place.open()
-        mending._log.repair(Attempt.after(EMPTY, datetime.now(UTC)))
+        mending._opened.log.repair(Attempt.after(EMPTY, datetime.now(UTC)))
         assert place.open().head == mending.head
     assert place.open().repair().number == place.oracle.head  # there is nothing left to repair
     place.update(7)

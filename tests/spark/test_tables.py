@@ -82,7 +82,7 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, way: Wa
 
 @pytest.fixture(scope="module")
 def path(store: Store) -> Path:
-    return Path(store._tables.location.address)
+    return Path(store._opened.tables.location.address)
 
 
 TABLES = [

@@ -82,18 +82,18 @@ def planted(spark: SparkSession, store: Store, statements: Mapping[str, str]) ->
     stages = {name: figures.carried() for name, figures in head.stages.items()}
     last = store.key_mappings("by_customer").agg({"_source_id": "max"}).collect()[0][0]
     for kind, statement in statements.items():
-        table = store._tables.location.table("by_customer", kind)
+        table = store._opened.tables.location.table("by_customer", kind)
         spark.conf.set(METADATA, attempt.metadata(table.name))
         try:
             spark.sql(statement.format(t=table.sql, last=last))
         finally:
             spark.conf.unset(METADATA)
-        newest = store._tables.recent_commits(table)[0].delta_version
+        newest = store._opened.tables.recent_commits(table)[0].delta_version
         wrong = stages["by_customer"].at({kind: newest})
         added = {**wrong.added, kind: 0 if "ORDER" in statement else 1}
         stages["by_customer"] = replace(wrong, added=added)
     version = replace(head, number=head.number + 1, stages=stages, attempt=attempt)
-    store._log.publish(version, attempt)
+    store._opened.log.publish(version, attempt)
 
 
 @pytest.mark.parametrize("fault", some(FAULTS, "numbers, mappings and words"))

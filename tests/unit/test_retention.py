@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaproduce import InvalidArgumentError, StageFigures, Version
-from deltaproduce.storage.retention import Cut, cuts, pins, repointed, retained
+from deltaproduce.storage.retention import Cut, check_kept, cuts, pins, repointed, retained
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,8 +47,9 @@ def test_the_newest_are_kept(
     versions, now = history(count), START + timedelta(days=count + since, hours=1)
     if keep_versions is None and keep_days is None:
         with pytest.raises(InvalidArgumentError):
-            retained(versions, keep_versions, keep_days, now)
+            check_kept(keep_versions, keep_days)
         return
+    check_kept(keep_versions, keep_days)
     kept = retained(versions, keep_versions, keep_days, now)
     newest_in_days = [
         max((v.number for v in versions if v.committed_at and v.committed_at <= time), default=1)

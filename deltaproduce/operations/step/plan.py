@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
@@ -59,6 +59,15 @@ class Step:
     how: Literal["changes", "incremental", "full"]
     reason: str
     redefined: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """The step as JSON has it, with the name of its stage."""
+        return {
+            "stage": self.stage.name,
+            "how": self.how,
+            "reason": self.reason,
+            "redefined": self.redefined,
+        }
 
 
 def plan(
