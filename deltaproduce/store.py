@@ -32,7 +32,7 @@ from deltaproduce.errors import (
     NotFoundError,
 )
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Producer, Source, Stage
+from deltaproduce.model.graph import Source, Stage, is_stage
 from deltaproduce.model.layouts import (
     CONTENT,
     KEY_MAPPINGS,
@@ -56,8 +56,8 @@ from deltaproduce.reading.change_feed import FeedMode, feed_columns
 from deltaproduce.reading.lineages import Lineage, lineage
 from deltaproduce.reading.readers import Reader
 from deltaproduce.reading.remains import Forgotten, alive_in, remains
-from deltaproduce.stages.external.arrivals import arrivals
-from deltaproduce.stages.given.batches import Batch
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.kind import arrivals, source_kind
 from deltaproduce.storage.catalogs import check_schema
 from deltaproduce.storage.locations import Location, is_relative
 from deltaproduce.storage.retention import check_kept, retained
@@ -166,7 +166,7 @@ class Store:
             check_schema(self._tables, text)
         elif is_relative(text):
             check_relative(spark, text)
-        self._graph = analysed(pipeline.graph(), spark, self._tables)
+        self._graph = analysed(pipeline.graph(), self._tables)
         self._log = VersionLog(self._tables)
         self._reader = Reader(self._tables)
         self._executor = Executor(
@@ -295,7 +295,7 @@ class Store:
         names = [self._source(source, "given").name for source in given]
         head = self._log.head()
         return self._executor.plan(
-            head, given=names, arrivals=arrivals(self._graph, head, self._tables)
+            head, given=names, arrivals=arrivals(self._graph.sources, head, self._tables)
         )
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
@@ -362,7 +362,7 @@ class Store:
             CommitUnknownError: it could not be found out whether the version was published.
         """
         found = self._source(source, "source")
-        if found.is_in_place:
+        if not found.kind.takes_rows:
             raise InvalidArgumentError(
                 f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
                 "and update",
@@ -371,7 +371,7 @@ class Store:
         keys = Selection.one(key, found.schema.key, self._spark)
         batches = {found.name: Batch.deleting(keys, found)}
         version = self._published(
-            lambda: self._executor.run("forget", self._log.head(), batches=batches)
+            lambda: self._executor.update("forget", self._log.head(), batches=batches)
         )
         versions = self._log.versions()
         if unbroken(versions, found.name):
@@ -594,8 +594,8 @@ class Store:
             return location.log().sql
         arguments.choice(table, "table", KINDS)
         found = self._producer(stage) if table == KEY_MAPPINGS else self._stage(stage)
-        if isinstance(found, Source) and found.table is not None and table == CONTENT:
-            return self._tables.existing(found.table).sql
+        if found.kind.place is not None and table == CONTENT:
+            return self._tables.existing(found.kind.place).sql
         return location.table(found.name, table).sql
 
     def changes(
@@ -704,17 +704,17 @@ class Store:
             if not batches:  # they are computed once, however often this is tried
                 batches.update(
                     {
-                        source.name: Batch.of(
+                        source.name: source_kind(source).taken(
                             rows, source, self._spark, is_snapshot=operation == "load"
                         )
                         for source, rows in sources
                     }
                 )
             head = self._log.last_read
-            news = arrivals(self._graph, head, self._tables)
+            news = arrivals(self._graph.sources, head, self._tables)
             try:
                 with self._noticing():
-                    return self._executor.run(
+                    return self._executor.update(
                         operation, head, batches=batches, arrivals=news, update_id=update_id
                     )
             except CorruptStoreError as error:
@@ -748,7 +748,7 @@ class Store:
         self._log.repair(Attempt.after(self._log.last_read, self._clock()))
         found = self.verify(recompute)
         for finding in found:
-            if finding.table == CONTENT and self._is_in_place(finding.stage):
+            if finding.table == CONTENT and self._graph.stage(finding.stage).kind.place is not None:
                 raise CorruptStoreError(
                     f"source {finding.stage!r}: {finding.wrong}; {finding.mend}",
                     table=finding.stage,
@@ -756,21 +756,18 @@ class Store:
         versions = self._log.versions()
         return self._executor.repair(versions, found) if found else self._log.last_read
 
-    def _is_in_place(self, stage: str) -> bool:
-        found = self._graph.stage(stage)
-        return isinstance(found, Source) and found.is_in_place
-
     def _refreshed(self, found: Stage | None) -> Version:
         head = self._log.head()
         if found is None:
             names = [producer.name for producer in self._graph.producers]
-            return self._executor.run("refresh", head, refreshed=names)
-        if not isinstance(found, Source) or not found.is_in_place:
-            return self._executor.run("refresh", head, refreshed=[self._producer(found.name).name])
+            return self._executor.update("refresh", head, refreshed=names)
+        if found.kind.place is None:
+            stage = self._producer(found.name)
+            return self._executor.update("refresh", head, refreshed=[stage.name])
         readers = [producer.name for producer in self._graph.readers_of(found.name)]
-        news = arrivals(self._graph, head, self._tables, anew=found.name)
+        news = arrivals(self._graph.sources, head, self._tables, anew=found.name)
         mine = {found.name: news[found.name]}
-        return self._executor.run("refresh", head, arrivals=mine, refreshed=readers)
+        return self._executor.update("refresh", head, arrivals=mine, refreshed=readers)
 
     def _frame(
         self, rows: DataFrame | None, columns: Sequence[Column], in_order: Sequence[Column]
@@ -799,7 +796,7 @@ class Store:
                     f"changes are given for {name!r}, which is no source; sources: {sorted(known)}",
                     source=str(name),
                 )
-            if known[name].is_in_place:
+            if not known[name].kind.takes_rows:
                 raise InvalidChangesError(
                     f"changes are given for {name!r}, which is the Delta table "
                     f"{known[name].table!r}: change that; an update takes what is new in it",
@@ -811,7 +808,7 @@ class Store:
         """A stage by its name, or by a definition of it, which may have been made anew."""
         if isinstance(stage, str):
             return self._graph.stage(stage)
-        if not isinstance(stage, Source | Producer):
+        if not is_stage(stage):
             raise InvalidArgumentError(
                 f"{argument} is a {type(stage).__name__}; give a stage, or its name",
                 argument=argument,
@@ -825,15 +822,16 @@ class Store:
 
     def _source(self, source: str | Source, argument: str) -> Source:
         found = self._stage(source, argument)
-        if not isinstance(found, Source):
-            raise NotFoundError(
-                f"{found.name!r} is no source: changes are given, and keys forgotten, there"
-            )
-        return found
+        for known in self._graph.sources:
+            if known is found:
+                return known
+        raise NotFoundError(
+            f"{found.name!r} is no source: changes are given, and keys forgotten, there"
+        )
 
-    def _producer(self, stage: str | Stage) -> Producer:
+    def _producer(self, stage: str | Stage) -> Stage:
         found = self._stage(stage)
-        if isinstance(found, Source):
+        if not found.feeders:
             raise NotFoundError(
                 f"{found.name!r} is a source: it has no produce function and no key mappings"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.types.columns import (
     CHANGE_TYPE_COLUMN,
     ORDINAL_COLUMN,
@@ -50,10 +50,3 @@ def updates_columns(schema: RowSchema) -> tuple[Column, ...]:
 def pair_of(stage: Stage) -> tuple[Column, ...]:
     """The columns of a stage's key mappings; of a source its key."""
     return (*sources_of(stage), *stage.schema.key)
-
-
-def kinds(stage: Stage) -> tuple[str, ...]:
-    """The tables that a store has of a stage."""
-    if isinstance(stage, Source):
-        return (UPDATES,) if stage.is_in_place else (CONTENT, UPDATES, RUNS)
-    return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)

@@ -31,10 +31,10 @@ from deltaproduce.engines.spark.comparing import all_different, compare
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import content_columns, sources_of
 from deltaproduce.operations.step.edits import file_count, in_ranges
-from deltaproduce.operations.step.inputs import StageInput, changed_keys
-from deltaproduce.operations.step.productions import Production
 from deltaproduce.operations.step.redefinitions import Redefinition
-from deltaproduce.stages.given.batches import Batch
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.inputs import StageInput, changed_keys
+from deltaproduce.stages.productions import Production
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, Column, RowSchema
 from deltaproduce.types.ddl import identifier
