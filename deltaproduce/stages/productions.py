@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.selections import Rows, Selection
+from deltaproduce.engines.selections import Rows, Selection, as_frame
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.frames import fetched, row_bytes
 from deltaproduce.model import limits
@@ -29,7 +29,7 @@ from deltaproduce.model.layouts import (
     content_columns,
     sources_of,
 )
-from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.kind import StageKind, unfit
 from deltaproduce.storage.versions import StageFigures
 from deltaproduce.types.columns import Column
@@ -133,6 +133,25 @@ class Production:
     def kept(self, before: Rows | None, emitted: Rows, count: int) -> tuple[Rows, int]:
         """What is to be stored of what was emitted; see `ProducerKind.stored`."""
         return self.kind.stored(self, before, emitted, count)
+
+    def frames(
+        self, inputs: Sequence[StageInput], keys: Selection | None
+    ) -> dict[str, DataFrame] | None:
+        """The content of each feeder, by name; None if all keys are wanted and there are none.
+
+        Args:
+            keys: as for `ProducerKind.emitted`.
+        """
+        parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
+        if keys is None and not parts:
+            return None
+        known = {part.stage.name: rows for part, rows in parts}
+        return {
+            each.stage.name: as_frame(
+                known.get(each.stage.name, empty(each.content)), self.spark, each.content
+            )
+            for each in inputs
+        }
 
     def computed(self, rows: DataFrame) -> tuple[Rows, int]:
         """Rows of the content, computed once and on the driver if they are few; how many.

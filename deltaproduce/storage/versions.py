@@ -17,7 +17,8 @@ from typing import Final, Literal
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
-from deltaproduce.storage.json_fields import (
+from deltaproduce.types.columns import key_columns, row_schema
+from deltaproduce.types.json_fields import (
     Kind,
     fields,
     is_integer,
@@ -28,7 +29,6 @@ from deltaproduce.storage.json_fields import (
     optional,
     parsed,
 )
-from deltaproduce.types.columns import key_columns, row_schema
 
 _BESIDE_RUNS: Final = ("content", "key_mappings")
 

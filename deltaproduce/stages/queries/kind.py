@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 
 from pyspark.errors import PySparkException
 
-from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.selections import Rows, Selection, as_frame
-from deltaproduce.engines.spark.frames import frame
+from deltaproduce.engines.selections import Rows, Selection
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
-from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
+from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import ProducerKind, Production
 from deltaproduce.stages.queries.query import Query
 from deltaproduce.stages.queries.running import queried, query_schema
@@ -44,16 +42,10 @@ class KeyLocalQuery(ProducerKind):
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
     ) -> tuple[Rows, int] | None:
         """See `ProducerKind.emitted`."""
-        stage, spark = production.stage, production.spark
-        parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
-        if keys is None and not parts:
+        stage, given = production.stage, production.frames(inputs, keys)
+        if given is None:
             return None
-        given = {part.stage.name: as_frame(rows, spark, part.content) for part, rows in parts}
-        for feeder in stage.feeders:
-            if feeder.name not in given:
-                columns = (*feeder.schema.key, *feeder.schema.value)
-                given[feeder.name] = frame(empty(columns), spark, columns)
-        with queried(stage, self.query, given, spark) as rows:
+        with queried(stage, self.query, given, production.spark) as rows:
             try:
                 return production.computed(rows)
             except PySparkException as error:
