@@ -15,15 +15,7 @@ from deltaproduce.errors import (
     SessionError,
     StorageError,
 )
-from deltaproduce.model.graph import (
-    ArrowFunction,
-    Graph,
-    PreserveFunction,
-    ProduceFunction,
-    Producer,
-    Source,
-    Stage,
-)
+from deltaproduce.model.graph import Graph, Producer, Source, Stage
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.executor import Progress
 from deltaproduce.operations.findings import Finding
@@ -35,6 +27,8 @@ from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.reading.change_feed import FeedMode
 from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.remains import Forgotten, Remaining
+from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
+from deltaproduce.stages.functions.preservation import PreserveFunction
 from deltaproduce.storage.versions import StageFigures, Version
 from deltaproduce.store import Store
 from deltaproduce.types.columns import SchemaLike

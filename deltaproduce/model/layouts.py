@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.types.columns import (
     CHANGE_TYPE_COLUMN,
     IS_ALIVE_COLUMN,
@@ -52,13 +52,6 @@ def updates_columns(schema: RowSchema) -> tuple[Column, ...]:
 def pair_of(stage: Stage) -> tuple[Column, ...]:
     """The columns of a stage's key mappings; of a source its key."""
     return (*sources_of(stage), *stage.schema.key)
-
-
-def kinds(stage: Stage) -> tuple[str, ...]:
-    """The tables that a store has of a stage."""
-    if isinstance(stage, Source):
-        return (UPDATES,) if stage.is_in_place else (CONTENT, UPDATES, RUNS)
-    return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from functools import partial
 
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.verification import Verifier
@@ -38,14 +37,10 @@ def _repaired(writer: Writer, recompute: bool | int) -> Version:
     store.log.repair(Attempt.after(store.log.last_read, writer.clock()))
     found = verify(store, recompute)
     for finding in found:
-        if finding.table == CONTENT and _is_in_place(store, finding.stage):
+        in_place = store.graph.stage(finding.stage).kind.place if finding.stage else None
+        if finding.table == CONTENT and in_place is not None:
             raise CorruptStoreError(
                 f"source {finding.stage!r}: {finding.wrong}; {finding.mend}", table=finding.stage
             )
     versions = store.log.versions()
     return writer.executor.repair(versions, found) if found else store.log.last_read
-
-
-def _is_in_place(store: Opened, stage: str) -> bool:
-    found = store.graph.stage(stage)
-    return isinstance(found, Source) and found.is_in_place

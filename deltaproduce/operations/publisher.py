@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
-from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, kinds
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS
 from deltaproduce.operations.compaction import Compactor
 from deltaproduce.operations.step.edits import Read
 from deltaproduce.operations.step.writes import (
@@ -84,7 +84,7 @@ class Publisher:
         """
         if given is None:
             return NOTHING_KEPT
-        tables = [(stage.name, kind) for stage in stages for kind in kinds(stage)]
+        tables = [(stage.name, kind) for stage in stages for kind in stage.kind.tables]
         histories: dict[str, dict[str, Sequence[Commit]]] = {stage.name: {} for stage in stages}
         for (name, kind), commits in self._histories(head, tables).items():
             histories[name][kind] = commits or ()
@@ -182,7 +182,7 @@ class Publisher:
         tables = [
             (name, kind)
             for name, write in writes.items()
-            for kind in kinds(write.result.stage)
+            for kind in write.result.stage.kind.tables
             if head.pinned(name, kind) is not None
         ]
         for (name, kind), commits in self._histories(head, tables).items():

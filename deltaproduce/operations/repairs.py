@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -23,11 +25,21 @@ from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.layouts import RUNS, UPDATES, Layout, content_columns, sources_of
 from deltaproduce.operations.findings import Finding, RepairAction
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
-from deltaproduce.operations.step.incremental import Found, difference
-from deltaproduce.operations.step.plan import Step, TableType
-from deltaproduce.operations.step.writes import Edits, StepResult, Write
+from deltaproduce.operations.step.incremental import (
+    Found,
+    difference,
+    full_step,
+    producer_step,
+    source_step,
+)
+from deltaproduce.operations.step.plan import Step
+from deltaproduce.operations.step.redefinitions import Redefinition
+from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, Write
+from deltaproduce.operations.work.updates import Update
+from deltaproduce.operations.work.work import Means
 from deltaproduce.reading.folds import folded
 from deltaproduce.reading.readers import Reader
+from deltaproduce.stages.batches import Batch
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.versions import StageFigures, Version, has_tables, stage_at, told_since
@@ -36,161 +48,33 @@ from deltaproduce.types.columns import ORDINAL, POSITION
 _ROW_BYTES = 100  # where nobody knows better
 
 
-class Repair:
-    """What is known of a store's damaged stages, while one version puts them right.
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is left of a store's damaged stages, as far as its tables say it.
 
-    Args:
-        versions: all of the store, oldest first; the newest is repaired.
-        mends: the damaged stages -> what is done about them.
+    Attributes:
+        versions: all of the store, oldest first; the newest is damaged.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        versions: Sequence[Version],
-        mends: Mapping[str, RepairAction],
-        reader: Reader,
-        engines: Engines,
-    ) -> None:
-        self.mends = dict(mends)
-        self._graph = graph
-        self._versions = versions
-        self._head = versions[-1]
-        self._reader = reader
-        self._engines = engines
-        self._begun: dict[str, Comparison] = {}
-
-    @staticmethod
-    def of(
-        graph: Graph,
-        versions: Sequence[Version],
-        findings: Iterable[Finding],
-        given: Collection[str],
-        reader: Reader,
-        engines: Engines,
-    ) -> Repair:
-        """What is to be done about some findings; one Spark job for a source that has lost rows.
-
-        Args:
-            given: the sources whose rows are all given.
-
-        Raises:
-            CorruptStoreError: rows of a source are lost, and not given.
-        """
-        damage: dict[str, list[Finding]] = {}
-        for finding in findings:
-            damage.setdefault(finding.stage, []).append(finding)
-        mends = {
-            stage.name: RepairAction.of(
-                damage[stage.name],
-                runs=versions[-1].stages[stage.name].runs > 0,
-                is_source=isinstance(stage, Source),
-            )
-            for stage in graph.stages
-            if stage.name in damage
-        }
-        repair = Repair(graph, versions, mends, reader, engines)
-        for source in graph.sources:
-            if source.name in mends:
-                repair._settle(source, is_given=source.name in given)
-        return repair
+    versions: Sequence[Version]
+    reader: Reader
+    engines: Engines
 
     @property
-    def produced(self) -> frozenset[str]:
-        """The stages to be produced in full: damaged, or read from one of unknown changes."""
-        damaged = {name for name, mend in self.mends.items() if mend.rows == "feeders"}
-        unknown = [name for name, mend in self.mends.items() if mend.before == "nothing"]
-        readers = {reader.name for name in unknown for reader in self._graph.readers_of(name)}
-        return frozenset(damaged | readers)
+    def head(self) -> Version:
+        """The version that is damaged."""
+        return self.versions[-1]
 
-    def steps(self, planned: Sequence[Step]) -> tuple[Step, ...]:
-        """The steps of a plan, and those that are due because of the damage, feeders first."""
-        known = {step.stage.name: step for step in planned}
-        for stage in self._graph.stages:
-            reached = [feeder.name for feeder in stage.feeders if feeder.name in known]
-            if stage.name in self.mends:
-                found = known.get(stage.name, Step(stage, "incremental", ""))
-                known[stage.name] = replace(found, reason="damaged")
-            elif reached and stage.name not in known and has_tables(self._head, stage.name):
-                known[stage.name] = Step(
-                    stage, "incremental", f"reached through {', '.join(reached)}"
-                )
-        return tuple(known[stage.name] for stage in self._graph.stages if stage.name in known)
+    def content(self, stage: Stage) -> Stored | None:
+        """The rows that a stage's content has; None if there are none."""
+        return self.reader.content(self.head, stage)
 
-    def before(self, stage: Stage) -> Stored | None:
-        """The rows that readers last had; None if there were none, or nobody knows."""
-        match self.mends[stage.name].before:
-            case "content":
-                return self._reader.content(self._head, stage)
-            case "updates":
-                return self._folded(stage)
-            case _:
-                return None
-
-    def found(
-        self, stage: Stage, produced: Callable[[Stored | None], Found | None], *, is_moved: bool
-    ) -> Found:
-        """What is found out about a stage whose rows are put right.
-
-        Args:
-            produced: given the rows before, makes those that take their place, from what the
-                feeders have, or from what is given for a source; None if there are none.
-            is_moved: what they are made from is not the same any more.
-        """
-        mend, before = self.mends[stage.name], self.before(stage)
-        given_out, after = self._head.stages[stage.name].surrogates, None
-        made = produced(before) if is_moved or mend.rows == "feeders" else None
-        if mend.rows != "feeders" and not is_moved:
-            after = self._folded(stage) if mend.rows == "updates" else self._stored(stage)
-        found = made or Found(difference(stage, before, after, None, self._engines), given_out)
-        if mend.begins:
-            rows = self.after(found.comparison)
-            self._begun[stage.name] = difference(stage, None, rows, None, self._engines)
-        return found
-
-    def after(self, comparison: Comparison) -> Stored:
-        """The rows that a damaged stage has when it is put right."""
-        counts, columns = comparison.counts, comparison.layout.content
-        seen = counts.rows_before + counts.rows_after
-        row_bytes = counts.bytes // seen if seen else _ROW_BYTES
-        rows = comparison.content_after(None)
-        return Stored(rows, columns, None, counts.rows_after, row_bytes, self._engines)
-
-    def write(self, result: StepResult, head: Version, table_type: TableType) -> Mended:
-        """How a damaged stage is written: whole, unless its rows stay as they are."""
-        name = result.stage.name
-        mend, last = self.mends[name], head.stages[name]
-        overlay = None
-        if mend.rows != "kept" or result.comparison.counts.pairs_changed:
-            result = replace(result, anew=True)
-        else:
-            overlay = self._reader.overlay(head, result.stage)
-        write = Write.of(result, table_type, last, overlay)
-        return Mended(result, last, write, mend, self._begun.get(name))
-
-    def _settle(self, source: Source, *, is_given: bool) -> None:
-        """Find out whether the rows of a source that has lost some are in its updates."""
-        mend = self.mends[source.name]
-        if mend.rows != "updates" or (mend.before == "updates" and self._is_whole(source)):
-            return
-        if not is_given:
-            table = f"{source.name}/content"
-            raise CorruptStoreError(
-                f"table {table!r} has lost rows, and the updates do not have all of them either. "
-                f"Give them again, all of them: store.load({{{source.name!r}: rows}})",
-                table=table,
-            )
-        self.mends[source.name] = mend.without_updates()
-
-    def _stored(self, stage: Stage) -> Stored | None:
-        return self._reader.content(self._head, stage)
-
-    def _folded(self, stage: Stage) -> Stored | None:
+    def folded(self, stage: Stage) -> Stored | None:
         """The rows that a stage's updates come to, of no source key; None if there are none."""
         rows = self._fold(stage)
         if rows is None:
             return None
-        figures, then = self._head.stages[stage.name], stage_at(self._head, stage)
+        figures, then = self.head.stages[stage.name], stage_at(self.head, stage)
         columns = content_columns(then.schema, sources_of(then))
         given = rows.withColumnRenamed(POSITION, ORDINAL)
         for source in sources_of(then):
@@ -201,22 +85,233 @@ class Repair:
             None,
             max(figures.rows, 1),
             figures.row_bytes or _ROW_BYTES,
-            self._engines,
+            self.engines,
         )
 
+    def action(self, source: Source, found: RepairAction, *, is_given: bool) -> RepairAction:
+        """What is done about a source, which may have lost rows that its updates have.
+
+        Raises:
+            CorruptStoreError: the updates do not have them, and they are not given.
+        """
+        if found.rows != "updates" or (found.before == "updates" and self._is_whole(source)):
+            return found
+        if not is_given:
+            table = f"{source.name}/content"
+            raise CorruptStoreError(
+                f"table {table!r} has lost rows, and the updates do not have all of them either. "
+                f"Give them again, all of them: store.load({{{source.name!r}: rows}})",
+                table=table,
+            )
+        return found.without_updates()
+
     def _fold(self, stage: Stage) -> DataFrame | None:
-        then = stage_at(self._head, stage)
-        since, _ = told_since(self._versions, stage.name)
-        updates = self._reader.updates(self._head, then, since - 1)
+        then = stage_at(self.head, stage)
+        since, _ = told_since(self.versions, stage.name)
+        updates = self.reader.updates(self.head, then, since - 1)
         return None if updates is None else folded(updates, Layout.of(then))
 
     def _is_whole(self, stage: Stage) -> bool:
         """Whether a stage's updates come to as many rows as the version says that it has."""
-        _, complete = told_since(self._versions, stage.name)
+        _, complete = told_since(self.versions, stage.name)
         if not complete:
             return False
         rows = self._fold(stage)
-        return (0 if rows is None else rows.count()) == self._head.stages[stage.name].rows
+        return (0 if rows is None else rows.count()) == self.head.stages[stage.name].rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair(Update):
+    """A version that puts damaged stages right, and brings up to date what depends on them.
+
+    Attributes:
+        actions: the damaged stages -> what is done about them.
+    """
+
+    damage: Damage
+    actions: Mapping[str, RepairAction]
+
+    @staticmethod
+    def after(
+        means: Means,
+        operation: str,
+        head: Version,
+        started_at: datetime,
+        versions: Sequence[Version],
+        findings: Iterable[Finding],
+        *,
+        batches: Mapping[str, Batch],
+        update_id: str | None = None,
+    ) -> Repair:
+        """What is done about some findings; one Spark job for a source that has lost rows.
+
+        Args:
+            head: the newest version, of the tables as compactions have left them.
+            versions: all of the store, oldest first.
+            findings: what is wrong with the newest.
+            batches: all rows of some sources.
+
+        Raises:
+            CorruptStoreError: rows of a source are lost, and not given.
+        """
+        damage, graph = Damage(versions, means.reader, means.engines), means.graph
+        actions = _actions(graph, damage, findings, batches)
+        unknown = [name for name, action in actions.items() if action.before == "nothing"]
+        refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
+        refreshed |= {reader.name for name in unknown for reader in graph.readers_of(name)}
+        update = Update.of(
+            means, operation, head, started_at, batches=batches, arrivals={}, refreshed=refreshed
+        )
+        return Repair(
+            means=means,
+            operation=operation,
+            head=head,
+            steps=_steps(graph, damage.head, update.steps, actions),
+            attempt=update.attempt,
+            update_id=update_id,
+            batches=batches,
+            arrivals={},
+            damage=damage,
+            actions=actions,
+        )
+
+    @property
+    def trusts_tables(self) -> bool:
+        """See `Work.trusts_tables`."""
+        return False
+
+    def weighed(self, step: Step, results: Mapping[str, StepResult]) -> Step:
+        """See `Update.weighed`: damage decides alone what is produced in full."""
+        del results
+        return step
+
+    def found(self, step: Step, results: Mapping[str, StepResult]) -> Found | None:
+        """See `Update.found`: of a damaged stage what puts its rows right."""
+        stage, redefined = step.stage, Redefinition.of(step.stage, self.head)
+        if stage.name not in self.actions:
+            return Update.found(self, step, results)
+        batch = self.batches.get(stage.name)
+        if batch is not None:
+            given = partial(source_step, batch.source, batch, redefined=redefined, anew=True)
+            return self._righted(stage, given, is_moved=True)
+        if not stage.feeders:
+            return self._righted(stage, _nothing, is_moved=False)
+        production, inputs = self.production(stage), self.inputs(stage, results)
+        if redefined is None:
+            made = partial(full_step, production, inputs)
+            return self._righted(stage, made, is_moved=any(each.changed for each in inputs))
+        content = self._readers_had(stage)
+        if step.how == "full":
+            return full_step(production, inputs, content, redefined)
+        mappings = partial(self.means.reader.key_mappings, self.head, stage)
+        return producer_step(production, inputs, content, mappings)
+
+    def rows_before(
+        self, feeder: Stage, results: Mapping[str, StepResult]
+    ) -> Callable[[], Stored | None]:
+        """See `Update.rows_before`: of a damaged feeder the rows that were put right."""
+        if feeder.name not in self.actions:
+            return Update.rows_before(self, feeder, results)
+        return partial(self._rows_after, results[feeder.name].comparison)
+
+    def write(self, result: StepResult, head: Version) -> StageWrite:
+        """See `Work.write`: a damaged stage whole, unless its rows stay as they are."""
+        name = result.stage.name
+        if name not in self.actions:
+            return Update.write(self, result, head)
+        action, last, overlay = self.actions[name], head.stages[name], None
+        if action.rows != "kept" or result.comparison.counts.pairs_changed:
+            result = replace(result, anew=True)
+        else:
+            overlay = self.means.reader.overlay(head, result.stage)
+        write = Write.of(result, self.means.table_type, last, overlay)
+        begun = None
+        if action.begins:
+            rows = self._rows_after(result.comparison)
+            begun = difference(result.stage, None, rows, None, self.means.engines)
+        return Mended(result, last, write, action, begun)
+
+    def _righted(
+        self, stage: Stage, produced: Callable[[Stored | None], Found | None], *, is_moved: bool
+    ) -> Found:
+        """What is found out about a stage whose rows are put right.
+
+        Args:
+            produced: given the rows before, makes those that take their place, from what the
+                feeders have, or from what is given for a source; None if there are none.
+            is_moved: what they are made from is not the same any more.
+        """
+        rows, before = self.actions[stage.name].rows, self._readers_had(stage)
+        if is_moved or rows == "feeders":
+            made, after = produced(before), None
+        else:
+            made = None
+            after = self.damage.folded(stage) if rows == "updates" else self.damage.content(stage)
+        given_out = self.damage.head.stages[stage.name].surrogates
+        return made or Found(difference(stage, before, after, None, self.means.engines), given_out)
+
+    def _readers_had(self, stage: Stage) -> Stored | None:
+        """The rows that readers last had; None if there were none, or nobody knows."""
+        match self.actions[stage.name].before:
+            case "content":
+                return self.damage.content(stage)
+            case "updates":
+                return self.damage.folded(stage)
+            case _:
+                return None
+
+    def _rows_after(self, comparison: Comparison) -> Stored:
+        """The rows that a damaged stage has when it is put right."""
+        counts, columns = comparison.counts, comparison.layout.content
+        seen = counts.rows_before + counts.rows_after
+        row_bytes = counts.bytes // seen if seen else _ROW_BYTES
+        rows = comparison.content_after(None)
+        return Stored(rows, columns, None, counts.rows_after, row_bytes, self.means.engines)
+
+
+def _nothing(before: Stored | None) -> Found | None:
+    """What is made of what is not given."""
+    del before
+    return None
+
+
+def _actions(
+    graph: Graph, damage: Damage, findings: Iterable[Finding], given: Collection[str]
+) -> dict[str, RepairAction]:
+    """What is done about each damaged stage."""
+    found: dict[str, list[Finding]] = {}
+    for finding in findings:
+        found.setdefault(finding.stage, []).append(finding)
+    actions = {
+        stage.name: RepairAction.of(
+            found[stage.name],
+            runs=damage.head.stages[stage.name].runs > 0,
+            is_source=not stage.feeders,
+        )
+        for stage in graph.stages
+        if stage.name in found
+    }
+    settled = {
+        source.name: damage.action(source, actions[source.name], is_given=source.name in given)
+        for source in graph.sources
+        if source.name in actions
+    }
+    return {**actions, **settled}
+
+
+def _steps(
+    graph: Graph, head: Version, planned: Sequence[Step], damaged: Collection[str]
+) -> tuple[Step, ...]:
+    """The steps of a plan, and those that are due because of the damage, feeders first."""
+    known = {step.stage.name: step for step in planned}
+    for stage in graph.stages:
+        reached = [feeder.name for feeder in stage.feeders if feeder.name in known]
+        if stage.name in damaged:
+            found = known.get(stage.name, Step(stage, "incremental", ""))
+            known[stage.name] = replace(found, reason="damaged")
+        elif reached and stage.name not in known and has_tables(head, stage.name):
+            known[stage.name] = Step(stage, "incremental", f"reached through {', '.join(reached)}")
+    return tuple(known[stage.name] for stage in graph.stages if stage.name in known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,70 +9,127 @@ version in between stands on.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Final
 
-from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.spark.comparing import unmatched
-from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.incremental import difference
-from deltaproduce.operations.step.writes import Edits, StepResult, added
-from deltaproduce.reading.readers import Reader
+from deltaproduce.operations.step.plan import Step, check_layouts, rolled_back
+from deltaproduce.operations.step.writes import (
+    NO_TABLES,
+    Edits,
+    StageWrite,
+    StepResult,
+    Write,
+    WriteInPlace,
+    added,
+)
+from deltaproduce.operations.work.work import Means, Work
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.stored import Overlay, Stored
-from deltaproduce.storage.versions import StageFigures, Version, unbroken
+from deltaproduce.storage.versions import Attempt, InPlace, StageFigures, Version, unbroken
 
 _SET_BACK: Final = (CONTENT, KEY_MAPPINGS, RUNS)
 
 
-def differences(
-    span: Sequence[Version],
-    head: Version,
-    graph: Graph,
-    reader: Reader,
-    engines: Engines,
-    progress: Callable[[str, int, int], None],
-) -> dict[str, StepResult]:
-    """How the stages differ from what they were; none of those that do not.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback(Work):
+    """A version that is equal to an earlier one.
 
-    Those that are not compared as a whole are among them as soon as any stage differs, unless their
+    Stages that are not compared as a whole are in it as soon as any stage differs, unless their
     tables are the same: their rows may differ in the source keys that they come from, too.
 
-    Args:
+    Attributes:
         span: all versions from the one to go back to to the newest.
-        head: the newest, of the tables as compactions left them.
-        progress: called with a stage, the number of those that are done, and that of all.
     """
-    wanted, results = span[0], dict[str, StepResult]()
-    stages = [stage for stage in graph.stages if not _same_tables(stage, wanted, span[-1])]
-    for done, stage in enumerate(stages):
-        progress(stage.name, done, len(stages))
-        started = time.perf_counter()
-        before, after = (reader.content(version, stage) for version in (head, wanted))
-        is_told = unbroken(span, stage.name)
-        keys = partial(reader.changed_keys, span, stage) if is_told else None
-        comparison = difference(stage, before, after, keys, engines)
-        reason, seconds = f"rolled back to version {wanted.number}", time.perf_counter() - started
-        given_out = wanted.stages[stage.name].surrogates if stage.name in wanted.stages else 0
-        results[stage.name] = StepResult(stage, comparison, reason, seconds, False, given_out)
-    found = {name: result for name, result in results.items() if not _is_equal(result.comparison)}
-    if any(result.comparison.counts.pairs_changed for result in found.values()):
-        return found
-    return {
-        name: result
-        for name, result in found.items()
-        if _differ(*(reader.content(version, result.stage) for version in (head, wanted)))
-    }
+
+    span: Sequence[Version]
+
+    @staticmethod
+    def over(
+        means: Means, head: Version, started_at: datetime, span: Sequence[Version]
+    ) -> Rollback:
+        """What a rollback does.
+
+        Args:
+            head: the newest version, of the tables as compactions have left them.
+
+        Raises:
+            DefinitionError: the columns or feeders of a stage were others then.
+        """
+        wanted, published = span[0], span[-1]
+        check_layouts(means.definitions, wanted)
+        check_layouts(means.definitions, published)
+        reason = f"rolled back to version {wanted.number}"
+        return Rollback(
+            means=means,
+            operation="rollback",
+            head=head,
+            steps=tuple(
+                Step(stage, "incremental", reason)
+                for stage in means.graph.stages
+                if not _same_tables(stage, wanted, published)
+            ),
+            attempt=Attempt.after(head, started_at),
+            span=span,
+        )
+
+    @property
+    def wanted(self) -> Version:
+        """The version to go back to."""
+        return self.span[0]
+
+    @property
+    def definitions(self) -> Mapping[str, Fingerprint]:
+        """See `Work.definitions`."""
+        return rolled_back(self.head, self.wanted)
+
+    def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
+        """See `Work.result`: how the stage differs from what it was; None if it does not."""
+        del results
+        stage, reader = step.stage, self.means.reader
+        before, after = (reader.content(version, stage) for version in (self.head, self.wanted))
+        is_told = unbroken(self.span, stage.name)
+        keys = partial(reader.changed_keys, self.span, stage) if is_told else None
+        comparison = difference(stage, before, after, keys, self.means.engines)
+        if comparison.complete and not comparison.counts.pairs_changed:
+            return None
+        given_out = self.wanted.stages.get(stage.name, NO_TABLES).surrogates
+        return StepResult(stage, comparison, step.reason, full=False, surrogates=given_out)
+
+    def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
+        """See `Work.worth`."""
+        if any(result.comparison.counts.pairs_changed for result in results.values()):
+            return results
+        reader, versions = self.means.reader, (self.head, self.wanted)
+        differing = {
+            name: result
+            for name, result in results.items()
+            if _differ(*(reader.content(version, result.stage) for version in versions))
+        }
+        return differing or None
+
+    def write(self, result: StepResult, head: Version) -> StageWrite:
+        """See `Work.write`."""
+        stage, name = result.stage, result.stage.name
+        last, then = head.stages.get(name, NO_TABLES), self.wanted.stages.get(name, NO_TABLES)
+        if stage.kind.place is not None:
+            return WriteInPlace(result, last, InPlace.of(then), begins=False, mode="restore")
+        if result.comparison.complete:
+            overlay = self.means.reader.overlay(head, stage)
+            return Write.of(result, self.means.table_type, last, overlay)
+        return WriteBack(result, last, then, self.means.reader.overlay(self.wanted, stage))
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback:
+class WriteBack:
     """What is done to the tables of a stage that has some (a `StageWrite`).
 
     Attributes:
@@ -130,10 +187,6 @@ def _same_tables(stage: Stage, *versions: Version) -> bool:
     """Whether a stage's rows, but not its updates, are the same table for table."""
     pinned = [[v.pinned(stage.name, kind) for kind in _SET_BACK] for v in versions]
     return all(found == pinned[0] for found in pinned)
-
-
-def _is_equal(comparison: Comparison) -> bool:
-    return comparison.complete and not comparison.counts.pairs_changed
 
 
 def _differ(before: Stored | None, after: Stored | None) -> bool:

@@ -20,8 +20,8 @@ from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.remains import Forgotten, alive_in, remains
-from deltaproduce.stages.external.arrivals import arrivals
-from deltaproduce.stages.given.batches import Batch
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.kind import arrivals, source_kind
 from deltaproduce.storage.versions import Version, unbroken
 from deltaproduce.types.excerpts import shown
 
@@ -46,14 +46,19 @@ def update(
         if not batches:
             all_rows = operation == "load"
             batches.update(
-                (source.name, Batch.of(rows, source, store.engines, is_snapshot=all_rows))
+                (
+                    source.name,
+                    source_kind(source).taken(rows, source, store.engines, is_snapshot=all_rows),
+                )
                 for source, rows in sources
             )
         head = store.log.last_read
-        news = arrivals(store.graph, head, store.tables)
+        news = arrivals(store.graph.sources, head, store.tables)
         try:
             with store.noticing():
-                return executor.run(operation, head, batches=batches, arrivals=news, update_id=name)
+                return executor.update(
+                    operation, head, batches=batches, arrivals=news, update_id=name
+                )
         except CorruptStoreError as error:
             lost = [store.tables.location.table(source, CONTENT).name for source in batches]
             if operation != "load" or error.table not in lost:
@@ -72,7 +77,7 @@ def plan(writer: Writer, given: Collection[str | Source]) -> tuple[Step, ...]:
     store = writer.opened
     names = [store.source(source, "given").name for source in given]
     head = store.log.head()
-    news = arrivals(store.graph, head, store.tables)
+    news = arrivals(store.graph.sources, head, store.tables)
     return writer.executor.plan(head, given=names, arrivals=news)
 
 
@@ -87,20 +92,20 @@ def _refreshed(writer: Writer, found: Stage | None) -> Version:
     head = store.log.head()
     if found is None:
         names = [producer.name for producer in store.graph.producers]
-        return executor.run("refresh", head, refreshed=names)
-    if not isinstance(found, Source) or not found.is_in_place:
-        return executor.run("refresh", head, refreshed=[store.producer(found.name).name])
+        return executor.update("refresh", head, refreshed=names)
+    if found.kind.place is None:
+        return executor.update("refresh", head, refreshed=[store.producer(found.name).name])
     readers = [producer.name for producer in store.graph.readers_of(found.name)]
-    news = arrivals(store.graph, head, store.tables, anew=found.name)
+    news = arrivals(store.graph.sources, head, store.tables, anew=found.name)
     mine = {found.name: news[found.name]}
-    return executor.run("refresh", head, arrivals=mine, refreshed=readers)
+    return executor.update("refresh", head, arrivals=mine, refreshed=readers)
 
 
 def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
     """See `Store.forget`."""
     store = writer.opened
     found = store.source(source, "source")
-    if found.is_in_place:
+    if not found.kind.takes_rows:
         raise InvalidArgumentError(
             f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
             "and update",
@@ -109,7 +114,7 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
     keys = Selection.one(key, found.schema.key, store.engines)
     batches = {found.name: Batch.deleting(keys, found)}
     version = writer.published(
-        lambda: writer.executor.run("forget", store.log.head(), batches=batches)
+        lambda: writer.executor.update("forget", store.log.head(), batches=batches)
     )
     versions = store.log.versions()
     if unbroken(versions, found.name):
@@ -134,7 +139,7 @@ def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source,
                 f"changes are given for {name!r}, which is no source; sources: {sorted(known)}",
                 source=str(name),
             )
-        if known[name].is_in_place:
+        if not known[name].kind.takes_rows:
             raise InvalidChangesError(
                 f"changes are given for {name!r}, which is the Delta table "
                 f"{known[name].table!r}: change that; an update takes what is new in it",

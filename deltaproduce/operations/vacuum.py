@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.file_systems import has_others
 from deltaproduce.model.graph import Graph
-from deltaproduce.model.layouts import CONTENT, kinds
+from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.stages.external.existing_tables import state
 from deltaproduce.storage.files import unneeded
@@ -158,7 +158,7 @@ class Vacuum:
         known |= {
             location.table(stage.name, kind).name
             for stage in self._graph.stages
-            for kind in kinds(stage)
+            for kind in stage.kind.tables
         }
         for table in self._tables.found():
             if table.name in known or table == location.log():

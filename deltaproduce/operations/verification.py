@@ -28,7 +28,7 @@ from deltaproduce.engines.spark.damage import tells_of_damage
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Graph, Producer, Stage
+from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import (
     CONTENT,
     KEY_MAPPINGS,
@@ -43,10 +43,10 @@ from deltaproduce.model.layouts import (
 )
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.step.incremental import full_step, selected_step
-from deltaproduce.operations.step.inputs import StageInput
-from deltaproduce.operations.step.productions import Production
 from deltaproduce.reading.folds import FAULTS, faults, unfolded
 from deltaproduce.reading.readers import Reader
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import Production
 from deltaproduce.storage.recovery import foreign_change, gone
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import StageFigures, Version, stage_at, told_since
@@ -109,7 +109,7 @@ class Verifier:
                 yield from self._noted(self._tried(stage, kinds, check))
         if self._recompute is not False:
             for stage in stages:
-                if isinstance(stage, Producer):
+                if stage.feeders:
                     yield from self._recomputed(stage)
 
     def _figures(self, stage: Stage) -> StageFigures:
@@ -295,7 +295,7 @@ class Verifier:
             wrong = f"all updates together give other rows than the content has, of {count} keys"
             yield Finding(stage.name, UPDATES, "fold", wrong)
 
-    def _recomputed(self, stage: Producer) -> Iterator[Finding]:
+    def _recomputed(self, stage: Stage) -> Iterator[Finding]:
         """The function makes of what its feeders have what is stored.
 
         Stages that an update would produce anew, because their definition changed, are left out.
@@ -324,7 +324,7 @@ class Verifier:
         counts = found.comparison.counts
         others, differing = "rows", counts.pairs_changed
         missing, surplus = counts.rows_added, counts.rows_removed
-        if stage.preserve is not None:  # values depend on what their keys had when they were stored
+        if stage.kind.depends_on_history:  # so only which rows there are is certain
             missing, surplus = counts.pairs_new, counts.pairs_gone
             others, differing = "pairs of source key and key", missing + surplus
         if differing:
@@ -334,7 +334,7 @@ class Verifier:
             )
             yield Finding(stage.name, CONTENT, "recomputed", wrong, "store.repair(recompute=True)")
 
-    def _sample(self, stage: Producer, inputs: Sequence[StageInput]) -> Selection:
+    def _sample(self, stage: Stage, inputs: Sequence[StageInput]) -> Selection:
         """Some source keys, at random: of the feeders, and of the key mappings."""
         key = stage.feeders[0].schema.key.columns
         names = [column.name for column in key]

@@ -125,7 +125,7 @@ def opened(
         check_schema(tables, text)
     elif is_relative(text):
         check_relative(spark, text)
-    graph, log = analysed(pipeline.graph(), spark, tables), VersionLog(tables)
+    graph, log = analysed(pipeline.graph(), tables), VersionLog(tables)
     executor = Executor(
         engines,
         graph,

@@ -19,7 +19,7 @@ from deltaproduce.engines.spark.columns import cols, order
 from deltaproduce.engines.spark.damage import noticed
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Graph, Producer, Source, Stage
+from deltaproduce.model.graph import Graph, Source, Stage, is_stage
 from deltaproduce.model.layouts import KINDS
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.tables import Tables
@@ -52,7 +52,7 @@ class Opened:
         """
         if isinstance(stage, str):
             return self.graph.stage(stage)
-        if not isinstance(stage, Source | Producer):
+        if not is_stage(stage):
             raise InvalidArgumentError(
                 f"{argument} is a {type(stage).__name__}; give a stage, or its name",
                 argument=argument,
@@ -67,16 +67,17 @@ class Opened:
     def source(self, source: str | Source, argument: str) -> Source:
         """A stage that is a source."""
         found = self.stage(source, argument)
-        if not isinstance(found, Source):
-            raise NotFoundError(
-                f"{found.name!r} is no source: changes are given, and keys forgotten, there"
-            )
-        return found
+        for known in self.graph.sources:
+            if known is found:
+                return known
+        raise NotFoundError(
+            f"{found.name!r} is no source: changes are given, and keys forgotten, there"
+        )
 
-    def producer(self, stage: str | Stage) -> Producer:
+    def producer(self, stage: str | Stage) -> Stage:
         """A stage that is no source."""
         found = self.stage(stage)
-        if isinstance(found, Source):
+        if not found.feeders:
             raise NotFoundError(
                 f"{found.name!r} is a source: it has no produce function and no key mappings"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,
     KEY_MAPPINGS,
@@ -71,6 +71,6 @@ def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
         return location.log().sql
     arguments.choice(table, "table", KINDS)
     found = store.producer(stage) if table == KEY_MAPPINGS else store.stage(stage)
-    if isinstance(found, Source) and found.table is not None and table == CONTENT:
-        return store.tables.existing(found.table).sql
+    if found.kind.place is not None and table == CONTENT:
+        return store.tables.existing(found.kind.place).sql
     return location.table(found.name, table).sql

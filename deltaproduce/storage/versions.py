@@ -16,8 +16,9 @@ from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
-from deltaproduce.model.graph import Source, Stage
-from deltaproduce.storage.json_fields import (
+from deltaproduce.model.graph import Stage
+from deltaproduce.types.columns import key_columns, row_schema
+from deltaproduce.types.json_fields import (
     Kind,
     fields,
     is_integer,
@@ -28,7 +29,6 @@ from deltaproduce.storage.json_fields import (
     optional,
     parsed,
 )
-from deltaproduce.types.columns import Columns, RowSchema, key_columns, row_schema
 
 _TOLD: Final = (
     "mode",
@@ -470,10 +470,7 @@ def stage_at(version: Version, stage: Stage) -> Stage:
     if figures is None or not figures.key or has_columns(figures, stage):
         return stage
     schema = row_schema(figures.key, figures.value, stage=stage.name)
-    if isinstance(stage, Source):
-        return replace(stage, schema=schema)
-    feeder = Source(stage.feeders[0].name, RowSchema(key_columns(figures.source_key), Columns(())))
-    return replace(stage, schema=schema, inputs=((feeder,),))
+    return stage.with_columns(schema, key_columns(figures.source_key))
 
 
 def has_columns(figures: StageFigures, stage: Stage) -> bool:

@@ -25,10 +25,10 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import Layout, sources_of
-from deltaproduce.operations.step.inputs import StageInput, changed_keys
-from deltaproduce.operations.step.productions import Production
 from deltaproduce.operations.step.redefinitions import Redefinition
-from deltaproduce.stages.given.batches import Batch
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.inputs import StageInput, changed_keys
+from deltaproduce.stages.productions import Production
 from deltaproduce.storage.stored import Stored
 
 _GONE: Final = "_gone"

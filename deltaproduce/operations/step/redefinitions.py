@@ -19,6 +19,7 @@ from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.comparing import number
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout, content_columns, sources_of
+from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import ORDINAL, POSITION, Column
 
 
@@ -28,6 +29,12 @@ class Redefinition:
 
     old: Stage
     new: Stage
+
+    @staticmethod
+    def of(stage: Stage, head: Version) -> Redefinition | None:
+        """How a stage is defined anew; None if its tables in a version have its columns."""
+        old = stage_at(head, stage)
+        return None if old is stage else Redefinition(old, stage)
 
     @property
     def same_key(self) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.choice import is_local
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.operations.step.edits import (
     Read,
@@ -53,11 +53,11 @@ class StepResult:
     stage: Stage
     comparison: Comparison
     reason: str
-    seconds: float
     full: bool
     surrogates: int = 0
     anew: bool = False
     updates_anew: bool = False
+    seconds: float = 0.0
 
     @property
     def mode(self) -> Mode:
@@ -90,7 +90,7 @@ class StepResult:
             rows_removed=counts.rows_removed,
             seconds=round(self.seconds, 3),
             surrogates=self.surrogates,
-            surrogate=self.stage.surrogate if isinstance(self.stage, Producer) else None,
+            surrogate=self.stage.kind.numbered,
             key=key,
             value=value,
             source_key=source_key,

@@ -9,10 +9,10 @@ source key and emission number stay. One task has all rows of a step while they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
@@ -22,7 +22,7 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.engines.spark.columns import cols, order, same
 from deltaproduce.engines.spark.failures import BatchFunction, in_worker
 from deltaproduce.errors import ProducerError
-from deltaproduce.model.graph import PreserveFunction, Producer
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import content_columns, sources_of
 from deltaproduce.stages.functions.key_groups import key_changes, same_key
 from deltaproduce.types.atoms import Misfit
@@ -32,6 +32,8 @@ from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_readers import RowReader, row_reader, zone_of
 from deltaproduce.types.row_writers import RowsWriter, rows_writer, settled
 
+PreserveFunction: TypeAlias = Callable[[Any, Any], Any]
+
 _EXAMPLE: Final = "_example"
 _HAS_EXAMPLE: Final = "_has_example"
 _PLACE: Final = "_place"
@@ -39,7 +41,12 @@ _PART_ROWS: Final = 10_000
 
 
 def preserved(
-    before: DataFrame, new: DataFrame, tasks: int, stage: Producer, time_zone: str
+    before: DataFrame,
+    new: DataFrame,
+    tasks: int,
+    stage: Stage,
+    preserve: PreserveFunction,
+    time_zone: str,
 ) -> DataFrame:
     """Call a stage's ``preserve`` for every new row.
 
@@ -47,7 +54,7 @@ def preserved(
         before: content before the step, of all keys of the new rows at least.
         new: rows that the function emitted, in the content's columns.
         tasks: how many tasks call it, each for a range of keys.
-        stage: one that has such a function.
+        preserve: that function of the stage.
         time_zone: the session's, for timestamps.
 
     Returns:
@@ -76,14 +83,14 @@ def preserved(
     )
     numbered = flat.toDF(*map(str, range(len(flat.columns))))  # Spark misreads names with dots
     struct = StructType([StructField(c.name, c.data_type) for c in columns])
-    return numbered.mapInArrow(in_worker(calls(stage, zone_of(time_zone))), struct)
+    return numbered.mapInArrow(in_worker(calls(stage, preserve, zone_of(time_zone))), struct)
 
 
-def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
+def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFunction:
     """Returns what `preserved` does to one partition, as a function that can be pickled.
 
     Args:
-        stage: one with a ``preserve`` function.
+        preserve: the stage's function of that name.
         zone: the clock on which it sees timestamps.
 
     Returns:
@@ -94,11 +101,10 @@ def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
     names = [c.name for c in content_columns(stage.schema, sources_of(stage))]
     widths = len(key), len(names) - len(value), len(value)
     forms = _Forms(row_reader(key, zone), row_reader(value, zone), rows_writer(value, zone))
-    name, function = stage.name, stage.preserve
-    assert function is not None
+    name = stage.name
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        hook = _Hook(name, function, forms)
+        hook = _Hook(name, preserve, forms)
         for batch in batches:
             for offset in range(0, batch.num_rows, _PART_ROWS):
                 columns = batch.slice(offset, _PART_ROWS).columns

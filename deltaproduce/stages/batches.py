@@ -1,8 +1,9 @@
-"""Batches: the changes, or all rows, that a user gives for one source, checked.
+"""Batches: the changes, or all rows, that come into one source, checked.
 
-`Batch.of` turns them into rows in the source's own columns and order, or into an
-`InvalidChangesError`, before anything is written. The invariant: a batch is computed once, has no
-key with both deletes and upserts (S2), and no null where the schema says NOT NULL.
+`Batch.of` turns what a user gives into rows in the source's own columns and order, or into an
+`InvalidChangesError`, before anything is written; other batches come from tables that are read in
+place. The invariant: a batch is computed once, has no key with both deletes and upserts (S2), and
+no null where the schema says NOT NULL.
 """
 
 from __future__ import annotations
@@ -28,11 +29,9 @@ from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_columns, table_of
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, ORDINAL_COLUMN, Column, row_type
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.row_readers import zone_of
 
 UPSERTS: Final = ("upsert", "add", "insert", "update", "update_postimage")
 DELETES: Final = ("delete",)
@@ -62,15 +61,17 @@ class Batch:
 
     @staticmethod
     def of(
-        changes: object, source: Source, engines: Engines, *, is_snapshot: bool = False
+        given: DataFrame, source: Source, engines: Engines, *, is_snapshot: bool = False
     ) -> Batch:
-        """Check the changes, or all rows, and compute them, once.
+        """Check the contents of changes, or of all rows, and compute them, once.
+
+        Args:
+            given: has the source's columns, in types that fit.
 
         Raises:
             InvalidChangesError: see the module.
         """
         with computing(source):
-            given = given_frame(changes, source, engines, is_snapshot=is_snapshot)
             rows, counts = checkpoint(_conformed(given, source), _counted(source))
         _check_change_types(rows, counts["unknown"], source, engines)
         for column in (*source.schema.key, *source.schema.value):
@@ -166,33 +167,6 @@ class Batch:
                 source=self.source.name,
                 keys=keys,
             )
-
-
-def given_frame(
-    changes: object, source: Source, engines: Engines, *, is_snapshot: bool = False
-) -> DataFrame:
-    """What is given as a DataFrame whose columns are right; nothing of it is computed.
-
-    Args:
-        changes: a DataFrame, or whatever `formats.table_of` takes.
-
-    Raises:
-        InvalidChangesError: it is nothing of the kind, or its columns are missing, not declared,
-            repeated or of other types: all of them are told.
-    """
-    if isinstance(changes, DataFrame):
-        if changes.isStreaming:
-            refuse(
-                source,
-                "are a streaming DataFrame, which has no end: write it with "
-                f"foreachBatch(store.stream_writer({source.name!r}))",
-            )
-        check(frame_faults(changes.schema, source, is_snapshot=is_snapshot), source)
-        return changes
-    clock = zone_of(engines.spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    table = table_of(changes, source, clock, is_snapshot=is_snapshot)
-    names = {name.lower() for name in table.column_names}
-    return engines.frame(table, table_columns(source, names))
 
 
 @contextmanager

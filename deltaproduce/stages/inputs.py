@@ -23,7 +23,7 @@ from deltaproduce.engines.engine import Filling, Part, Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import ALIVE, KEY_DIFFERS
 from deltaproduce.engines.selections import Selection
-from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import content_columns, sources_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL_COLUMN, Column
@@ -95,7 +95,7 @@ def changed_keys(inputs: Sequence[StageInput], columns: Sequence[Column]) -> Sel
     return reduce(lambda one, other: one.union(other), found) if found else None
 
 
-def changed_rows(stage: Producer, inputs: Sequence[StageInput], keys: Selection) -> Rows:
+def changed_rows(stage: Stage, inputs: Sequence[StageInput], keys: Selection) -> Rows:
     """What the function is called with for the changed keys: the columns of `input_columns`."""
     if len(inputs) == 1 and (only := inputs[0].changed):
         return only.upserts()  # they are in order
@@ -103,7 +103,7 @@ def changed_rows(stage: Producer, inputs: Sequence[StageInput], keys: Selection)
     return empty(input_columns(stage)) if found is None else found
 
 
-def all_rows(stage: Producer, inputs: Sequence[StageInput], engines: Engines) -> Rows | None:
+def all_rows(stage: Stage, inputs: Sequence[StageInput], engines: Engines) -> Rows | None:
     """What the function is called with for all keys, as `changed_rows`; None if there are none."""
     return _together(stage, all_parts(inputs), engines)
 
@@ -123,7 +123,7 @@ def all_parts(inputs: Sequence[StageInput]) -> list[tuple[StageInput, Rows]]:
     return [(each, rows) for each, rows in parts if rows is not None]
 
 
-def input_columns(stage: Producer) -> tuple[Column, ...]:
+def input_columns(stage: Stage) -> tuple[Column, ...]:
     """The source key, and the values of each input, with its number if there are several."""
     key = stage.feeders[0].schema.key
     if len(stage.inputs) == 1:
@@ -132,14 +132,14 @@ def input_columns(stage: Producer) -> tuple[Column, ...]:
     return (*key, _INPUT, *values)
 
 
-def _values(stage: Producer, number: int) -> Iterator[Column]:
+def _values(stage: Stage, number: int) -> Iterator[Column]:
     """The value columns of one of several inputs, which may have the same names."""
     for column in stage.inputs[number][0].schema.value:
         yield Column(f"_{number}_{column.name}", column.data_type)
 
 
 def _together(
-    stage: Producer, parts: Sequence[tuple[StageInput, Rows]], engines: Engines
+    stage: Stage, parts: Sequence[tuple[StageInput, Rows]], engines: Engines
 ) -> Rows | None:
     """The inputs' rows as the function reads them: a key's together and in order."""
     if not parts:
@@ -158,7 +158,7 @@ def _placed(feeder: Stage) -> tuple[Column, ...]:
     return (*feeder.schema.key, *sources_of(feeder), ORDINAL_COLUMN)
 
 
-def _fillings(stage: Producer, feeder: Stage) -> list[Filling]:
+def _fillings(stage: Stage, feeder: Stage) -> list[Filling]:
     """What each of `input_columns` is filled with in the rows of one feeder."""
     values = feeder.schema.value.names
     if len(stage.inputs) == 1:
