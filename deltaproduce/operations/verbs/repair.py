@@ -1,4 +1,4 @@
-"""Mending: looking for whatever is wrong with a store, and putting it right."""
+"""Verifying and repairing: whatever is wrong with a store is looked for, and put right."""
 
 from __future__ import annotations
 
