@@ -34,7 +34,8 @@ from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.reading.change_feed import FeedMode
 from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.remains import Forgotten, Remaining
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 from deltaproduce.store import Store
 from deltaproduce.types.columns import SchemaLike
 

@@ -25,9 +25,11 @@ from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES
 from deltaproduce.operations.step.edits import compacted_edit
 from deltaproduce.operations.step.plan import Compaction, compactions
 from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.recovery import compacted, current
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import Attempt, Commit, StageFigures, Version, stage_at
+from deltaproduce.storage.versions import Version, stage_at
 
 _LOG: Final = logging.getLogger(__name__)
 _KINDS: Final[Mapping[Compaction, tuple[str, ...]]] = {

@@ -58,11 +58,13 @@ from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.external.arrivals import Arrival
 from deltaproduce.stages.given.batches import Batch
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.figures import InPlace
 from deltaproduce.storage.resumption import Kept, Resumption
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import Attempt, InPlace, Version, columns_of, stage_at
+from deltaproduce.storage.versions import Version, columns_of, stage_at
 
 
 @dataclass(frozen=True, slots=True)

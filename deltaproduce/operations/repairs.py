@@ -28,8 +28,9 @@ from deltaproduce.operations.step.writes import Edits, StepResult, Write
 from deltaproduce.reading.folds import folded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.edits import Edit, Restore
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
-from deltaproduce.storage.versions import StageFigures, Version, has_tables, stage_at, told_since
+from deltaproduce.storage.versions import Version, has_tables, stage_at, told_since
 from deltaproduce.types.columns import ORDINAL, POSITION
 
 _ROW_BYTES = 100  # where nobody knows better

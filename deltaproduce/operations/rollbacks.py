@@ -26,8 +26,9 @@ from deltaproduce.operations.step.incremental import difference
 from deltaproduce.operations.step.writes import Edits, StepResult, added
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.edits import Edit, Restore
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
-from deltaproduce.storage.versions import StageFigures, Version, unbroken
+from deltaproduce.storage.versions import Version, unbroken
 
 _SET_BACK: Final = (CONTENT, KEY_MAPPINGS, RUNS)
 

@@ -24,12 +24,13 @@ from deltaproduce.model.graph import Graph
 from deltaproduce.model.layouts import CONTENT, kinds
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.stages.external.existing_tables import state
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.files import unneeded
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.retention import pins
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import Attempt, Version
+from deltaproduce.storage.versions import Version
 
 _CENTURY_HOURS: Final = 876_000
 """No file is older; and Python has no times long before."""

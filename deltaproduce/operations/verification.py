@@ -46,10 +46,11 @@ from deltaproduce.operations.step.inputs import StageInput
 from deltaproduce.operations.step.productions import Production
 from deltaproduce.reading.folds import FAULTS, faults, unfolded
 from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.recovery import foreign_change, gone
 from deltaproduce.storage.stored import run_columns
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import StageFigures, Version, stage_at, told_since
+from deltaproduce.storage.versions import Version, stage_at, told_since
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
 
 _FILE: Final = Column("_file", StringType())

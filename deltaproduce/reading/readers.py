@@ -35,9 +35,10 @@ from deltaproduce.model.layouts import (
     updates_columns,
 )
 from deltaproduce.reading.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.stored import Overlay, Stored, run_columns
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import StageFigures, Version, stage_at
+from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 
 
 @dataclass(frozen=True, slots=True)

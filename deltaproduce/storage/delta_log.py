@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.locations import commit_file
-from deltaproduce.storage.versions import Attempt, Commit
 
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 LEAST_COMMITS: Final = 3

@@ -14,7 +14,8 @@ from typing import Final
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.layouts import RUNS, UPDATES
-from deltaproduce.storage.versions import StageFigures, Version, told_since
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version, told_since
 from deltaproduce.types.columns import VERSION
 
 _CENTURY_DAYS: Final = 36_500

@@ -34,13 +34,13 @@ from deltaproduce.engines.spark.delta import Detail, SparkDelta
 from deltaproduce.engines.spark.file_systems import is_linked, is_local, local_path
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model import limits
+from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.delta_log import LEAST_COMMITS, newest_commits
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.storage.locations import Location, Table, commit_file
 from deltaproduce.storage.parquet_seeks import ParquetFiles
 from deltaproduce.storage.recovery import current, landed, overtaken
-from deltaproduce.storage.versions import Attempt, Commit
 from deltaproduce.types.columns import Column
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"

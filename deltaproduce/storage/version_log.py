@@ -32,17 +32,12 @@ from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreE
 from deltaproduce.model.declarations import name_fault
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.layouts import CONTENT, KINDS
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.figures import figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.recovery import conflict, foreign
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import (
-    EMPTY,
-    Attempt,
-    Commit,
-    Version,
-    figures_from_json,
-    figures_to_json,
-)
+from deltaproduce.storage.versions import EMPTY, Version
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 

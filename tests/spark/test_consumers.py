@@ -25,11 +25,12 @@ from deltaproduce import (
     Store,
 )
 from deltaproduce.operations.publisher import Publisher
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import EMPTY, Attempt
+from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
 
 REPLACED, RUNS, FOLDED = (

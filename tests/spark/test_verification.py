@@ -18,7 +18,7 @@ from series import packed, packed_histories
 
 from deltaproduce import Store
 from deltaproduce.model import limits
-from deltaproduce.storage.versions import Attempt
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.testing import Oracle, strategies
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"

@@ -8,7 +8,8 @@ import pytest
 
 from deltaproduce import ClosedError, Pipeline
 from deltaproduce.operations.compaction import Compactor
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 
 shop = Pipeline("shop")
 orders = shop.source("orders", key="id int", value="n int")

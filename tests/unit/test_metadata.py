@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaproduce import CorruptStoreError
-from deltaproduce.storage.versions import (
-    Attempt,
-    Part,
+from deltaproduce.storage.attempts import Attempt, Part
+from deltaproduce.storage.figures import (
     StageFigures,
     figures_from_json,
     figures_of,

@@ -15,19 +15,10 @@ from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.limits import FULL_ROWS, SEEK_KEYS, SMALL_TABLE_ROWS
 from deltaproduce.operations.step.plan import Step, compactions, plan, rolled_back, weighed, writing
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.figures import StageFigures, figures_from_json, figures_to_json
 from deltaproduce.storage.recovery import action, compacted, current
-from deltaproduce.storage.versions import (
-    EMPTY,
-    Attempt,
-    Commit,
-    StageFigures,
-    Version,
-    figures_from_json,
-    figures_to_json,
-    find,
-    span,
-    unbroken,
-)
+from deltaproduce.storage.versions import EMPTY, Version, find, span, unbroken
 
 pipeline = Pipeline("tree")
 left = pipeline.source("left", key="k int", value="v int")

@@ -3,7 +3,8 @@
 import pytest
 
 from deltaproduce.reading.remains import Remaining, alive_in, remains
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 
 TABLES = {"content": 0, "key_mappings": 0, "updates": 0}
 

@@ -5,16 +5,13 @@ from dataclasses import replace
 import pytest
 
 from deltaproduce import InvalidArgumentError, NotFoundError
-from deltaproduce.storage.versions import (
-    EMPTY,
+from deltaproduce.storage.figures import (
     StageFigures,
-    Version,
-    check_there,
     figures_from_json,
     figures_of,
     figures_to_json,
-    told_since,
 )
+from deltaproduce.storage.versions import EMPTY, Version, check_there, told_since
 
 FIGURES = StageFigures("seek", delta_versions={"content": 3, "updates": 4}, key="k int")
 

@@ -17,7 +17,8 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model import limits
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
-from deltaproduce.storage.versions import StageFigures, Version, has_tables
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version, has_tables
 
 TableType = Literal["copy_on_write", "merge_on_read"]
 """How a stage's content and key mappings take a step, in Hudi's words.

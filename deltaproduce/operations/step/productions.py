@@ -40,7 +40,7 @@ from deltaproduce.stages.functions.preservation import preserved
 from deltaproduce.stages.functions.surrogates import numbered, numbered_here
 from deltaproduce.stages.queries import Query
 from deltaproduce.stages.queries.running import queried
-from deltaproduce.storage.versions import StageFigures
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
 from deltaproduce.types.excerpts import escaped
 

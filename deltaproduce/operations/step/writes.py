@@ -28,9 +28,10 @@ from deltaproduce.operations.step.edits import (
 )
 from deltaproduce.operations.step.plan import TableType, Writing, writing
 from deltaproduce.storage.edits import Edit, Restore
+from deltaproduce.storage.figures import InPlace, Mode, StageFigures
 from deltaproduce.storage.resumption import Kept
 from deltaproduce.storage.stored import Overlay
-from deltaproduce.storage.versions import InPlace, Mode, StageFigures, columns_of
+from deltaproduce.storage.versions import columns_of
 
 Edits: TypeAlias = Mapping[str, Edit | Restore]
 """What is committed to the tables of one stage, by kind."""

@@ -12,7 +12,8 @@ from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.verification import Verifier
 from deltaproduce.operations.writer import Writer
 from deltaproduce.reading.opened import Opened
-from deltaproduce.storage.versions import Attempt, Version
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.versions import Version
 
 
 def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:

@@ -25,10 +25,11 @@ from deltaproduce.model.graph import Graph, Source
 from deltaproduce.model.layouts import CONTENT, content_columns
 from deltaproduce.stages.external.existing_tables import TableState, changed_keys, state
 from deltaproduce.stages.given.batches import Batch
+from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.locations import Table, is_relative
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import InPlace, StageFigures, Version, has_columns
+from deltaproduce.storage.versions import Version, has_columns
 from deltaproduce.types.columns import Column, row_schema
 from deltaproduce.types.conversions import widens
 from deltaproduce.types.ddl import DESCENDING
