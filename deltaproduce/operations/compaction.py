@@ -141,10 +141,13 @@ class Compactor:
         found = figures.at(newest)
         if len(folded) < len(newest):
             return found
-        added = {**figures.added, **dict.fromkeys(newest, 0)}
-        found = replace(found, added=added, folded=min(folded))
+        added = {**figures.base.added, **dict.fromkeys(newest, 0)}
+        base = replace(found.base, added=added, folded=min(folded))
+        found = replace(found, base=base)
         left = self._reader.overlay(replace(head, stages={stage.name: found}), stage)
-        return replace(found, runs=left.runs, run_rows=left.added) if left else found
+        if left is None:
+            return found
+        return replace(found, base=replace(base, runs=left.runs, run_rows=left.added))
 
     def _fold(self, version: Version, stage: Stage) -> None:
         """Write content and key mappings with all runs in them, in order."""

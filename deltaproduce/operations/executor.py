@@ -368,7 +368,7 @@ class Executor:
                     full,
                     found.surrogates,
                     anew=old is not step.stage,
-                    updates_anew=columns_of(old)[:2] != columns_of(step.stage)[:2],
+                    updates_anew=columns_of(old).own != columns_of(step.stage).own,
                 )
         return results
 
@@ -444,7 +444,7 @@ class Executor:
             self._spark,
             None if old is stage else Redefinition(old, stage),
         )
-        return Found(comparison, kept.figures.surrogates)
+        return Found(comparison, kept.figures.numbering.surrogates)
 
     def _given(
         self,

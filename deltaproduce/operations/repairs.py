@@ -5,7 +5,7 @@ written anew, or are made again from what its feeders, or its own updates, have.
 with the rows that readers last had, as far as anybody knows, and the difference is the stage's
 updates, as in any version. The invariant: afterwards all updates together come to the content,
 those of older versions too unless they had to be begun anew, which the version says
-(`StageFigures.begun`).
+(`StageFigures.past`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deltaproduce.operations.step.writes import Edits, StepResult, Write
 from deltaproduce.reading.folds import folded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.edits import Edit, Restore
-from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.versions import Version, has_tables, stage_at, told_since
 from deltaproduce.types.columns import ORDINAL, POSITION
@@ -83,7 +83,7 @@ class Repair:
         mends = {
             stage.name: RepairAction.of(
                 damage[stage.name],
-                runs=versions[-1].stages[stage.name].runs > 0,
+                runs=versions[-1].stages[stage.name].base.runs > 0,
                 is_source=isinstance(stage, Source),
             )
             for stage in graph.stages
@@ -138,7 +138,7 @@ class Repair:
             is_moved: what they are made from is not the same any more.
         """
         mend, before = self.mends[stage.name], self.before(stage)
-        given_out, after = self._head.stages[stage.name].surrogates, None
+        given_out, after = self._head.stages[stage.name].numbering.surrogates, None
         made = produced(before) if is_moved or mend.rows == "feeders" else None
         if mend.rows != "feeders" and not is_moved:
             after = self._folded(stage) if mend.rows == "updates" else self._stored(stage)
@@ -254,13 +254,9 @@ class Mended:
     def figures(self, number: int, edits: Edits) -> StageFigures:
         """See `StageWrite.figures`."""
         last = self.last
-        begun = (number, -1) if self.begun is not None else (last.begun, last.begun_at)
+        begun = (number, -1) if self.begun is not None else (last.past.begun, last.past.begun_at)
         return replace(
             self.write.figures(number, edits),
-            table=last.table,
-            table_id=last.table_id,
-            table_micros=last.table_micros,
-            begun=begun[0],
-            begun_at=begun[1],
-            remade={**last.remade, **dict.fromkeys(self.mend.remade, number)},
+            origin=last.origin,
+            past=Past(*begun, {**last.past.remade, **dict.fromkeys(self.mend.remade, number)}),
         )

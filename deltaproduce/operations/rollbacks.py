@@ -23,7 +23,7 @@ from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.incremental import difference
-from deltaproduce.operations.step.writes import Edits, StepResult, added
+from deltaproduce.operations.step.writes import NO_TABLES, Edits, StepResult, added
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import StageFigures
@@ -61,7 +61,7 @@ def differences(
         keys = partial(reader.changed_keys, span, stage) if is_told else None
         comparison = difference(stage, before, after, keys, spark)
         reason, seconds = f"rolled back to version {wanted.number}", time.perf_counter() - started
-        given_out = wanted.stages[stage.name].surrogates if stage.name in wanted.stages else 0
+        given_out = wanted.stages.get(stage.name, NO_TABLES).numbering.surrogates
         results[stage.name] = StepResult(stage, comparison, reason, seconds, False, given_out)
     found = {name: result for name, result in results.items() if not _is_equal(result.comparison)}
     if any(result.comparison.counts.pairs_changed for result in found.values()):
@@ -112,19 +112,16 @@ class Rollback:
         """See `StageWrite.figures`."""
         del number
         wanted = self.wanted
-        back = {kind: n for kind, n in wanted.added.items() if isinstance(edits.get(kind), Restore)}
+        before = wanted.base.added.items()
+        back = {kind: n for kind, n in before if isinstance(edits.get(kind), Restore)}
+        updates = {UPDATES: self.last.base.added.get(UPDATES, 0)}
         return replace(
             self.result.figures("restore"),
             rows=wanted.rows,
             row_bytes=wanted.row_bytes,
             delta_versions=self.last.delta_versions,
-            added={UPDATES: self.last.added.get(UPDATES, 0), **back, **added(self.last, edits)},
-            folded=wanted.folded,
-            runs=wanted.runs,
-            run_rows=wanted.run_rows,
-            begun=self.last.begun,
-            begun_at=self.last.begun_at,
-            remade=self.last.remade,
+            base=replace(wanted.base, added={**updates, **back, **added(self.last, edits)}),
+            past=self.last.past,
         )
 
 

@@ -187,6 +187,6 @@ def _tables_of(versions: Iterable[Version]) -> list[tuple[str, str]]:
         for version in versions
         for stage, figures in version.stages.items()
         for kind in figures.delta_versions
-        if not (figures.table and kind == CONTENT)
+        if not (figures.origin.table and kind == CONTENT)
     }
     return sorted(found)

@@ -112,4 +112,4 @@ def _having(
 
 def _has(figures: StageFigures, number: int, alive: Collection[int]) -> bool:
     """Whether content or key mappings do: as of the version, or of the one they are as old as."""
-    return number in alive or (figures.runs > 0 and figures.folded in alive)
+    return number in alive or (figures.base.runs > 0 and figures.base.folded in alive)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Final, Protocol
 
-from deltaproduce.storage.figures import StageFigures, figures_of
+from deltaproduce.storage.figures import StageFigures, figures_of, stored
 from deltaproduce.storage.json_fields import (
     Kind,
     fields,
@@ -55,9 +55,13 @@ class Part:
     kinds: tuple[str, ...]
     figures: StageFigures
 
+    def stored(self) -> dict[str, object]:
+        """The part as it is stored."""
+        return {**asdict(self), "figures": stored(self.figures)}
+
     @staticmethod
     def parse(found: object) -> Part | None:
-        """The inverse of `asdict`, from JSON; None if it is none of ours."""
+        """The inverse of `stored`, from JSON; None if it is none of ours."""
         values = fields(found, _PART, required=_PART)
         figures = None if values is None else figures_of(values["figures"])
         if values is None or figures is None:
@@ -144,7 +148,7 @@ class Attempt:
             "folds": self.folds,
             "started_at": None if self.started_at is None else self.started_at.isoformat(),
             "given": self.given,
-            "part": None if self.part is None else asdict(self.part),
+            "part": None if self.part is None else self.part.stored(),
             "turn": self.fencing_token or None,
         }
         return json.dumps({name: value for name, value in found.items() if value is not None})

@@ -39,6 +39,88 @@ _TOLD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """How a stage's rows are read: content and key mappings are a base, and runs lie beside it.
+
+    Attributes:
+        added: kind -> commits that added to the table since its rows were last put in order. At 0
+            the files of that delta version are the rows, in order.
+        folded: the version whose rows the content and key mappings tables hold.
+        runs: how many runs since then are in the table of runs only.
+        run_rows: how many rows they have.
+    """
+
+    added: Mapping[str, int] = field(default_factory=dict)
+    folded: int = 0
+    runs: int = 0
+    run_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """The surrogate numbers of a stage.
+
+    Attributes:
+        surrogates: the last one that was given out, in this version or before.
+        surrogate: the column that they are in, if there is one.
+    """
+
+    surrogates: int = 0
+    surrogate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageColumns:
+    """The columns that a stage's tables have, as DDL.
+
+    Attributes:
+        source_key: the key columns of the feeders that they were made from; empty for a source.
+    """
+
+    key: str = ""
+    value: str = ""
+    source_key: str = ""
+
+    @property
+    def own(self) -> tuple[str, str]:
+        """Those that its updates have too."""
+        return self.key, self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of a source that is read in place, the Delta table that is its content.
+
+    Attributes:
+        table: its path or name; empty for all other stages.
+        table_id: Delta's id of it.
+        table_micros: when the delta version that is read was committed, in microseconds since 1970.
+    """
+
+    table: str = ""
+    table_id: str = ""
+    table_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """How far back a stage's tables tell what happened to it.
+
+    Attributes:
+        begun: the version whose updates are all rows that there were then, if updates were begun
+            anew since there are any. Of a source that is read in place they are not stored, but in
+            the table at
+        begun_at: this delta version; -1 if they are stored.
+        remade: kind -> the version in which a table was made anew that someone else had removed.
+            Older versions pin delta versions of a table that is not there any more.
+    """
+
+    begun: int = 0
+    begun_at: int = 0
+    remade: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class StageFigures:
     """What one version did to one stage.
 
@@ -56,28 +138,14 @@ class StageFigures:
         row_bytes: about how many bytes one has in memory.
         seconds: wall time of the stage's computation, without its commits.
         delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
-            -> the Delta table's version. If there are ``runs``, the first two lack their rows:
-            `Version.delta_version` says so.
-        added: kind -> commits that added to the table since its rows were last put in order. At 0
-            the files of that delta version are the rows, in order.
-        folded: the version whose rows the content and key mappings tables hold.
-        runs: how many runs since then are in the table of runs only.
-        run_rows: how many rows they have.
-        surrogates: the last surrogate number that was given out, in this version or before.
-        surrogate: the column that they are in, if there is one.
-        key: the key columns that the tables have, as DDL.
-        value: their value columns, as DDL.
-        source_key: the key columns of the feeders that they were made from, as DDL.
-        table: of a source that is read in place, the Delta table that is its content; then
-            ``content`` in ``delta_versions`` is that table's.
-        table_id: that table's id.
-        table_micros: when that delta version was committed, in microseconds since 1970.
-        begun: the version whose updates are all rows that there were then, if updates were begun
-            anew since there are any. Of a source that is read in place they are not stored, but in
-            the table at
-        begun_at: this delta version; -1 if they are stored.
-        remade: kind -> the version in which a table was made anew that someone else had removed.
-            Older versions pin delta versions of a table that is not there any more.
+            -> the Delta table's version. If there are runs, the first two lack their rows:
+            `Version.delta_version` says so. Of a source that is read in place, ``content`` is that
+            of its own table.
+        base: how the rows are read from these tables.
+        numbering: its surrogate numbers.
+        columns: the columns of the tables.
+        origin: the table that a source is read from in place.
+        past: how far back the tables tell what happened.
     """
 
     mode: Mode
@@ -90,21 +158,11 @@ class StageFigures:
     row_bytes: int = 0
     seconds: float = 0.0
     delta_versions: Mapping[str, int] = field(default_factory=dict)
-    added: Mapping[str, int] = field(default_factory=dict)
-    folded: int = 0
-    runs: int = 0
-    run_rows: int = 0
-    surrogates: int = 0
-    surrogate: str | None = None
-    key: str = ""
-    value: str = ""
-    source_key: str = ""
-    table: str = ""
-    table_id: str = ""
-    table_micros: int = 0
-    begun: int = 0
-    begun_at: int = 0
-    remade: Mapping[str, int] = field(default_factory=dict)
+    base: Base = Base()
+    numbering: Numbering = Numbering()
+    columns: StageColumns = StageColumns()
+    origin: Origin = Origin()
+    past: Past = Past()
 
     def as_dict(self) -> dict[str, Any]:
         """What is of use to who reads them, as JSON has it: all but how the tables are read."""
@@ -129,6 +187,9 @@ class StageFigures:
         )
 
 
+_Part = Base | Numbering | StageColumns | Origin | Past
+
+
 @dataclass(frozen=True, slots=True)
 class InPlace:
     """Where the content of a source is that is someone else's table.
@@ -147,25 +208,30 @@ class InPlace:
     @staticmethod
     def of(figures: StageFigures) -> InPlace | None:
         """That of a source in a version; None if it has no rows there."""
-        if not figures.table or "content" not in figures.delta_versions:
+        origin, pinned = figures.origin, figures.delta_versions.get("content")
+        if not origin.table or pinned is None:
             return None
-        pinned = figures.delta_versions["content"]
-        return InPlace(figures.table, figures.table_id, pinned, figures.table_micros)
+        return InPlace(origin.table, origin.table_id, pinned, origin.table_micros)
 
     def pinned(self, figures: StageFigures) -> StageFigures:
         """Figures that say so."""
         return replace(
             figures,
             delta_versions={**figures.delta_versions, "content": self.delta_version},
-            table=self.table,
-            table_id=self.id,
-            table_micros=self.micros,
+            origin=Origin(self.table, self.id, self.micros),
         )
 
 
 def figures_to_json(stages: Mapping[str, StageFigures]) -> str:
     """The figures as the version log stores them."""
-    return json.dumps({name: asdict(figures) for name, figures in stages.items()})
+    return json.dumps({name: stored(figures) for name, figures in stages.items()})
+
+
+def stored(figures: StageFigures) -> dict[str, Any]:
+    """A stage's figures as they are stored: by name, on one level."""
+    found = asdict(figures)
+    flat = [found[name] if name in _PARTS else {name: found[name]} for name in found]
+    return {name: value for part in flat for name, value in part.items()}
 
 
 def figures_from_json(text: str) -> dict[str, StageFigures]:
@@ -192,7 +258,12 @@ def figures_of(found: object) -> StageFigures | None:
     None if they are not those of a stage.
     """
     values = fields(found, _FIGURES, required=("mode",))
-    return None if values is None else StageFigures(**values)
+    if values is None:
+        return None
+    for name, part in _PARTS.items():
+        of_part = [one for one in part.__dataclass_fields__ if one in values]
+        values[name] = part(**{one: values.pop(one) for one in of_part})
+    return StageFigures(**values)
 
 
 _SHOWN: Final = 100
@@ -204,6 +275,16 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "float": is_number,
     "Mapping[str, int]": objects_of(is_integer),
 }
+_PARTS: Final[Mapping[str, type[_Part]]] = {
+    "base": Base,
+    "numbering": Numbering,
+    "columns": StageColumns,
+    "origin": Origin,
+    "past": Past,
+}
 _FIGURES: Final[Mapping[str, Kind]] = {
-    name: _KINDS[str(known.type)] for name, known in StageFigures.__dataclass_fields__.items()
+    name: _KINDS[str(known.type)]
+    for part in (StageFigures, *_PARTS.values())
+    for name, known in part.__dataclass_fields__.items()
+    if name not in _PARTS
 }

@@ -269,8 +269,8 @@ class VersionLog:
             },
             "tables": {
                 (
-                    figures.table
-                    if figures.table and kind == CONTENT
+                    figures.origin.table
+                    if figures.origin.table and kind == CONTENT
                     else location.table(stage, kind).name
                 ): delta_version
                 for stage, figures in version.stages.items()

@@ -16,7 +16,7 @@ from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.storage.attempts import Attempt
-from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.figures import StageColumns, StageFigures
 from deltaproduce.types.columns import Columns, RowSchema, key_columns, row_schema
 
 _BESIDE_RUNS: Final = ("content", "key_mappings")
@@ -71,10 +71,11 @@ class Version:
                 runs (merge on read).
         """
         figures = self.stages.get(stage)
-        if figures is not None and figures.runs and kind in _BESIDE_RUNS:
+        base = None if figures is None else figures.base
+        if base is not None and base.runs and kind in _BESIDE_RUNS:
             raise InvalidArgumentError(
-                f"table {kind!r} of stage {stage!r} has the rows of version {figures.folded}, and "
-                f"what came after it up to version {self.number} is in {figures.runs} runs beside "
+                f"table {kind!r} of stage {stage!r} has the rows of version {base.folded}, and "
+                f"what came after it up to version {self.number} is in {base.runs} runs beside "
                 f"it (merge on read): read it with store.{kind}({stage!r}, {self.number}). Open "
                 "the store with table_type='copy_on_write' if plain SQL is to read what comes",
                 argument="kind",
@@ -140,7 +141,7 @@ def unbroken(versions: Iterable[Version], stage: str) -> bool:
     """
     figures = [version.stages.get(stage) for version in versions]
     has_tables = [found is not None and bool(found.delta_versions) for found in figures]
-    begun = {(found.key, found.value, found.begun) for found in figures if found and found.key}
+    begun = {_series(found) for found in figures if found and found.columns.key}
     return has_tables == sorted(has_tables) and len(begun) <= 1
 
 
@@ -152,7 +153,7 @@ def check_there(head: Version, version: Version, stages: Iterable[str], *kinds: 
     """
     for stage in stages:
         figures = head.stages.get(stage)
-        remade = {} if figures is None else figures.remade
+        remade = {} if figures is None else figures.past.remade
         for kind in kinds:
             pinned = version.pinned(stage, kind)
             if pinned is not None and remade.get(kind, 0) > version.number:
@@ -176,38 +177,39 @@ def told_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
     newest, since = versions[-1].stages[stage], len(versions) - 1
     while since:
         figures = versions[since - 1].stages.get(stage)
-        if figures is None or not figures.delta_versions or not _goes_on(figures, newest):
+        if figures is None or not figures.delta_versions or _series(figures) != _series(newest):
             break
         since -= 1
     return versions[since].number, since > 0 or versions[0].number == 1
 
 
-def _goes_on(one: StageFigures, other: StageFigures) -> bool:
-    """Whether the updates of two versions of a stage are of one series."""
-    return (one.key, one.value, one.begun) == (other.key, other.value, other.begun)
+def _series(figures: StageFigures) -> tuple[object, ...]:
+    """What the updates of two versions of a stage have in common if one goes on from the other."""
+    return figures.columns.own, figures.past.begun
 
 
 def stage_at(version: Version, stage: Stage) -> Stage:
     """A stage with the columns that its tables have in a version; itself if they are the same."""
     figures = version.stages.get(stage.name)
-    if figures is None or not figures.key or has_columns(figures, stage):
+    if figures is None or not figures.columns.key or has_columns(figures, stage):
         return stage
-    schema = row_schema(figures.key, figures.value, stage=stage.name)
+    schema = row_schema(*figures.columns.own, stage=stage.name)
     if isinstance(stage, Source):
         return replace(stage, schema=schema)
-    feeder = Source(stage.feeders[0].name, RowSchema(key_columns(figures.source_key), Columns(())))
+    source_key = key_columns(figures.columns.source_key)
+    feeder = Source(stage.feeders[0].name, RowSchema(source_key, Columns(())))
     return replace(stage, schema=schema, inputs=((feeder,),))
 
 
 def has_columns(figures: StageFigures, stage: Stage) -> bool:
     """Whether a stage's tables have the columns that it is defined with."""
-    return columns_of(stage) == (figures.key, figures.value, figures.source_key)
+    return columns_of(stage) == figures.columns
 
 
-def columns_of(stage: Stage) -> tuple[str, str, str]:
+def columns_of(stage: Stage) -> StageColumns:
     """The key, value and source key columns of a stage, as DDL; a source has no source key."""
     source_key = stage.feeders[0].schema.key.ddl if stage.feeders else ""
-    return stage.schema.key.ddl, stage.schema.value.ddl, source_key
+    return StageColumns(stage.schema.key.ddl, stage.schema.value.ddl, source_key)
 
 
 def has_tables(version: Version, stage: str) -> bool:

@@ -144,7 +144,7 @@ def test_no_fold_of_what_was_rolled_back_comes_back(
         both.update({"pairs": some_changes(chance)})
         late = both.store.head
         both.rollback(4)  # only runs were added since: content is where it was, and yet it moves
-        assert both.store.head.stages["swapped"].runs == 1
+        assert both.store.head.stages["swapped"].base.runs == 1
         with monkeypatch.context() as patched:  # other does not notice that it comes too late
             patched.setattr("deltaproduce.operations.compaction.current", lambda pinned, _: pinned)
             other._writer.executor._compactor.start(late, at_once=True)

@@ -8,7 +8,7 @@ import pytest
 
 from deltaproduce import ClosedError, Pipeline
 from deltaproduce.operations.compaction import Compactor
-from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.figures import Base, StageFigures
 from deltaproduce.storage.versions import Version
 
 shop = Pipeline("shop")
@@ -36,7 +36,7 @@ def compacting() -> list[str]:
 def test_closing_waits_and_ends_the_thread() -> None:
     tables: Any = Slow()
     compactor = Compactor(shop.graph(), tables, reader=None)  # type: ignore[arg-type]
-    figures = StageFigures("seek", delta_versions={"updates": 4}, added={"updates": 1_000})
+    figures = StageFigures("seek", delta_versions={"updates": 4}, base=Base({"updates": 1_000}))
     before = compacting()
     compactor.start(Version(1, None, "update", None, {"orders": figures}), at_once=True)
     assert len(compacting()) == len(before) + 1

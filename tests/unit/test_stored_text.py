@@ -3,7 +3,16 @@
 from datetime import UTC, datetime
 
 from deltaproduce.storage.attempts import Attempt, Part
-from deltaproduce.storage.figures import StageFigures, figures_from_json, figures_to_json
+from deltaproduce.storage.figures import (
+    Base,
+    Numbering,
+    Origin,
+    Past,
+    StageColumns,
+    StageFigures,
+    figures_from_json,
+    figures_to_json,
+)
 
 TEXT = (
     '{"totals": {"mode": "seek", "reason": "keys of \'orders\' changed", "affected_keys": 5, '
@@ -31,21 +40,11 @@ FIGURES = {
         row_bytes=24,
         seconds=0.5,
         delta_versions={"content": 3, "key_mappings": 6, "updates": 4, "runs": 2},
-        added={"content": 0, "updates": 9},
-        folded=11,
-        runs=2,
-        run_rows=13,
-        surrogates=17,
-        surrogate="id",
-        key="`k` INT",
-        value="`v` STRING",
-        source_key="`s` BIGINT",
-        table="/lake/orders",
-        table_id="0f-1",
-        table_micros=1767323045000006,
-        begun=19,
-        begun_at=-1,
-        remade={"content": 23},
+        base=Base({"content": 0, "updates": 9}, folded=11, runs=2, run_rows=13),
+        numbering=Numbering(17, "id"),
+        columns=StageColumns("`k` INT", "`v` STRING", "`s` BIGINT"),
+        origin=Origin("/lake/orders", "0f-1", 1767323045000006),
+        past=Past(19, -1, {"content": 23}),
     ),
     "orders": StageFigures("skipped"),
 }

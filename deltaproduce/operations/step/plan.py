@@ -144,7 +144,7 @@ def _source_step(
 def _check_place(source: Source, head: Version) -> None:
     """Refuse a source whose rows have moved from this store's tables to another, or back."""
     if not has_tables(head, source.name) or source.is_in_place == bool(
-        head.stages[source.name].table
+        head.stages[source.name].origin.table
     ):
         return
     was, is_now = ("in this store", "a Delta table that exists")[:: 1 if source.is_in_place else -1]
@@ -245,9 +245,9 @@ def compactions(figures: StageFigures | None, *, at_once: bool = False) -> Colle
     found: list[Compaction] = []
     if figures is None:
         return found
-    if figures.runs and (at_once or limits.is_full(figures.run_rows, figures.runs)):
+    if figures.base.runs and (at_once or limits.is_full(figures.base.run_rows, figures.base.runs)):
         found.append("fold")
-    added = figures.added.get("updates", 0)
+    added = figures.base.added.get("updates", 0)
     if added and (at_once or added % limits.COMPACTION_COMMITS == 0):
         found.append("feed")
     return found

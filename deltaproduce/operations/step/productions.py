@@ -67,9 +67,9 @@ class Production:
     def of(stage: Producer, last: StageFigures, spark: SparkSession) -> Production:
         """How it is run after a version that has these figures of the stage."""
         time_zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        is_numbered = last.surrogate == stage.surrogate
+        is_numbered = last.numbering.surrogate == stage.surrogate
         return Production(
-            stage, last.surrogates if is_numbered else 0, time_zone, spark, is_numbered
+            stage, last.numbering.surrogates if is_numbered else 0, time_zone, spark, is_numbered
         )
 
     @property

@@ -126,7 +126,7 @@ class Arrival:
         """
         if self.last is None:
             return False
-        return now.timestamp() - self.last.table_micros / 1e6 > _LONG_AGO.total_seconds()
+        return now.timestamp() - self.last.origin.table_micros / 1e6 > _LONG_AGO.total_seconds()
 
     def content(self) -> Stored:
         """The source's rows as they are now."""
@@ -202,10 +202,10 @@ def _goes_on(
     """
     if now.delta_version < pinned:
         return False
-    if now.id == last.table_id:
+    if now.id == last.origin.table_id:
         return True
     commits = tables.recent_commits(table, pinned)
-    return any(c.delta_version == pinned and c.micros == last.table_micros for c in commits)
+    return any(c.delta_version == pinned and c.micros == last.origin.table_micros for c in commits)
 
 
 def _field(source: Source, column: Column, fields: dict[str, t.StructField]) -> t.StructField:
