@@ -29,7 +29,8 @@ from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.remains import Forgotten, Remaining
 from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
 from deltaproduce.stages.functions.preservation import PreserveFunction
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 from deltaproduce.store import Store
 from deltaproduce.types.columns import SchemaLike
 

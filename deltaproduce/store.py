@@ -20,12 +20,12 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
-from deltaproduce.operations import history, mending, update
 from deltaproduce.operations.executor import Progress
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.step.plan import Policy, Step, TableType
 from deltaproduce.operations.streams import StreamWriter
 from deltaproduce.operations.vacuum import Vacuumed
+from deltaproduce.operations.verbs import forget, refresh, repair, rollback, update, vacuum
 from deltaproduce.operations.writer import OnConflict, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
@@ -227,7 +227,7 @@ class Store:
         Raises:
             NotFoundError: there is no such stage, or it is a source whose rows are given.
         """
-        return update.refresh(self._writer, stage)
+        return refresh.refresh(self._writer, stage)
 
     def rollback(self, version: int) -> Version:
         """Publish a new version that is equal to an earlier one in every table of every stage.
@@ -248,7 +248,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        return history.rollback(self._writer, version)
+        return rollback.rollback(self._writer, version)
 
     def forget(self, source: str | Source, key: object) -> Forgotten:
         """Delete a key of a source, and what was made from it; say where it can still be read.
@@ -267,7 +267,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        return update.forget(self._writer, source, key)
+        return forget.forget(self._writer, source, key)
 
     def verify(self, recompute: bool | int = False) -> tuple[Finding, ...]:
         """Look for whatever is wrong with the head's tables; nothing is written.
@@ -285,7 +285,7 @@ class Store:
         Returns:
             What is wrong, feeders first; nothing if all is right.
         """
-        return mending.verify(self._opened, recompute)
+        return repair.verify(self._opened, recompute)
 
     def repair(self, *, recompute: bool | int = False) -> Version:
         """Publish a version in which whatever `verify` finds wrong with the head is put right.
@@ -307,7 +307,7 @@ class Store:
             CorruptStoreError: the rows of a source, or of the version log, are lost; what to do.
             ConflictError: another writer published first; nothing of this is visible.
         """
-        return mending.repair(self._writer, recompute)
+        return repair.repair(self._writer, recompute)
 
     def compact(self) -> None:
         """Put the rows of all tables in order now: runs into their tables, small files together.
@@ -378,7 +378,7 @@ class Store:
             ConflictError: another writer was faster; no version was dropped.
             CommitUnknownError: it could not be found out whether versions were dropped.
         """
-        return history.vacuum(self._writer, keep_versions, keep_days, unfinished_hours, dry_run)
+        return vacuum.vacuum(self._writer, keep_versions, keep_days, unfinished_hours, dry_run)
 
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False

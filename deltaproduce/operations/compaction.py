@@ -25,9 +25,11 @@ from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES
 from deltaproduce.operations.step.edits import compacted_edit
 from deltaproduce.operations.step.plan import Compaction, compactions
 from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.recovery import compacted, current
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import Attempt, Commit, StageFigures, Version, stage_at
+from deltaproduce.storage.versions import Version, stage_at
 
 _LOG: Final = logging.getLogger(__name__)
 _KINDS: Final[Mapping[Compaction, tuple[str, ...]]] = {
@@ -141,10 +143,13 @@ class Compactor:
         found = figures.at(newest)
         if len(folded) < len(newest):
             return found
-        added = {**figures.added, **dict.fromkeys(newest, 0)}
-        found = replace(found, added=added, folded=min(folded))
+        added = {**figures.base.added, **dict.fromkeys(newest, 0)}
+        base = replace(found.base, added=added, folded=min(folded))
+        found = replace(found, base=base)
         left = self._reader.overlay(replace(head, stages={stage.name: found}), stage)
-        return replace(found, runs=left.runs, run_rows=left.added) if left else found
+        if left is None:
+            return found
+        return replace(found, base=replace(base, runs=left.runs, run_rows=left.added))
 
     def _fold(self, version: Version, stage: Stage) -> None:
         """Write content and key mappings with all runs in them, in order."""

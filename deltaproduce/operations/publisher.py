@@ -32,7 +32,9 @@ from deltaproduce.operations.step.writes import (
     content_at_hand,
 )
 from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.attempts import Attempt, Commit, Part
 from deltaproduce.storage.edits import Deletion, Edit, Restore
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.recovery import action, conflict, current, is_ahead
 from deltaproduce.storage.resumption import NOTHING_KEPT, Resumption, resumption
@@ -40,7 +42,7 @@ from deltaproduce.storage.retention import Cut, cuts, repointed
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import Attempt, Commit, Part, StageFigures, Version
+from deltaproduce.storage.versions import Version
 
 _WRITERS: Final = 4
 """Tables that are committed to at the same time: most of a commit is waiting for the driver."""

@@ -24,12 +24,13 @@ from deltaproduce.model.graph import Graph
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.stages.external.existing_tables import state
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.files import unneeded
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.retention import pins
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import Attempt, Version
+from deltaproduce.storage.versions import Version
 
 _CENTURY_HOURS: Final = 876_000
 """No file is older; and Python has no times long before."""
@@ -186,6 +187,6 @@ def _tables_of(versions: Iterable[Version]) -> list[tuple[str, str]]:
         for version in versions
         for stage, figures in version.stages.items()
         for kind in figures.delta_versions
-        if not (figures.table and kind == CONTENT)
+        if not (figures.origin.table and kind == CONTENT)
     }
     return sorted(found)

@@ -47,9 +47,10 @@ from deltaproduce.reading.folds import FAULTS, faults, unfolded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.recovery import foreign_change, gone
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import StageFigures, Version, stage_at, told_since
+from deltaproduce.storage.versions import Version, stage_at, told_since
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
 
 _FILE: Final = Column("_file", StringType())
@@ -118,8 +119,9 @@ class Verifier:
     def _own(self, stage: Stage) -> list[tuple[str, int]]:
         """The kinds of a stage's tables that are this store's, with their delta versions."""
         figures = self._figures(stage)
+        theirs = {CONTENT} if figures.origin.table else set()
         known = ((kind, figures.delta_versions.get(kind)) for kind in KINDS)
-        return [(k, n) for k, n in known if n is not None and not (k == CONTENT and figures.table)]
+        return [(kind, n) for kind, n in known if n is not None and kind not in theirs]
 
     def _noted(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """The findings; tables that cannot be read are not read again."""
@@ -147,9 +149,9 @@ class Verifier:
     def _unreadable(self, stage: Stage, kinds: Collection[str]) -> Iterator[Finding]:
         """Which of a stage's tables have files that are gone or broken; one Spark job each."""
         figures = self._figures(stage)
-        if figures.table and CONTENT in kinds:
+        if figures.origin.table and CONTENT in kinds:
             mend = f"store.refresh({stage.name!r}), which takes all rows as they are now"
-            wrong = f"{figures.table} is not what the version has read"
+            wrong = f"{figures.origin.table} is not what the version has read"
             yield Finding(stage.name, CONTENT, "unreadable", wrong, mend)
         for kind, pinned in self._own(stage):
             if kind not in kinds:
@@ -233,7 +235,7 @@ class Verifier:
     def _order(self, stage: Stage, kind: str) -> Iterator[Finding]:
         """Files are sorted, and do not overlap, where the version says so. One Spark job."""
         figures = self._figures(stage)
-        if figures.added.get(kind) != 0 or figures.table:
+        if figures.base.added.get(kind) != 0 or figures.origin.table:
             return
         by = (*stage.schema.key, *sources_of(stage), ORDINAL_COLUMN)
         if kind == KEY_MAPPINGS:

@@ -32,9 +32,10 @@ from deltaproduce.model.layouts import (
     Layout,
 )
 from deltaproduce.reading.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
+from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import StageFigures, Version, stage_at
+from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
@@ -171,11 +172,12 @@ class Reader:
         None if that was not in the versions from ``first`` on.
         """
         figures = version.stages.get(stage.name)
-        if figures is None or not figures.begun or figures.begun < first or figures.begun_at < 0:
+        past = Past() if figures is None else figures.past
+        if figures is None or not past.begun or past.begun < first or past.begun_at < 0:
             return None
-        rows = self._in_place(figures.table, figures.begun_at, stage)
+        rows = self._in_place(figures.origin.table, past.begun_at, stage)
         position, change = f.col(ORDINAL), f.when(f.col(ORDINAL) == 0, ADD).otherwise(UPDATE)
-        begun = {VERSION: f.lit(figures.begun).cast("bigint"), CHANGE_TYPE: change}
+        begun = {VERSION: f.lit(past.begun).cast("bigint"), CHANGE_TYPE: change}
         return rows.withColumns({**begun, POSITION: position})
 
     def _in_place(self, table: str, delta_version: int, stage: Stage) -> DataFrame:
@@ -200,11 +202,11 @@ class Reader:
         table = self._tables.location.table(stage.name, kind)
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
         files = None
-        if figures.table:
-            base: Rows = self._in_place(figures.table, delta_version, stage)
+        if figures.origin.table:
+            base: Rows = self._in_place(figures.origin.table, delta_version, stage)
         elif kind == CONTENT and kept is not None and kept[0] == _place(figures):
             base = kept[1]
-        elif self._from_files and figures.added.get(kind) == 0:
+        elif self._from_files and figures.base.added.get(kind) == 0:
             base, files = self._tables.read_whole(table, delta_version)
         else:
             base = self._tables.read(table, delta_version)
@@ -215,7 +217,7 @@ class Reader:
 
 
 def _place(figures: StageFigures) -> _Place:
-    return figures.delta_versions[CONTENT], figures.remade.get(CONTENT, 0)
+    return figures.delta_versions[CONTENT], figures.past.remade.get(CONTENT, 0)
 
 
 def _changed(span: Sequence[Version], stage: Stage) -> int:
@@ -233,6 +235,6 @@ class _Runs:
 
     @staticmethod
     def of(figures: StageFigures) -> _Runs | None:
-        if not figures.runs:
+        if not figures.base.runs:
             return None
-        return _Runs(figures.delta_versions[RUNS], figures.folded)
+        return _Runs(figures.delta_versions[RUNS], figures.base.folded)

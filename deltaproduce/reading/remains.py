@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +112,4 @@ def _having(
 
 def _has(figures: StageFigures, number: int, alive: Collection[int]) -> bool:
     """Whether content or key mappings do: as of the version, or of the one they are as old as."""
-    return number in alive or (figures.runs > 0 and figures.folded in alive)
+    return number in alive or (figures.base.runs > 0 and figures.base.folded in alive)

@@ -17,9 +17,10 @@ from deltaproduce.errors import DefinitionError, InvalidChangesError
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.kind import Kind
 from deltaproduce.stages.batches import Batch
+from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import InPlace, StageFigures, Version
+from deltaproduce.storage.versions import Version
 
 
 class StageKind(Kind):

@@ -31,7 +31,7 @@ from deltaproduce.model.layouts import (
 )
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.kind import StageKind, unfit
-from deltaproduce.storage.versions import StageFigures
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.types.columns import Column
 
 
@@ -101,9 +101,9 @@ class Production:
     def of(stage: Stage, last: StageFigures, engines: Engines) -> Production:
         """How it is made after a version that has these figures of the stage."""
         time_zone = engines.spark.conf.get("spark.sql.session.timeZone") or "UTC"
-        is_numbered = last.surrogate == stage.kind.numbered
+        is_numbered = last.numbering.surrogate == stage.kind.numbered
         return Production(
-            stage, last.surrogates if is_numbered else 0, time_zone, engines, is_numbered
+            stage, last.numbering.surrogates if is_numbered else 0, time_zone, engines, is_numbered
         )
 
     @property

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.locations import commit_file
-from deltaproduce.storage.versions import Attempt, Commit
 
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
-_LEAST: Final = 3
+LEAST_COMMITS: Final = 3
 """So many commits are read at least: an attempt's, and what a table service may add behind it."""
 
 
@@ -45,7 +45,8 @@ def newest_commits(table: Path, since: int | None = None) -> tuple[Commit, ...] 
     newest = len(numbers) - 1
     if not numbers or max(numbers) != newest:
         return None
-    first = max(0, newest + 1 - _LEAST if since is None else min(since, newest + 1 - _LEAST))
+    least = newest + 1 - LEAST_COMMITS
+    first = max(0, least if since is None else min(since, least))
     try:
         return tuple(_commit(table, number) for number in range(newest, first - 1, -1))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

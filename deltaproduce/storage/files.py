@@ -24,9 +24,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from deltaproduce.engines.spark.delta import globbed
 from deltaproduce.engines.spark.file_systems import is_linked, links_below
 from deltaproduce.storage.locations import Table, commit_file
-from deltaproduce.storage.tables import Tables, globbed
+from deltaproduce.storage.tables import Tables
 
 _ACTION: Final = (
     "struct<path: string, deletionVector: struct<storageType: string, pathOrInlineDv: string>>"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from deltaproduce.errors import ConflictError, CorruptStoreError
-from deltaproduce.storage.versions import Attempt, Commit
+from deltaproduce.storage.attempts import Attempt, Commit
 
 Action = Literal["build", "restore", "write"]
 

@@ -14,7 +14,8 @@ from typing import Final
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.layouts import RUNS, UPDATES
-from deltaproduce.storage.versions import StageFigures, Version, told_since
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version, told_since
 from deltaproduce.types.columns import VERSION
 
 _CENTURY_DAYS: Final = 36_500
@@ -98,11 +99,12 @@ def cuts(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[Cut, ...
         if UPDATES in figures.delta_versions and any(old.changed_keys for old in had):
             alike = _same_history(kept, stage)
             found.append(Cut(stage, UPDATES, kept[0].number, alike))
-        if RUNS in figures.delta_versions and figures.folded and any(old.runs for old in had):
+        had_runs = any(old.base.runs for old in had)
+        if RUNS in figures.delta_versions and figures.base.folded and had_runs:
             alike = frozenset(
                 v.number for v in kept if _reads_the_same(v.stages.get(stage), figures)
             )
-            found.append(Cut(stage, RUNS, figures.folded + 1, alike))
+            found.append(Cut(stage, RUNS, figures.base.folded + 1, alike))
     return tuple(found)
 
 
@@ -137,5 +139,5 @@ def _reads_the_same(figures: StageFigures | None, newest: StageFigures) -> bool:
     return (
         figures is not None
         and figures.delta_versions.get(RUNS) == newest.delta_versions[RUNS]
-        and figures.folded == newest.folded
+        and figures.base.folded == newest.base.folded
     )

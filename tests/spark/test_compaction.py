@@ -55,8 +55,8 @@ def test_runs_are_folded_and_small_files_put_together_beside_the_versions(
         versions = store.versions()
         modes = {version.stages["swapped"].mode for version in versions[1:]}
         assert modes == {"seek"}  # no version wrote its tables anew
-        assert versions[-1].stages["swapped"].folded > 1
-        assert all(version.stages["swapped"].runs <= 4 for version in versions)
+        assert versions[-1].stages["swapped"].base.folded > 1
+        assert all(version.stages["swapped"].base.runs <= 4 for version in versions)
         for table in ("updates", "runs", "content", "key_mappings"):
             assert live(spark, store, f"swapped/{table}") <= 4
         for number in (3, 6):

@@ -27,11 +27,12 @@ from deltaproduce import (
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.publisher import Publisher
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import EMPTY, Attempt
+from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
 
 REPLACED, RUNS, FOLDED = (
@@ -145,7 +146,7 @@ def test_no_fold_of_what_was_rolled_back_comes_back(
         both.update({"pairs": some_changes(chance)})
         late = both.store.head
         both.rollback(4)  # only runs were added since: content is where it was, and yet it moves
-        assert both.store.head.stages["swapped"].runs == 1
+        assert both.store.head.stages["swapped"].base.runs == 1
         with monkeypatch.context() as patched:  # other does not notice that it comes too late
             patched.setattr("deltaproduce.operations.compaction.current", lambda pinned, _: pinned)
             other._writer.executor._compactor.start(late, at_once=True)

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from deltaproduce import CorruptStoreError, NotFoundError, Store
 from deltaproduce.operations.step.plan import TableType
 from deltaproduce.storage import failpoints
-from deltaproduce.storage.versions import EMPTY, Attempt
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Oracle, plain_rows
 
 Harm = Callable[[SparkSession, Path], object]

@@ -57,7 +57,7 @@ def test_numbers_follow_the_key_order_stay_and_never_come_back(
         before = ids()
         store.refresh("persons")
         assert ids() == before
-        assert store.head.stages["persons"].surrogates == 54
+        assert store.head.stages["persons"].numbering.surrogates == 54
 
 
 @ways

@@ -18,7 +18,7 @@ from series import drawn as examples
 from series import packed, packed_histories
 
 from deltaproduce import Store
-from deltaproduce.storage.versions import Attempt
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.testing import Oracle, strategies
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -90,8 +90,8 @@ def planted(spark: SparkSession, store: Store, statements: Mapping[str, str]) ->
             spark.conf.unset(METADATA)
         newest = store._opened.tables.recent_commits(table)[0].delta_version
         wrong = stages["by_customer"].at({kind: newest})
-        added = {**wrong.added, kind: 0 if "ORDER" in statement else 1}
-        stages["by_customer"] = replace(wrong, added=added)
+        added = {**wrong.base.added, kind: 0 if "ORDER" in statement else 1}
+        stages["by_customer"] = replace(wrong, base=replace(wrong.base, added=added))
     version = replace(head, number=head.number + 1, stages=stages, attempt=attempt)
     store._opened.log.publish(version, attempt)
 

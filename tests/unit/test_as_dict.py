@@ -17,8 +17,6 @@ FIGURES = dp.StageFigures(
     rows=7,
     seconds=0.5,
     delta_versions={"content": 3, "updates": 4},
-    key="id int",
-    surrogate="id",
 )
 TOLD = {
     "mode": "seek",

@@ -10,7 +10,8 @@ import pytest
 from deltaproduce import ClosedError, Pipeline
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.compaction import Compactor
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import Base, StageFigures
+from deltaproduce.storage.versions import Version
 
 shop = Pipeline("shop")
 orders = shop.source("orders", key="id int", value="n int")
@@ -38,7 +39,7 @@ def compacting() -> list[str]:
 def test_closing_waits_and_ends_the_thread() -> None:
     tables: Any = Slow()
     compactor = Compactor(shop.graph(), tables, reader=None)  # type: ignore[arg-type]
-    figures = StageFigures("seek", delta_versions={"updates": 4}, added={"updates": 1_000})
+    figures = StageFigures("seek", delta_versions={"updates": 4}, base=Base({"updates": 1_000}))
     before = compacting()
     compactor.start(Version(1, None, "update", None, {"orders": figures}), at_once=True)
     assert len(compacting()) == len(before) + 1

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.delta_log import newest_commits
 from deltaproduce.storage.locations import commit_file
 from deltaproduce.storage.recovery import landed
-from deltaproduce.storage.versions import Attempt, Commit
 
 US, OTHER = Attempt("us", 4), Attempt("other", 4)
 

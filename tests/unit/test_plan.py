@@ -14,19 +14,17 @@ from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.step.plan import Step, compactions, plan, rolled_back, weighed, writing
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.storage.recovery import action, compacted, current
-from deltaproduce.storage.versions import (
-    EMPTY,
-    Attempt,
-    Commit,
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.figures import (
+    Base,
+    Origin,
     StageFigures,
-    Version,
     figures_from_json,
+    figures_of,
     figures_to_json,
-    find,
-    span,
-    unbroken,
 )
+from deltaproduce.storage.recovery import action, compacted, current
+from deltaproduce.storage.versions import EMPTY, Version, find, span, unbroken
 
 pipeline = Pipeline("tree")
 left = pipeline.source("left", key="k int", value="v int")
@@ -98,7 +96,9 @@ def test_what_is_new_in_a_source_s_own_table_is_a_step_that_says_so():
     definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
     (step,) = plan(graph, EMPTY, definitions, arrived={"left": "it moved"})
     assert (step.how, step.reason) == ("changes", "it moved")
-    in_place = replace(EVERYTHING, stages={"left": replace(EVERYTHING.stages["left"], table="a/b")})
+    in_place = replace(
+        EVERYTHING, stages={"left": replace(EVERYTHING.stages["left"], origin=Origin("a/b"))}
+    )
     assert plan(graph, in_place, definitions) == ()
     with pytest.raises(DefinitionError) as caught:  # its rows are in the store's own tables
         plan(graph, EVERYTHING, definitions)
@@ -267,7 +267,7 @@ def test_what_a_commit_says_of_itself_can_be_read_back():
     ],
 )
 def test_when_tables_are_compacted(figures, due, at_once):
-    found = StageFigures("seek", **figures)
+    found = figures_of({"mode": "seek", **figures})
     assert compactions(found, LIMITS) == due
     assert compactions(found, LIMITS, at_once=True) == at_once
     assert compactions(None, LIMITS) == []
@@ -316,8 +316,8 @@ def test_a_stage_is_followed_as_long_as_it_is_in_the_pipeline():
 
 
 def test_figures_survive_the_log_and_later_fields():
-    kept = {"rows": 9, "row_bytes": 24, "delta_versions": TABLES, "added": {"content": 4}}
-    kept |= {"folded": 3, "runs": 2, "run_rows": 7}
+    base = Base({"content": 4}, folded=3, runs=2, run_rows=7)
+    kept = {"rows": 9, "row_bytes": 24, "delta_versions": TABLES, "base": base}
     figures = {"leaf": StageFigures("seek", "few keys", 3, 2, 1, 1, seconds=0.25, **kept)}
     text = figures_to_json(figures)
     assert figures_from_json(text) == figures

@@ -18,7 +18,8 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
 from deltaproduce.model.limits import Limits
-from deltaproduce.storage.versions import StageFigures, Version, has_tables
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version, has_tables
 
 TableType = Literal["copy_on_write", "merge_on_read"]
 """How a stage's content and key mappings take a step, in Hudi's words.
@@ -146,7 +147,9 @@ def _source_step(
 def _check_place(source: Source, head: Version) -> None:
     """Refuse a source whose rows have moved from this store's tables to another, or back."""
     elsewhere = source.table is not None
-    if not has_tables(head, source.name) or elsewhere == bool(head.stages[source.name].table):
+    if not has_tables(head, source.name) or elsewhere == bool(
+        head.stages[source.name].origin.table
+    ):
         return
     was, is_now = ("in this store", "a Delta table that exists")[:: 1 if elsewhere else -1]
     raise DefinitionError(
@@ -252,9 +255,9 @@ def compactions(
     found: list[Compaction] = []
     if figures is None:
         return found
-    if figures.runs and (at_once or limits.is_full(figures.run_rows, figures.runs)):
+    if figures.base.runs and (at_once or limits.is_full(figures.base.run_rows, figures.base.runs)):
         found.append("fold")
-    added = figures.added.get("updates", 0)
+    added = figures.base.added.get("updates", 0)
     if added and (at_once or added % limits.compaction_commits == 0):
         found.append("feed")
     return found

@@ -5,7 +5,7 @@ written anew, or are made again from what its feeders, or its own updates, have.
 with the rows that readers last had, as far as anybody knows, and the difference is the stage's
 updates, as in any version. The invariant: afterwards all updates together come to the content,
 those of older versions too unless they had to be begun anew, which the version says
-(`StageFigures.begun`).
+(`StageFigures.past`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ from deltaproduce.reading.folds import folded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.batches import Batch
 from deltaproduce.storage.edits import Edit, Restore
+from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
-from deltaproduce.storage.versions import StageFigures, Version, has_tables, stage_at, told_since
+from deltaproduce.storage.versions import Version, has_tables, stage_at, told_since
 from deltaproduce.types.columns import ORDINAL, POSITION
 
 _ROW_BYTES = 100  # where nobody knows better
@@ -247,7 +248,7 @@ class Repair(Update):
         else:
             made = None
             after = self.damage.folded(stage) if rows == "updates" else self.damage.content(stage)
-        given_out = self.damage.head.stages[stage.name].surrogates
+        given_out = self.damage.head.stages[stage.name].numbering.surrogates
         return made or Found(difference(stage, before, after, None, self.means.engines), given_out)
 
     def _readers_had(self, stage: Stage) -> Stored | None:
@@ -285,7 +286,7 @@ def _actions(
     actions = {
         stage.name: RepairAction.of(
             found[stage.name],
-            runs=damage.head.stages[stage.name].runs > 0,
+            runs=damage.head.stages[stage.name].base.runs > 0,
             is_source=not stage.feeders,
         )
         for stage in graph.stages
@@ -354,13 +355,9 @@ class Mended:
     def figures(self, number: int, edits: Edits) -> StageFigures:
         """See `StageWrite.figures`."""
         last = self.last
-        begun = (number, -1) if self.begun is not None else (last.begun, last.begun_at)
+        begun = (number, -1) if self.begun is not None else (last.past.begun, last.past.begun_at)
         return replace(
             self.write.figures(number, edits),
-            table=last.table,
-            table_id=last.table_id,
-            table_micros=last.table_micros,
-            begun=begun[0],
-            begun_at=begun[1],
-            remade={**last.remade, **dict.fromkeys(self.mend.remade, number)},
+            origin=last.origin,
+            past=Past(*begun, {**last.past.remade, **dict.fromkeys(self.mend.remade, number)}),
         )

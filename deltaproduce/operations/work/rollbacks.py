@@ -32,9 +32,11 @@ from deltaproduce.operations.step.writes import (
     added,
 )
 from deltaproduce.operations.work.work import Means, Work
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.edits import Edit, Restore
+from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
-from deltaproduce.storage.versions import Attempt, InPlace, StageFigures, Version, unbroken
+from deltaproduce.storage.versions import Version, unbroken
 
 _SET_BACK: Final = (CONTENT, KEY_MAPPINGS, RUNS)
 
@@ -101,7 +103,7 @@ class Rollback(Work):
         comparison = difference(stage, before, after, keys, self.means.engines)
         if comparison.complete and not comparison.counts.pairs_changed:
             return None
-        given_out = self.wanted.stages.get(stage.name, NO_TABLES).surrogates
+        given_out = self.wanted.stages.get(stage.name, NO_TABLES).numbering.surrogates
         return StepResult(stage, comparison, step.reason, full=False, surrogates=given_out)
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
@@ -167,19 +169,16 @@ class WriteBack:
         """See `StageWrite.figures`."""
         del number
         wanted = self.wanted
-        back = {kind: n for kind, n in wanted.added.items() if isinstance(edits.get(kind), Restore)}
+        before = wanted.base.added.items()
+        back = {kind: n for kind, n in before if isinstance(edits.get(kind), Restore)}
+        updates = {UPDATES: self.last.base.added.get(UPDATES, 0)}
         return replace(
             self.result.figures("restore"),
             rows=wanted.rows,
             row_bytes=wanted.row_bytes,
             delta_versions=self.last.delta_versions,
-            added={UPDATES: self.last.added.get(UPDATES, 0), **back, **added(self.last, edits)},
-            folded=wanted.folded,
-            runs=wanted.runs,
-            run_rows=wanted.run_rows,
-            begun=self.last.begun,
-            begun_at=self.last.begun_at,
-            remade=self.last.remade,
+            base=replace(wanted.base, added={**updates, **back, **added(self.last, edits)}),
+            past=self.last.past,
         )
 
 

@@ -38,9 +38,10 @@ from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.productions import Production
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.resumption import Kept
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.versions import Attempt, Version, columns_of
+from deltaproduce.storage.versions import Version, columns_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ class Update(Work):
             full=step.how == "full" or not self.head.stages.get(name, NO_TABLES).rows,
             surrogates=found.surrogates,
             anew=redefined is not None,
-            updates_anew=columns_of(old)[:2] != columns_of(step.stage)[:2],
+            updates_anew=columns_of(old).own != columns_of(step.stage).own,
         )
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
@@ -241,7 +242,7 @@ class Update(Work):
             self.means.engines,
             Redefinition.of(stage, head),
         )
-        return Found(comparison, kept.figures.surrogates)
+        return Found(comparison, kept.figures.numbering.surrogates)
 
 
 def _digest(

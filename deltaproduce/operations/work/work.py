@@ -20,8 +20,9 @@ from deltaproduce.operations.step.plan import Policy, Step, TableType, plan
 from deltaproduce.operations.step.writes import StageWrite, StepResult
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.kind import Arrival
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.resumption import NOTHING_KEPT, Resumption
-from deltaproduce.storage.versions import Attempt, Version
+from deltaproduce.storage.versions import Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,11 @@ from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT, Layout, content_columns
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.external.existing_tables import TableState, changed_keys, state
+from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import InPlace, StageFigures, Version, has_columns
+from deltaproduce.storage.versions import Version, has_columns
 from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import widens
 
@@ -74,7 +75,7 @@ class TableArrival:
         """
         if self.last is None:
             return False
-        return now.timestamp() - self.last.table_micros / 1e6 > _LONG_AGO.total_seconds()
+        return now.timestamp() - self.last.origin.table_micros / 1e6 > _LONG_AGO.total_seconds()
 
     def content(self) -> Stored:
         """The source's rows as they are now."""
@@ -159,10 +160,10 @@ def _goes_on(
     """
     if now.delta_version < pinned:
         return False
-    if now.id == last.table_id:
+    if now.id == last.origin.table_id:
         return True
     commits = tables.recent_commits(table, pinned)
-    return any(c.delta_version == pinned and c.micros == last.table_micros for c in commits)
+    return any(c.delta_version == pinned and c.micros == last.origin.table_micros for c in commits)
 
 
 def column_fault(column: Column, field: t.StructField | None) -> str | None:

@@ -26,8 +26,9 @@ from pyspark.sql import types as t
 
 from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.comparing import unmatched
+from deltaproduce.engines.spark.delta import PLAIN_PATH
 from deltaproduce.storage.locations import Table, commit_file
-from deltaproduce.storage.tables import PLAIN_PATH, Tables
+from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import Column
 
 _COMMITS: Final = 500
@@ -71,11 +72,10 @@ class TableState:
 
 def state(tables: Tables, table: Table) -> TableState | None:
     """What a table is now; None if there is no Delta table. Two Spark jobs."""
-    try:
-        found = tables.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
-    except AnalysisException:
+    found = tables.detail(table)
+    if found is None or found.format != "delta":
         return None
-    commits = tables.recent_commits(table) if found.format == "delta" else ()
+    commits = tables.recent_commits(table)
     if not commits:
         return None
     properties = found.properties
@@ -85,7 +85,7 @@ def state(tables: Tables, table: Table) -> TableState | None:
         micros=commits[0].micros,
         location=found.location,
         has_feed=properties.get("delta.enableChangeDataFeed", "").lower() == "true",
-        partitioned_by=tuple(found.partitionColumns),
+        partitioned_by=found.partition_columns,
         is_plain=properties.get("delta.columnMapping.mode", "none") == "none",
     )
 

@@ -1,28 +1,24 @@
-"""Updates: versions of what is given, or asked for, of sources and stages.
+"""Updates: what is given for sources becomes a version; and what one would do.
 
-Changes, or all rows, of sources; a key that is forgotten; stages that are produced anew. The
-invariant: what is given is computed once, however often publishing it is tried.
+The invariant: what is given is computed once, however often publishing it is tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from typing import Literal
 
-from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT
-from deltaproduce.operations.mending import verify
 from deltaproduce.operations.step.plan import Step
+from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
-from deltaproduce.reading.remains import Forgotten, alive_in, remains
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import arrivals, source_kind
-from deltaproduce.storage.versions import Version, unbroken
+from deltaproduce.storage.versions import Version
 from deltaproduce.types.excerpts import shown
 
 
@@ -79,51 +75,6 @@ def plan(writer: Writer, given: Collection[str | Source]) -> tuple[Step, ...]:
     head = store.log.head()
     news = arrivals(store.graph.sources, head, store.tables)
     return writer.executor.plan(head, given=names, arrivals=news)
-
-
-def refresh(writer: Writer, stage: str | Stage | None) -> Version:
-    """See `Store.refresh`."""
-    found = None if stage is None else writer.opened.stage(stage)
-    return writer.published(partial(_refreshed, writer, found))
-
-
-def _refreshed(writer: Writer, found: Stage | None) -> Version:
-    store, executor = writer.opened, writer.executor
-    head = store.log.head()
-    if found is None:
-        names = [producer.name for producer in store.graph.producers]
-        return executor.update("refresh", head, refreshed=names)
-    if found.kind.place is None:
-        return executor.update("refresh", head, refreshed=[store.producer(found.name).name])
-    readers = [producer.name for producer in store.graph.readers_of(found.name)]
-    news = arrivals(store.graph.sources, head, store.tables, anew=found.name)
-    mine = {found.name: news[found.name]}
-    return executor.update("refresh", head, arrivals=mine, refreshed=readers)
-
-
-def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
-    """See `Store.forget`."""
-    store = writer.opened
-    found = store.source(source, "source")
-    if not found.kind.takes_rows:
-        raise InvalidArgumentError(
-            f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
-            "and update",
-            argument="source",
-        )
-    keys = Selection.one(key, found.schema.key, store.engines)
-    batches = {found.name: Batch.deleting(keys, found)}
-    version = writer.published(
-        lambda: writer.executor.update("forget", store.log.head(), batches=batches)
-    )
-    versions = store.log.versions()
-    if unbroken(versions, found.name):
-        with store.noticing():
-            alive = alive_in(versions, store.reader.history(version, found, keys))
-    else:  # older updates are not at hand, so it may have been there at any time
-        alive = frozenset(version.number for version in versions[:-1])
-    stages = (found.name, *store.graph.downstream_of([found.name]))
-    return Forgotten(version, remains(versions, stages, alive))
 
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:

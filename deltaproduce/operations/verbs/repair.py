@@ -1,4 +1,4 @@
-"""Mending: looking for whatever is wrong with a store, and putting it right."""
+"""Verifying and repairing: whatever is wrong with a store is looked for, and put right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.verification import Verifier
 from deltaproduce.operations.writer import Writer
 from deltaproduce.reading.opened import Opened
-from deltaproduce.storage.versions import Attempt, Version
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.versions import Version
 
 
 def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:
