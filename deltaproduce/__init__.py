@@ -1,6 +1,6 @@
 """Incremental views for Spark: derived Delta tables that stay right while their inputs change."""
 
-from deltaproduce.engines.spark.session import local_session
+from deltaproduce.engines.spark.sessions.session import local_session
 from deltaproduce.errors import (
     ClosedError,
     CommitUnknownError,

@@ -26,8 +26,8 @@ from deltaproduce.operations.step.edits import compacted_edit
 from deltaproduce.operations.step.plan import Compaction, compactions
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.recovery import compacted, current
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.recovery import compacted, current
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 

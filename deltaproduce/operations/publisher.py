@@ -33,12 +33,12 @@ from deltaproduce.operations.step.writes import (
 )
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.decisions.recovery import action, conflict, current, is_ahead
+from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption, resumption
+from deltaproduce.storage.decisions.retention import Cut, cuts, repointed
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.recovery import action, conflict, current, is_ahead
-from deltaproduce.storage.resumption import NOTHING_KEPT, Resumption, resumption
-from deltaproduce.storage.retention import Cut, cuts, repointed
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog

@@ -25,9 +25,9 @@ from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.stages.external.existing_tables import state
 from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.decisions.retention import pins
 from deltaproduce.storage.files import unneeded
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.retention import pins
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version

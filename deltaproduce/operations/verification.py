@@ -24,8 +24,8 @@ from pyspark.sql.types import LongType, StringType
 from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import col, cols, order
-from deltaproduce.engines.spark.damage import tells_of_damage
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.sessions.damage import tells_of_damage
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Graph, Stage
@@ -47,8 +47,8 @@ from deltaproduce.reading.folds import FAULTS, faults, unfolded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
+from deltaproduce.storage.decisions.recovery import foreign_change, gone
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.recovery import foreign_change, gone
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at, told_since
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column

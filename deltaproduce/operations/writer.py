@@ -17,7 +17,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.file_systems import check_relative
-from deltaproduce.engines.spark.session import check_session
+from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import ConflictError, DefinitionError, InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.limits import Limits

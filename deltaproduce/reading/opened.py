@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.columns import cols, order
-from deltaproduce.engines.spark.damage import noticed
+from deltaproduce.engines.spark.sessions.damage import noticed
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Graph, Source, Stage, is_stage

@@ -24,8 +24,8 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols
-from deltaproduce.engines.spark.error_texts import contexts, essence, explained
 from deltaproduce.engines.spark.frames import row_bytes
+from deltaproduce.engines.spark.sessions.error_texts import contexts, essence, explained
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import Layout

@@ -172,11 +172,6 @@ class Location:
                 )
 
 
-def commit_file(delta_version: int) -> str:
-    """Where Delta keeps the commit of a delta version, below the table's directory."""
-    return f"_delta_log/{delta_version:020d}.json"
-
-
 def _whole_path(what: str, text: str) -> str:
     """A path from the root on, without ``.``, ``..`` and a slash at its end.
 

@@ -23,24 +23,25 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.delta_log import LEAST_COMMITS, commit_file, newest_commits
 from deltaproduce.engines.delta_tables import (
     KEPT,
+    LoggedCommit,
     RefusedError,
     Write,
     properties,
     unwritable,
 )
-from deltaproduce.engines.spark.damage import tells_of_damage, unreadable
 from deltaproduce.engines.spark.delta import Detail, SparkDelta
 from deltaproduce.engines.spark.file_systems import is_linked, is_local, local_path
+from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.storage.attempts import Attempt, Commit
-from deltaproduce.storage.delta_log import LEAST_COMMITS, newest_commits
+from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
-from deltaproduce.storage.locations import Location, Table, commit_file
+from deltaproduce.storage.locations import Location, Table
 from deltaproduce.storage.parquet_seeks import ParquetFiles
-from deltaproduce.storage.recovery import current, landed, overtaken
 from deltaproduce.types.columns import Column
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"
@@ -167,20 +168,19 @@ class Tables:
         """
         path = local_path(table.address) if self._local and self.location.has(table) else None
         found = None if path is None else newest_commits(Path(path), since)
-        if found is not None:
-            return found
-        commits = self._history(table, LEAST_COMMITS)
-        if since is not None and commits and commits[-1].delta_version > since:
-            return self._history(table, commits[0].delta_version - since + 1)
-        return commits
-
-    def _history(self, table: Table, limit: int) -> tuple[Commit, ...]:
-        with self._whole(table):
-            found = self._delta.history(table.place, limit)
+        if found is None:
+            found = self._history(table, since)
         return tuple(
             Commit(one.delta_version, Attempt.parse(one.metadata), one.operation, one.micros)
             for one in found
         )
+
+    def _history(self, table: Table, since: int | None) -> tuple[LoggedCommit, ...]:
+        with self._whole(table):
+            found = self._delta.history(table.place, LEAST_COMMITS)
+            if since is not None and found and found[-1].delta_version > since:
+                return self._delta.history(table.place, found[0].delta_version - since + 1)
+        return found
 
     def commit(
         self, table: Table, edit: Edit | Restore | Deletion, attempt: Attempt, base: int | None

@@ -33,9 +33,9 @@ from deltaproduce.model.declarations import name_fault
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.layouts import CONTENT, KINDS
 from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.recovery import conflict, foreign
 from deltaproduce.storage.figures import figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
-from deltaproduce.storage.recovery import conflict, foreign
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import EMPTY, Version
 from deltaproduce.types.atoms import arrow_type

@@ -15,6 +15,7 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.operations.step.plan import Step, compactions, plan, rolled_back, weighed, writing
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.recovery import action, compacted, current
 from deltaproduce.storage.figures import (
     Base,
     Origin,
@@ -23,7 +24,6 @@ from deltaproduce.storage.figures import (
     figures_of,
     figures_to_json,
 )
-from deltaproduce.storage.recovery import action, compacted, current
 from deltaproduce.storage.versions import EMPTY, Version, find, span, unbroken
 
 pipeline = Pipeline("tree")

@@ -4,7 +4,13 @@ import pytest
 
 from deltaproduce import ConflictError, CorruptStoreError
 from deltaproduce.storage.attempts import Attempt, Commit
-from deltaproduce.storage.recovery import action, foreign, foreign_change, is_ahead, overtaken
+from deltaproduce.storage.decisions.recovery import (
+    action,
+    foreign,
+    foreign_change,
+    is_ahead,
+    overtaken,
+)
 
 US, OTHER = Attempt("us", 4), Attempt("other", 4)
 PINNED = Commit(5, Attempt("before", 3))

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, resumption
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.resumption import NOTHING_KEPT, resumption
 from deltaproduce.storage.versions import Version
 
 STAGES = ("orders", "totals", "bands")

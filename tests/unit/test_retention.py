@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaproduce import InvalidArgumentError, Version
+from deltaproduce.storage.decisions.retention import (
+    Cut,
+    check_kept,
+    cuts,
+    pins,
+    repointed,
+    retained,
+)
 from deltaproduce.storage.figures import Base, StageColumns, figures_of
-from deltaproduce.storage.retention import Cut, check_kept, cuts, pins, repointed, retained
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -29,10 +29,11 @@ from deltaproduce.engines.delta_tables import (
     RefusedError,
     Write,
 )
-from deltaproduce.engines.spark import settings
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.file_systems import remove_table
 from deltaproduce.engines.spark.frames import frame
+from deltaproduce.engines.spark.sessions import settings
+from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
 
@@ -197,7 +198,7 @@ class SparkDelta(DeltaTables):
             found = self._spark.read.format("binaryFile").load(f"{globbed(root)}/{below}/{file}")
             paths = [row.path for row in found.select("path").collect()]
         except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
+            if not is_missing_path(error):
                 raise
             return ()
         return tuple(path.removesuffix(f"/{file}") for path in paths)

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from deltaproduce.engines.spark.error_texts import contexts
+from deltaproduce.engines.spark.sessions.error_texts import contexts
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column

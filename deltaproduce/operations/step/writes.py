@@ -27,9 +27,9 @@ from deltaproduce.operations.step.edits import (
     updates_edit,
 )
 from deltaproduce.operations.step.plan import TableType, Writing, writing
+from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Base, InPlace, Mode, Numbering, Past, StageFigures
-from deltaproduce.storage.resumption import Kept
 from deltaproduce.storage.stored import Overlay
 from deltaproduce.storage.versions import columns_of
 

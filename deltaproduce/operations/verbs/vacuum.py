@@ -5,7 +5,7 @@ from __future__ import annotations
 from deltaproduce.model import arguments
 from deltaproduce.operations.vacuum import Vacuumed
 from deltaproduce.operations.writer import Writer
-from deltaproduce.storage.retention import check_kept, retained
+from deltaproduce.storage.decisions.retention import check_kept, retained
 
 
 def vacuum(

@@ -39,7 +39,7 @@ from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.productions import Production
 from deltaproduce.storage.attempts import Attempt
-from deltaproduce.storage.resumption import Kept
+from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, columns_of
 

@@ -21,7 +21,7 @@ from deltaproduce.operations.step.writes import StageWrite, StepResult
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.storage.attempts import Attempt
-from deltaproduce.storage.resumption import NOTHING_KEPT, Resumption
+from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption
 from deltaproduce.storage.versions import Version
 
 

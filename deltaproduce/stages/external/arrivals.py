@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.comparing import numbered_by_values
-from deltaproduce.engines.spark.damage import tells_of_damage
+from deltaproduce.engines.spark.sessions.damage import tells_of_damage
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT, Layout, content_columns

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.decisions.recovery import current, landed
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.recovery import current, landed
 from deltaproduce.storage.versions import Version
 
 
