@@ -1,6 +1,6 @@
 """The Spark engine, and everything that only Spark's ways explain.
 
-Only this package goes behind PySpark's public interface (`file_systems`, `sessions.session`), sets a
+Only this package goes behind PySpark's interface (`file_systems`, `sessions.session`), sets a
 session's conf (`sessions.settings`, `sessions.session`, `delta`) or reads an error's text
 (`sessions.error_texts`, `sessions.damage`, `failures`, `delta`). No stage, version or table of a
 store is known here.
