@@ -29,10 +29,9 @@ from deltaproduce.engines.delta_tables import (
     RefusedError,
     Write,
     properties,
-    unwritable,
 )
 from deltaproduce.engines.spark.damage import tells_of_damage, unreadable
-from deltaproduce.engines.spark.delta import Detail, SparkDelta
+from deltaproduce.engines.spark.delta import Detail, SparkDelta, unwritable
 from deltaproduce.engines.spark.file_systems import is_linked, is_local, local_path
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model import limits
