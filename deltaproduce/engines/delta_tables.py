@@ -7,7 +7,6 @@ Delta commit, or it raises.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
@@ -40,11 +39,6 @@ KEPT: Final[Mapping[str, str]] = {
     "delta.logRetentionDuration": _FOR_EVER,
 }
 """The properties of every table that is made."""
-
-_UNWRITABLE: Final = re.compile(
-    "No space left on device|Disk quota exceeded|Read-only file system|Permission denied|"
-    "Access ?Denied|403 Forbidden"
-)
 
 # Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
 _WITHOUT_STATISTICS = (t.BooleanType, t.BinaryType)
@@ -160,9 +154,3 @@ def properties(lookup: Iterable[Column], *, marked: bool) -> dict[str, str]:
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
     return {**KEPT, **({MARKS_ROWS: "true"} if marked else {}), **skipping}
-
-
-def unwritable(error: BaseException) -> str | None:
-    """What an error says of missing space, or of a missing right to write; None if nothing."""
-    found = _UNWRITABLE.search(str(error))
-    return None if found is None else found.group()

@@ -57,9 +57,13 @@ class Compactor:
     def start(self, version: Version, *, at_once: bool = False) -> None:
         """Compact what is due in a published version, beside whatever comes next.
 
+        Nothing is, once it is closed: a version that was under way is compacted after another one.
+
         Args:
             at_once: what is not due yet, too.
         """
+        if self._is_closed:
+            return
         limits = self._tables.engines.limits
         for stage in self._graph.stages:
             for what in compactions(version.stages.get(stage.name), limits, at_once=at_once):

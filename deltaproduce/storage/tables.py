@@ -30,9 +30,8 @@ from deltaproduce.engines.delta_tables import (
     RefusedError,
     Write,
     properties,
-    unwritable,
 )
-from deltaproduce.engines.spark.delta import Detail, SparkDelta
+from deltaproduce.engines.spark.delta import Detail, SparkDelta, unwritable
 from deltaproduce.engines.spark.file_systems import is_linked, is_local, local_path
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, StorageError

@@ -33,7 +33,7 @@ from deltaproduce.model.declarations import name_fault
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.layouts import CONTENT, KINDS
 from deltaproduce.storage.attempts import Attempt, Commit
-from deltaproduce.storage.decisions.recovery import conflict, foreign
+from deltaproduce.storage.decisions.recovery import conflict, foreign_commits
 from deltaproduce.storage.figures import figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
@@ -149,7 +149,7 @@ class VersionLog:
         except CorruptStoreError:
             commits = self._tables.recent_commits(self._table, 0)
             ours = next((c.delta_version for c in commits if c.attempt is not None), None)
-            if ours is None or not foreign(commits, ours):
+            if ours is None or not foreign_commits(commits, ours):
                 raise
             self._check_rows(self._rows(ours), None)
             self._known, self._read = (), None
@@ -165,19 +165,23 @@ class VersionLog:
             commits: the log's last, newest first; all since the last reading.
         """
         newest, known = commits[0].delta_version, self._known
-        if self._read is None or foreign(commits, self._read) or self._was_rewritten(commits):
+        if (
+            self._read is None
+            or foreign_commits(commits, self._read)
+            or self._was_rewritten(commits)
+        ):
             known = ()
         last = known[-1].number if known else 0
         known += self._rows(newest, f"number > {last}")
         ours = next((c.delta_version for c in commits if c.attempt is not None), 0)
-        strange = foreign(commits, ours)
-        if strange and known != self._rows(ours):
+        foreign = foreign_commits(commits, ours)
+        if foreign and known != self._rows(ours):
             raise self._damaged(
-                f"delta version {strange[-1].delta_version} of it is a {strange[-1].operation} by "
+                f"delta version {foreign[-1].delta_version} of it is a {foreign[-1].operation} by "
                 "no store",
                 ours,
             )
-        self._check_rows(known, ours if strange else None)
+        self._check_rows(known, ours if foreign else None)
         token = _fencing_token(commits)
         self._known = (
             *known[:-1],

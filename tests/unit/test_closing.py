@@ -40,14 +40,16 @@ def test_closing_waits_and_ends_the_thread() -> None:
     tables: Any = Slow()
     compactor = Compactor(shop.graph(), tables, reader=None)  # type: ignore[arg-type]
     figures = StageFigures("seek", delta_versions={"updates": 4}, base=Base({"updates": 1_000}))
-    before = compacting()
-    compactor.start(Version(1, None, "update", None, {"orders": figures}), at_once=True)
+    version, before = Version(1, None, "update", None, {"orders": figures}), compacting()
+    compactor.start(version, at_once=True)
     assert len(compacting()) == len(before) + 1
     compactor.check_open()
     tables.goes_on.set()
     compactor.close()
     assert (tables.done, compacting()) == (1, before)
     compactor.close()
+    compactor.start(version, at_once=True)
+    assert (tables.done, compacting()) == (1, before)
     with pytest.raises(ClosedError):
         compactor.check_open()
 

@@ -2,6 +2,6 @@
 
 Only this package goes behind PySpark's interface (`file_systems`, `sessions.session`), sets a
 session's conf (`sessions.settings`, `sessions.session`, `delta`) or reads an error's text
-(`sessions.error_texts`, `sessions.damage`, `failures`, `delta`). No stage, version or table of a
-store is known here.
+(`sessions.error_texts`, `sessions.damage`, `failures`, `delta`), and only here is how Delta spells
+things (`delta`, `log_actions`). No stage, version or table of a store is known here.
 """

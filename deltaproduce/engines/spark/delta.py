@@ -46,6 +46,11 @@ _MARKED_ROWS: Final = "spark.databricks.delta.delete.deletionVectors.persistent"
 _GROUP_ROWS: Final = "parquet.block.row.count.limit"  # Delta passes it to Parquet as a setting only
 _UNKNOWN_COLUMN: Final = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 
+_UNWRITABLE: Final = re.compile(
+    "No space left on device|Disk quota exceeded|Read-only file system|Permission denied|"
+    "Access ?Denied|403 Forbidden"
+)
+
 _CONFLICTS: Final = (
     conflicts.ConcurrentAppendException,
     conflicts.ConcurrentDeleteDeleteException,
@@ -303,6 +308,12 @@ class SparkDelta(DeltaTables):
 def globbed(path: str) -> str:
     """A path as Spark takes it where patterns are allowed."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def unwritable(error: BaseException) -> str | None:
+    """What an error says of missing space, or of a missing right to write; None if nothing."""
+    found = _UNWRITABLE.search(str(error))
+    return None if found is None else found.group()
 
 
 def _loaded(reader: DataFrameReader, place: Place) -> DataFrame:
