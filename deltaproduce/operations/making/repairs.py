@@ -24,6 +24,8 @@ from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.layouts import RUNS, UPDATES, Layout, content_columns, sources_of
 from deltaproduce.operations.findings import Finding, RepairAction
+from deltaproduce.operations.making.updates import Update
+from deltaproduce.operations.making.work import Means
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.incremental import (
     Found,
@@ -35,8 +37,6 @@ from deltaproduce.operations.step.incremental import (
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, Write
-from deltaproduce.operations.work.updates import Update
-from deltaproduce.operations.work.work import Means
 from deltaproduce.reading.folds import folded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.batches import Batch
