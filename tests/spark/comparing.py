@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, Source, Store
-from deltaproduce.engines.spark import frames
+from deltaproduce.engines.spark import frames as spark_frames
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
@@ -187,4 +187,4 @@ class TablesByDeltaRs(Tables):
         query = QueryBuilder().register("found", found).execute("SELECT * FROM found")
         struct = StructType.fromJson(json.loads(found.schema().to_json()))
         rows = pa.table(query.read_all()).cast(to_arrow_schema(struct, timezone="UTC"))
-        return frames.frame(rows, self.spark, [Column(f.name, f.dataType) for f in struct])
+        return spark_frames.frame(rows, self.spark, [Column(f.name, f.dataType) for f in struct])
