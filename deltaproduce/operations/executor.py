@@ -20,14 +20,14 @@ from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Graph
 from deltaproduce.operations.compaction import Compactor
 from deltaproduce.operations.findings import Finding
+from deltaproduce.operations.making.repairs import Repair
+from deltaproduce.operations.making.rollbacks import Rollback
+from deltaproduce.operations.making.updates import Update
+from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.publisher import Publisher
-from deltaproduce.operations.repairs import Repair
-from deltaproduce.operations.rollbacks import Rollback
 from deltaproduce.operations.step.plan import Policy, Step, TableType
 from deltaproduce.operations.step.writes import StepResult
-from deltaproduce.operations.updates import Update
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
-from deltaproduce.operations.work import Means, Work
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival

@@ -16,6 +16,7 @@ from typing import Self
 
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
+from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.incremental import (
     Found,
     full_step,
@@ -33,7 +34,6 @@ from deltaproduce.operations.step.writes import (
     WriteInPlace,
     WriteKept,
 )
-from deltaproduce.operations.work import Means, Work
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import Arrival

@@ -19,6 +19,7 @@ from deltaproduce.engines.spark.comparing import unmatched
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.incremental import difference
 from deltaproduce.operations.step.plan import Step, check_layouts, rolled_back
@@ -31,7 +32,6 @@ from deltaproduce.operations.step.writes import (
     WriteInPlace,
     added,
 )
-from deltaproduce.operations.work import Means, Work
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.versions import Attempt, InPlace, StageFigures, Version, unbroken
