@@ -24,8 +24,8 @@ from deltaproduce.testing import Oracle, strategies
 from deltaproduce.types.columns import row_schema
 
 VALUE = "n bigint, t string"
-SERIES, VERSIONS = 8, 4
-CHOSEN = ("small tables", "runs, often folded", "in Spark, replaced", "mixed")
+SERIES, VERSIONS = 8, 3
+CHOSEN = ("runs, often folded", "in Spark, replaced", "mixed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ class Distinct(ProducerKind):
     @property
     def model(self) -> Callable[[KeyRows], Iterable[tuple[Any, Any]]]:
         def values(rows: KeyRows) -> Iterator[tuple[Any, Any]]:
-            once = {tuple(value): value for value in rows.values[0]}
-            for _, value in sorted(once.items(), key=lambda item: in_order(item[0])):
+            for value in sorted(set(rows.values[0]), key=in_order):
                 if self.least is None or (value.n is not None and value.n >= self.least):
                     yield rows.key, value
 
@@ -76,9 +75,11 @@ class Distinct(ProducerKind):
         )
 
 
-def in_order(value: tuple[int | None, str | None]) -> tuple[Any, ...]:
-    n, t = value
-    return (n is not None, n or 0), (t is not None, (t or "").encode())
+def in_order(value: Any) -> list[tuple[Any, ...]]:
+    """What to sort values by to have them in Spark's order; one column is bare."""
+    parts = value if isinstance(value, tuple) else (value,)
+    texts = (part.encode() if isinstance(part, str) else part for part in parts)
+    return [() if part is None else (part,) for part in texts]
 
 
 def pipeline(key: str, kind: Distinct | None = None) -> Pipeline:
@@ -112,15 +113,17 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, name: str
             version = store.update(as_frames(spark, many, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, many, version.number)
-        assert store.verify(recompute=True) == ()  # updates come to the content; made anew: equal
-        for stage in ("distinct", "texts"):
-            assert store.refresh(stage).number == oracle.head  # and so nothing changes
         keys = [row[: len(single.stages[0].schema.key) + 1] for row in oracle.content("distinct")]
         if keys:
             key = random.Random(name).choice(keys)
             assert_lineage(store, oracle, many, "distinct", key, oracle.head)
         assert store.rollback(1).number == oracle.rollback(1)
         assert_same(store, oracle, many, oracle.head)
+        assert store.verify(recompute=True) == ()  # updates come to the content; made anew: equal
+        for stage in ("distinct", "texts"):
+            figures = store.refresh(stage).stages[stage]
+            changes = (figures.changed_keys, figures.rows_added, figures.rows_removed)
+            assert (figures.mode, changes) == ("full", (0, 0, 0))
 
 
 def test_another_definition_of_the_kind_is_noticed(spark: SparkSession, location: str) -> None:

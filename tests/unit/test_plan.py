@@ -1,6 +1,7 @@
 """What an update looks at, and why: decided without Spark."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,9 +12,11 @@ from deltaproduce.errors import (
     NotFoundError,
 )
 from deltaproduce.model.fingerprints import fingerprint
+from deltaproduce.model.graph import Producer
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.step.plan import Step, compactions, plan, rolled_back, weighed, writing
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.stages.functions.kinds import ByKey
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import action, compacted, current
 from deltaproduce.storage.figures import (
@@ -253,6 +256,44 @@ def test_what_a_commit_says_of_itself_can_be_read_back():
         assert Attempt.parse(attempt.metadata("leaf/content")) == attempt
     for strange in (None, "", "text", "[1]", '{"attempt": "a"}'):
         assert Attempt.parse(strange) is None
+
+
+class Hourly(ByKey):
+    """A function by key whose stage is due when an hour has passed."""
+
+    __slots__ = ()
+
+    def due(self, since, now):
+        return "an hour has passed" if since is not None and now.hour > since.hour else None
+
+
+def test_a_stage_may_be_due_though_nothing_has_changed():
+    pipeline = Pipeline("hourly")
+    rows = pipeline.source("rows", key="k int", value="v int")
+    schema = rows.schema
+    hourly = pipeline.add(Producer("hourly", ((rows,),), schema, Hourly(middle.function)))
+
+    @pipeline.producer(hourly, key="k int", value="v int")
+    def follows(k, values):
+        yield from ((k, v) for v in values)
+
+    graph, published = pipeline.graph(), datetime(2026, 1, 1, 7, 10, tzinfo=UTC)
+    definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
+    stages = dict.fromkeys(definitions, StageFigures("full", delta_versions=TABLES))
+    version = Version(1, published, "update", None, stages, definitions)
+
+    def due(**options):
+        return {
+            s.stage.name: (s.how, s.reason) for s in plan(graph, version, definitions, **options)
+        }
+
+    assert due() == due(now=published.replace(minute=59)) == {}
+    assert due(now=published.replace(hour=8)) == {
+        "hourly": ("full", "an hour has passed"),
+        "follows": ("incremental", "reached through hourly"),
+    }
+    fed = due(now=published.replace(hour=8), given=["rows"])
+    assert fed["hourly"] == ("full", "an hour has passed")  # its keys that nobody changed, too
 
 
 @pytest.mark.parametrize(

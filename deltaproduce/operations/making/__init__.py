@@ -1,4 +1,4 @@
-"""Work: what one version is made from, a value for each way to make one.
+"""What versions are made from: an update, a repair or a rollback, each as a value (`work.Work`).
 
-Nothing here writes; the executor carries it out.
+Nothing is written here: the executor carries a work out, and the publisher writes.
 """

@@ -15,15 +15,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
-
-from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.errors import CorruptStoreError
-from deltaproduce.model.graph import Graph, Source, Stage
-from deltaproduce.model.layouts import RUNS, UPDATES, Layout, content_columns, sources_of
+from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.operations.findings import Finding, RepairAction
+from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
@@ -37,88 +33,11 @@ from deltaproduce.operations.step.incremental import (
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, Write
-from deltaproduce.reading.folds import folded
-from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.batches import Batch
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
-from deltaproduce.storage.versions import Version, has_tables, stage_at, told_since
-from deltaproduce.types.columns import ORDINAL, POSITION
-
-_ROW_BYTES = 100  # where nobody knows better
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """What is left of a store's damaged stages, as far as its tables say it.
-
-    Attributes:
-        versions: all of the store, oldest first; the newest is damaged.
-    """
-
-    versions: Sequence[Version]
-    reader: Reader
-    engines: Engines
-
-    @property
-    def head(self) -> Version:
-        """The version that is damaged."""
-        return self.versions[-1]
-
-    def content(self, stage: Stage) -> Stored | None:
-        """The rows that a stage's content has; None if there are none."""
-        return self.reader.content(self.head, stage)
-
-    def folded(self, stage: Stage) -> Stored | None:
-        """The rows that a stage's updates come to, of no source key; None if there are none."""
-        rows = self._fold(stage)
-        if rows is None:
-            return None
-        figures, then = self.head.stages[stage.name], stage_at(self.head, stage)
-        columns = content_columns(then.schema, sources_of(then))
-        given = rows.withColumnRenamed(POSITION, ORDINAL)
-        for source in sources_of(then):
-            given = given.withColumn(source.name, f.lit(None).cast(source.data_type))
-        return Stored(
-            given,
-            columns,
-            None,
-            max(figures.rows, 1),
-            figures.row_bytes or _ROW_BYTES,
-            self.engines,
-        )
-
-    def action(self, source: Source, found: RepairAction, *, is_given: bool) -> RepairAction:
-        """What is done about a source, which may have lost rows that its updates have.
-
-        Raises:
-            CorruptStoreError: the updates do not have them, and they are not given.
-        """
-        if found.rows != "updates" or (found.before == "updates" and self._is_whole(source)):
-            return found
-        if not is_given:
-            table = f"{source.name}/content"
-            raise CorruptStoreError(
-                f"table {table!r} has lost rows, and the updates do not have all of them either. "
-                f"Give them again, all of them: store.load({{{source.name!r}: rows}})",
-                table=table,
-            )
-        return found.without_updates()
-
-    def _fold(self, stage: Stage) -> DataFrame | None:
-        then = stage_at(self.head, stage)
-        since, _ = told_since(self.versions, stage.name)
-        updates = self.reader.updates(self.head, then, since - 1)
-        return None if updates is None else folded(updates, Layout.of(then))
-
-    def _is_whole(self, stage: Stage) -> bool:
-        """Whether a stage's updates come to as many rows as the version says that it has."""
-        _, complete = told_since(self.versions, stage.name)
-        if not complete:
-            return False
-        rows = self._fold(stage)
-        return (0 if rows is None else rows.count()) == self.head.stages[stage.name].rows
+from deltaproduce.storage.versions import Version, has_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +75,7 @@ class Repair(Update):
             CorruptStoreError: rows of a source are lost, and not given.
         """
         damage, graph = Damage(versions, means.reader, means.engines), means.graph
-        actions = _actions(graph, damage, findings, batches)
+        actions = damage.actions(graph, findings, batches)
         unknown = [name for name, action in actions.items() if action.before == "nothing"]
         refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
         refreshed |= {reader.name for name in unknown for reader in graph.readers_of(name)}
@@ -265,7 +184,7 @@ class Repair(Update):
         """The rows that a damaged stage has when it is put right."""
         counts, columns = comparison.counts, comparison.layout.content
         seen = counts.rows_before + counts.rows_after
-        row_bytes = counts.bytes // seen if seen else _ROW_BYTES
+        row_bytes = counts.bytes // seen if seen else ROW_BYTES
         rows = comparison.content_after(None)
         return Stored(rows, columns, None, counts.rows_after, row_bytes, self.means.engines)
 
@@ -274,30 +193,6 @@ def _nothing(before: Stored | None) -> Found | None:
     """What is made of what is not given."""
     del before
     return None
-
-
-def _actions(
-    graph: Graph, damage: Damage, findings: Iterable[Finding], given: Collection[str]
-) -> dict[str, RepairAction]:
-    """What is done about each damaged stage."""
-    found: dict[str, list[Finding]] = {}
-    for finding in findings:
-        found.setdefault(finding.stage, []).append(finding)
-    actions = {
-        stage.name: RepairAction.of(
-            found[stage.name],
-            runs=damage.head.stages[stage.name].base.runs > 0,
-            is_source=not stage.feeders,
-        )
-        for stage in graph.stages
-        if stage.name in found
-    }
-    settled = {
-        source.name: damage.action(source, actions[source.name], is_given=source.name in given)
-        for source in graph.sources
-        if source.name in actions
-    }
-    return {**actions, **settled}
 
 
 def _steps(
