@@ -122,9 +122,9 @@ def test_all_code_is_run() -> None:
     """What is in another language is not taken for what was printed, and is none of Python."""
     assert {page.stem for page in PAGES} >= IN_NEW_PROCESSES
     languages = {language for page in [README, *PAGES] for language, _ in fences(page)}
-    assert languages == {"", "python"}
+    assert languages == {"", "python", "mermaid"}
     everywhere = {language for page in (ROOT / "docs").glob("*.md") for language, _ in fences(page)}
-    assert everywhere <= {"", "python", "sql", "sql refused"}
+    assert everywhere <= {"", "python", "sql", "sql refused", "mermaid"}
 
 
 def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str) -> None:
