@@ -17,7 +17,7 @@ from typing import Final, Literal
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
-from deltaproduce.types.columns import key_columns, row_schema
+from deltaproduce.types.columns import Columns, key_columns, row_schema
 from deltaproduce.types.json_fields import (
     Kind,
     fields,
@@ -445,7 +445,8 @@ def stage_at(version: Version, stage: Stage) -> Stage:
     if figures is None or not figures.key or has_columns(figures, stage):
         return stage
     schema = row_schema(figures.key, figures.value, stage=stage.name)
-    return stage.with_columns(schema, key_columns(figures.source_key))
+    source_key = key_columns(figures.source_key) if figures.source_key else Columns(())
+    return stage.with_columns(schema, source_key)
 
 
 def has_columns(figures: StageFigures, stage: Stage) -> bool:

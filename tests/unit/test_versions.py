@@ -4,15 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from deltaproduce import InvalidArgumentError, NotFoundError
+from deltaproduce import InvalidArgumentError, NotFoundError, Pipeline
 from deltaproduce.storage.versions import (
     EMPTY,
     StageFigures,
     Version,
     check_there,
+    columns_of,
     figures_from_json,
     figures_of,
     figures_to_json,
+    stage_at,
     told_since,
 )
 
@@ -24,6 +26,26 @@ def versions(*found, first=1):
         Version(number, None, "update", None, {} if figures is None else {"leaf": figures})
         for number, figures in enumerate(found, first)
     ]
+
+
+def test_a_stage_has_the_columns_that_its_tables_had():
+    pipeline = Pipeline("now")
+    orders = pipeline.source("orders", key="id bigint", value="n int, t string")
+
+    @pipeline.producer(orders, key="k int desc", value="n bigint", surrogate="n")
+    def leaf(key, values):
+        yield 1, None
+
+    kinds = {"orders": ("id bigint", "n int", ""), "leaf": ("k string", "n int", "id int DESC")}
+    figures = {
+        name: StageFigures("full", key=key, value=value, source_key=source_key)
+        for name, (key, value, source_key) in kinds.items()
+    }
+    version = Version(1, None, "update", None, figures)
+    then = {stage.name: stage_at(version, stage) for stage in pipeline.stages}
+    assert {name: columns_of(stage) for name, stage in then.items()} == kinds
+    assert [stage.kind for stage in then.values()] == [orders.kind, leaf.kind]
+    assert [stage_at(EMPTY, stage) is stage for stage in pipeline.stages] == [True, True]
 
 
 @pytest.mark.parametrize(
