@@ -17,7 +17,7 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.figures import StageColumns, StageFigures
-from deltaproduce.types.columns import key_columns, row_schema
+from deltaproduce.types.columns import Columns, key_columns, row_schema
 
 _BESIDE_RUNS: Final = ("content", "key_mappings")
 
@@ -194,7 +194,8 @@ def stage_at(version: Version, stage: Stage) -> Stage:
     if figures is None or not figures.columns.key or has_columns(figures, stage):
         return stage
     schema = row_schema(*figures.columns.own, stage=stage.name)
-    return stage.with_columns(schema, key_columns(figures.columns.source_key))
+    source_key = figures.columns.source_key
+    return stage.with_columns(schema, key_columns(source_key) if source_key else Columns(()))
 
 
 def has_columns(figures: StageFigures, stage: Stage) -> bool:

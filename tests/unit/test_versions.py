@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from deltaproduce import InvalidArgumentError, NotFoundError
+from deltaproduce import InvalidArgumentError, NotFoundError, Pipeline
 from deltaproduce.storage.figures import (
     Base,
     Past,
@@ -14,7 +14,14 @@ from deltaproduce.storage.figures import (
     figures_of,
     figures_to_json,
 )
-from deltaproduce.storage.versions import EMPTY, Version, check_there, told_since
+from deltaproduce.storage.versions import (
+    EMPTY,
+    Version,
+    check_there,
+    columns_of,
+    stage_at,
+    told_since,
+)
 
 FIGURES = StageFigures(
     "seek", delta_versions={"content": 3, "updates": 4}, columns=StageColumns("k int")
@@ -26,6 +33,26 @@ def versions(*found, first=1):
         Version(number, None, "update", None, {} if figures is None else {"leaf": figures})
         for number, figures in enumerate(found, first)
     ]
+
+
+def test_a_stage_has_the_columns_that_its_tables_had():
+    pipeline = Pipeline("now")
+    orders = pipeline.source("orders", key="id bigint", value="n int, t string")
+
+    @pipeline.producer(orders, key="k int desc", value="n bigint", surrogate="n")
+    def leaf(key, values):
+        yield 1, None
+
+    columns = {
+        "orders": StageColumns("id bigint", "n int", ""),
+        "leaf": StageColumns("k string", "n int", "id int DESC"),
+    }
+    figures = {name: StageFigures("full", columns=known) for name, known in columns.items()}
+    version = Version(1, None, "update", None, figures)
+    then = {stage.name: stage_at(version, stage) for stage in pipeline.stages}
+    assert {name: columns_of(stage) for name, stage in then.items()} == columns
+    assert [stage.kind for stage in then.values()] == [orders.kind, leaf.kind]
+    assert [stage_at(EMPTY, stage) is stage for stage in pipeline.stages] == [True, True]
 
 
 @pytest.mark.parametrize(
