@@ -89,7 +89,7 @@ def assert_stages(
 ) -> None:
     """The same for some of the store's stages, of which each has a stage of the oracle."""
     with setting(
-        store._opened.spark, "spark.sql.shuffle.partitions", "1"
+        store._opened.engines.spark, "spark.sql.shuffle.partitions", "1"
     ):  # to sort by one job, not two
         for name, twin in stages.items():
             for table in TABLES if twin.feeders else ("content", "updates"):

@@ -15,7 +15,8 @@ from pyspark.sql import functions as f
 from series import drawn, packed_histories
 
 from deltaproduce import NotFoundError, Pipeline, Producer, Store
-from deltaproduce.engines.selections import Rows, Selection
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.model.kind import KeyRows
 from deltaproduce.stages.inputs import StageInput
