@@ -7,18 +7,19 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 STAMP := .venv/installed
 
-# Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches longer.
+# Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches at random, and longer.
 export HYPOTHESIS_PROFILE ?= ci
 
-.PHONY: help venv format check lint unit test demo bench clean java
+.PHONY: help venv format check lint unit test test-all demo bench clean java
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make venv    environment in .venv with everything that development needs'
-	@echo 'make check   lint and unit tests: about two minutes, no Java'
+	@echo 'make check   lint and unit tests: about a minute, no Java'
 	@echo 'make lint    format, lint, types and layers only'
 	@echo 'make unit    unit tests only'
-	@echo 'make test    all tests; needs Java'
+	@echo 'make test    unit tests, and some cases of each law with Spark: a quarter of an hour; needs Java'
+	@echo 'make test-all  all cases of each law: over an hour; needs Java'
 	@echo 'make demo    the flights example; needs Java'
 	@echo 'make bench   times this library beside what else one would do; needs Java'
 	@echo 'make format  format the code and mend what ruff can'
@@ -58,9 +59,13 @@ lint: $(STAMP)
 unit: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 tests/unit
 
-# Two processes, each with one Spark session that all its tests share; a file's tests stay together.
+# Two processes, each with one Spark session that all its tests share; a file's tests stay together,
+# and the files that take longest come first (tests/conftest.py).
 test: java $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test-all: java $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --long
 
 demo: java $(STAMP)
 	$(BIN)/python examples/01_flights.py

@@ -1,7 +1,12 @@
-"""Hypothesis profiles for all tests, chosen by the variable HYPOTHESIS_PROFILE."""
+"""What a run of the tests has: the short part of each law, or all of it; and Hypothesis profiles.
+
+A plain run is the short one, which has some cases of each law. ``--long`` adds what is marked
+``long`` and has the rest (`long_run`). CONTRIBUTING.md says what is where.
+"""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # `ci` is the default: bounded, and the same examples in each run, so that a failure is always of
@@ -16,3 +21,29 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+DEAREST = (
+    "test_crashes.py",
+    "test_documentation.py",
+    "test_random_series.py",
+)
+"""Files that take minutes: they come first, so that no worker is left alone with one at the end."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="all cases of every law, for hours")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+    order = {name: place for place, name in enumerate(DEAREST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+@pytest.fixture(scope="session")
+def long_run(request: pytest.FixtureRequest) -> bool:
+    """Whether a test has time for all of its cases."""
+    return bool(request.config.getoption("--long"))

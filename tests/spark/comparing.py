@@ -1,6 +1,5 @@
 """Holding a store against the oracle, table by table."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -9,15 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+import plain_store
 from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, Source, Store
-from deltaproduce.engines.spark.frames import frame as arrow_frame
+from deltaproduce.engines.spark.frames import frame
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
@@ -60,8 +57,8 @@ def assert_changes(
     store: Store, oracle: Oracle, stage: str, since: int, until: int | None, mode: Any
 ) -> None:
     """The feed of a range has the oracle's rows, each with the time of its version."""
-    frame = read_by_delta_rs(store).changes(stage, since, until, mode)
-    found = plain_rows(frame.collect())
+    rows = read_by_delta_rs(store).changes(stage, since, until, mode)
+    found = plain_rows(rows.collect())
     published = {version.number: version.committed_at for version in store.versions()}
     for row in found:
         assert row[-1].astimezone(UTC) == published[row[-2]]
@@ -78,26 +75,54 @@ def assert_same(
     """Every table of every stage at a version has the oracle's columns and rows, in its order.
 
     Args:
-        in_spark: read as users do. Otherwise by delta-rs, which takes a hundredth of the time.
+        in_spark: all are read as users do, a second each. Otherwise `plain_store` reads all, in
+            milliseconds, and the store one of them, which is another one in each version.
     """
     stages = {stage.name: stage for stage in pipeline.stages}
-    assert_stages(store if in_spark else read_by_delta_rs(store), oracle, stages, version)
+    if in_spark:
+        assert_read(store, oracle, _tables(stages), version)
+    else:
+        assert_stages(store, oracle, stages, version)
 
 
 def assert_stages(
     store: Store, oracle: Oracle, stages: Mapping[str, Source | Producer], version: int
 ) -> None:
     """The same for some of the store's stages, of which each has a stage of the oracle."""
+    location, tables = store._opened.tables.location, [*_tables(stages)]
+    (at,) = (found for found in (EMPTY, *store.versions()) if found.number == version)
+    through_the_store = [tables[version % len(tables)]]
+    for name, twin, table in tables:
+        found = plain_store.rows_of(location, at, name, twin, table)
+        if found is None:
+            through_the_store.append((name, twin, table))
+        else:
+            expected = plain_rows(getattr(oracle, table)(twin.name, version))
+            assert found == expected, f"{table} of {name} at version {version}"
+    assert_read(read_by_delta_rs(store), oracle, through_the_store, version)
+
+
+StageTable = tuple[str, Source | Producer, str]
+"""A stage's name in a store, the stage as the oracle has it, and the kind of a table."""
+
+
+def _tables(stages: Mapping[str, Source | Producer]) -> Iterator[StageTable]:
+    for name, twin in stages.items():
+        for table in TABLES if twin.feeders else ("content", "updates"):
+            yield name, twin, table
+
+
+def assert_read(store: Store, oracle: Oracle, tables: Iterable[StageTable], version: int) -> None:
+    """Some tables, as the store reads them, have the oracle's columns and rows, in its order."""
     with setting(
         store._opened.engines.spark, "spark.sql.shuffle.partitions", "1"
     ):  # to sort by one job, not two
-        for name, twin in stages.items():
-            for table in TABLES if twin.feeders else ("content", "updates"):
-                frame = getattr(store, table)(name, version, ordered=True)
-                assert tuple(frame.columns) == oracle.columns(twin.name, table)
-                expected = plain_rows(getattr(oracle, table)(twin.name, version))
-                found = plain_rows(frame.collect())
-                assert found == expected, f"{table} of {name} at version {version}"
+        for name, twin, table in tables:
+            rows = getattr(store, table)(name, version, ordered=True)
+            assert tuple(rows.columns) == oracle.columns(twin.name, table)
+            expected = plain_rows(getattr(oracle, table)(twin.name, version))
+            found = plain_rows(rows.collect())
+            assert found == expected, f"{table} of {name} at version {version}"
 
 
 def on_disk(location: str) -> set[str]:
@@ -131,9 +156,9 @@ def assert_lineage(
     expected = _ways_of(oracle, pipeline, stage, as_tuple, version)
     for frames, ways in zip((found.upstream, found.downstream), expected, strict=True):
         assert frames.keys() == ways.keys() - {stage}
-        for name, frame in frames.items():
-            assert tuple(frame.columns) == pipeline.graph().stage(name).schema.key.names
-            keys = plain_rows(frame.collect())
+        for name, found_keys in frames.items():
+            assert tuple(found_keys.columns) == pipeline.graph().stage(name).schema.key.names
+            keys = plain_rows(found_keys.collect())
             assert len(keys) == len(ways[name])
             assert set(keys) == ways[name], f"{name} on the way of {key!r} in {stage}"
 
@@ -184,10 +209,8 @@ class TablesByDeltaRs(Tables):
     def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
         if not table.address.startswith(self.location.address):  # someone else's
             return super().read(table, delta_version)
-        found = DeltaTable(table.address, version=delta_version)
-        if "timestamp" in found.schema().to_json():  # those of Spark are in years that it knows not
+        found = plain_store.fetched(table.address, delta_version)
+        if found is None:
             return super().read(table, delta_version)
-        query = QueryBuilder().register("found", found).execute("SELECT * FROM found")
-        struct = StructType.fromJson(json.loads(found.schema().to_json()))
-        rows = pa.table(query.read_all()).cast(to_arrow_schema(struct, timezone="UTC"))
-        return arrow_frame(rows, self.spark, [Column(f.name, f.dataType) for f in struct])
+        rows, struct = found
+        return frame(rows, self.spark, [Column(f.name, f.dataType) for f in struct])

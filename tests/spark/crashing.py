@@ -251,6 +251,24 @@ class CrashAt:
             self._crash()
 
 
+class CrashAtNew:
+    """Crashes before the first effect of a kind that is new, or after the version is published.
+
+    Args:
+        met: the kinds of effects that are not; what it crashes before is added.
+    """
+
+    def __init__(self, met: set[str], crash: Callable[[], object]) -> None:
+        self._met = met
+        self._crash = crash
+
+    def __call__(self, when: failpoints.When, name: str, table: str) -> None:
+        del table
+        if (when == "before" and name not in self._met) or (when, name) == ("after", "publish"):
+            self._met.add(name)
+            self._crash()
+
+
 def fail() -> None:
     """Crash by an exception."""
     raise CrashError

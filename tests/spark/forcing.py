@@ -1,7 +1,6 @@
 """Forcing a store's steps to be done in one way or another: each must make the same tables."""
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,12 +22,6 @@ class Way:
 
 _NONE_SMALL = {"small_table_rows": 0, "group_rows": 3}
 _IN_SPARK = {**_NONE_SMALL, "local_rows": 0}
-LONGER = "RANDOM_PIPELINES" in os.environ
-"""Whether a longer search than CI's is wanted."""
-
-longer = pytest.mark.skipif(not LONGER, reason="takes long: set RANDOM_PIPELINES to run it")
-"""Marks a test that CI has no time for."""
-
 WAYS = (
     Way("small tables"),
     Way("replaced", limits=_NONE_SMALL),
@@ -73,8 +66,3 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(name, before)
-
-
-def some(names: Iterable[str], *chosen: str) -> list[str]:
-    """The chosen ones; all of them for a longer search."""
-    return [name for name in names if LONGER or name in chosen]

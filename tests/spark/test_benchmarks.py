@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from selecting import chosen, long
 
 from benchmarks import declarative, forms, joins, memory, planner, policy, report, shapes, w1
 from benchmarks.competitors import COMPETITORS, able, all_of_them
@@ -37,7 +38,7 @@ def one_case(spark: SparkSession, work: Path, workload, *names: str):
     return result["cases"][0]["competitors"]
 
 
-@pytest.mark.parametrize("name", sorted({*all_of_them(), "sdp"}))
+@pytest.mark.parametrize("name", chosen(sorted({*all_of_them(), "sdp"}), "ours", "merge"))
 def test_a_competitor_is_right(spark: SparkSession, tmp_path: Path, name: str) -> None:
     if name == "sdp" and not declarative.available():
         pytest.skip("needs pyspark[pipelines]")
@@ -60,11 +61,13 @@ def check_of_two_feeders(competitors) -> None:
         assert 0 < found["feed"]["listed"]["keys"] == found["feed"]["changed"]["keys"]
 
 
+@long
 def test_a_merge_is_done_by_all_who_can(spark: SparkSession, tmp_path: Path) -> None:
     peers = policy.shape_peers([], able("merge"))
     check_of_two_feeders(one_case(spark, tmp_path, shapes.merge(), *peers))
 
 
+@long
 def test_a_join_is_done_by_all_who_can(spark: SparkSession, tmp_path: Path) -> None:
     found = joins.joins(bench(spark, tmp_path), ROWS, [KEYS], ONE_STEP)
     check_of_two_feeders(found["cases"][0]["competitors"])
@@ -72,6 +75,7 @@ def test_a_join_is_done_by_all_who_can(spark: SparkSession, tmp_path: Path) -> N
     assert "all are right" in joins.markdown(found)[-1]
 
 
+@long
 def test_the_two_feeders_shapes_have_every_case(spark: SparkSession) -> None:
     def keys(workload, batches):
         rows = answers(workload, source_rows(workload, spark, ROWS, batches))
@@ -89,7 +93,7 @@ def test_the_two_feeders_shapes_have_every_case(spark: SparkSession) -> None:
     assert gone - after["customer_totals"], "deleted, and not at the till"
 
 
-@pytest.mark.parametrize("name", shapes.SHAPES)
+@pytest.mark.parametrize("name", chosen(shapes.SHAPES, "rekey", "join"))
 def test_a_shape_s_functions_do_what_its_queries_do(spark: SparkSession, name: str) -> None:
     shape = shapes.SHAPES[name]()
     oracle = Oracle(shape.pipeline(1))
@@ -141,11 +145,13 @@ def test_an_error_ends_one_competitor_s_run_and_is_reported(
     assert "failed: OSError (prepare)" in (tmp_path / "RESULTS.md").read_text()
 
 
+@long
 def test_the_forms_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     found = forms.forms(spark, tmp_path, ROWS, KEYS, ONE_STEP)
     assert [(form.name, form.right) for form in found] == [(name, True) for name in forms.FORMS]
 
 
+@long
 def test_large_tables_and_giant_keys_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     found = [*memory.giant_key(spark, tmp_path / "giant", 3_000)]
     assert found == [True, True]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from crashing import batch, frames, orders
 from pyspark.sql import SparkSession
+from selecting import long
 
 from deltaproduce import DefinitionError, Pipeline, Store
 from deltaproduce.engines.spark import file_systems
@@ -74,6 +75,7 @@ spark.stop()
 """
 
 
+@long
 def test_a_catalog_that_lasts_has_the_store_in_the_next_process(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_relative_path_to_a_table_of_others(
     assert elsewhere.update().number == 2
 
 
+@long
 def test_a_version_that_named_its_table_otherwise_is_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import Way, forced
 from pyspark.sql import SparkSession
+from selecting import chosen, long
 from swapping import swap
 
 from deltaproduce import ClosedError, ConflictError, Store
@@ -63,6 +64,7 @@ def test_runs_are_folded_and_small_files_put_together_beside_the_versions(
             assert_same(Store(spark, location, swap), oracle, swap, number)
 
 
+@long
 def test_who_follows_the_updates_sees_each_row_once(spark: SparkSession, location: str) -> None:
     oracle, store = Oracle(swap), Store(spark, location, swap)
     target = str(Path(location).parent / "followed")
@@ -105,7 +107,7 @@ def test_another_store_goes_on_from_a_compaction(spark: SparkSession, location: 
             assert_same(store, oracle, swap, number)
 
 
-@pytest.mark.parametrize("notices", [True, False])
+@pytest.mark.parametrize("notices", chosen((True, False), True))
 def test_a_fold_that_another_writer_overtook_is_as_good_as_not_made(
     spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch, notices: bool
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_fold_that_another_writer_overtook_is_as_good_as_not_made(
         assert_same(Store(spark, location, swap), oracle, swap, number)
 
 
+@long
 def test_a_compaction_that_fails_is_logged_and_does_no_harm(
     spark: SparkSession,
     location: str,

@@ -13,6 +13,7 @@ from crashing import (
     OPERATIONS,
     VERSIONS,
     CrashAt,
+    CrashAtNew,
     CrashError,
     built,
     drawn,
@@ -20,11 +21,12 @@ from crashing import (
     frames,
     orders,
     recorded,
+    run_ahead,
 )
-from forcing import longer, some
 from killing import Stores, all_cases, as_table, killed, some_cases
 from limiting import limited
 from pyspark.sql import SparkSession
+from selecting import chosen
 
 from deltaproduce import Store
 from deltaproduce.storage import failpoints
@@ -48,26 +50,39 @@ def assert_whole(spark: SparkSession, location: str, oracle: Oracle) -> Store:
     return store
 
 
-ON_ANY_STORE = [name for name, found in OPERATIONS.items() if found.beforehand == AS_USUAL]
+ON_A_STORE = [name for name, found in OPERATIONS.items() if found.beforehand.versions]
+LEAVES_TO_DO = ("rollback", "compaction", "vacuum")
+"""Operations for which an update makes something to do."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=longer) if n == "vacuum" else n for n in ON_ANY_STORE]
+    "name", chosen(ON_A_STORE, "update", "update after a crash", "rollback", "compaction", "vacuum")
 )
-def test_a_crash_at_any_point(spark: SparkSession, location: str, name: str) -> None:
-    """Before each effect in turn, and after the version; then the same is done, or an update."""
+def test_a_crash_at_any_point(
+    spark: SparkSession, location: str, name: str, long_run: bool
+) -> None:
+    """Before each effect in turn, and after the version; then the same is done, or an update.
+
+    A short run has one crash before each kind of effect.
+    """
     oracle, operation, number = built(spark, location), OPERATIONS[name], VERSIONS
     assert recorded(spark, location, operation, number)
     operation.expected(oracle, number)
     store, published = assert_whole(spark, location, oracle), False
-    while not published:
+    ahead = operation.beforehand.ahead
+    met = {"commit", "publish"} if ahead else set()
+    while not published and not (ahead and met >= {*operation.effects}):
         point = number - VERSIONS
         number += 1
-        if name in ("rollback", "compaction", "vacuum"):  # there is to be something to do
+        if name in LEAVES_TO_DO:
             changes = drawn(100 + number)
             assert store.update(frames(spark, changes)).number == oracle.update(changes)
+        if ahead:
+            run_ahead(spark, location)
+            store = Store(spark, location, orders())
         factor = FACTOR[0]
-        with failpoints.armed(CrashAt(point, fail)), suppress(CrashError):
+        crash = CrashAt(point, fail) if long_run else CrashAtNew(met, fail)
+        with failpoints.armed(crash), suppress(CrashError):
             operation.run(store, spark, number)
             break  # it does not come to so many
         store = Store(spark, location, orders())
@@ -81,22 +96,30 @@ def test_a_crash_at_any_point(spark: SparkSession, location: str, name: str) -> 
         elif not published:
             assert store.update(frames(spark, drawn(number))).number == oracle.update(drawn(number))
         assert_same(store, oracle, orders(), oracle.head)
-    assert point > 1
+    assert point or ahead
+    assert long_run or met >= {*operation.effects}
     store = assert_whole(spark, location, oracle)
     for version in store.versions():
         assert_same(store, oracle, orders(), version.number)
+    if long_run or name == "vacuum":
+        assert_nothing_is_left(spark, location, oracle)
+
+
+def assert_nothing_is_left(spark: SparkSession, location: str, oracle: Oracle) -> None:
+    """A vacuum finds whatever crashes have left behind."""
+    run_ahead(spark, location)
     for _ in range(2):  # what somebody may have begun to read is left by the first
-        store.vacuum(keep_versions=2, unfinished_hours=0)
+        Store(spark, location, orders()).vacuum(keep_versions=2, unfinished_hours=0)
     assert_no_orphans(spark, assert_whole(spark, location, oracle))
 
 
-def test_a_crash_in_the_first_load(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_crash_in_the_first_load(spark: SparkSession, tmp_path: Path, long_run: bool) -> None:
     """Nothing is lost that was there before, which is nothing."""
     first = OPERATIONS["update"]
     points = recorded(spark, str(tmp_path / "all"), first, 0)
     effects = [name for when, name, _ in points if when == "before"]
     assert effects == [*["commit"] * 5, "create", "publish"]
-    for number in range(len(effects) + 1):
+    for number in range(len(effects) + 1) if long_run else (0, 5, 6, 7):
         location, oracle = str(tmp_path / f"{number}"), Oracle(orders())
         with failpoints.armed(CrashAt(number, fail)), pytest.raises(CrashError):
             first.run(Store(spark, location, orders()), spark, 0)
@@ -149,11 +172,11 @@ def test_nothing_is_stored_outside_of_an_effect_unnoticed(
 
 WANTED = os.environ.get("DELTAPRODUCE_KILLS", "")
 ALL_KILLS = [name for name in OPERATIONS if WANTED == "all" or name in WANTED.split(",")]
-KILLED = ALL_KILLS or some(OPERATIONS, "load", "update after a crash")
+KILLED = ALL_KILLS or ["load", "update after a crash"]
 
 
 def test_killed_processes(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], long_run: bool
 ) -> None:
     """A process and its Java process end at a fail point, and in the middle of an effect.
 
@@ -162,7 +185,9 @@ def test_killed_processes(
     them. Then a table is printed.
     """
     stores = Stores(spark, tmp_path)
-    operations = {name: OPERATIONS[name] for name in KILLED}
+    operations = (
+        OPERATIONS if long_run and not ALL_KILLS else {name: OPERATIONS[name] for name in KILLED}
+    )
     wanted = all_cases(stores, operations) if ALL_KILLS else some_cases(operations)
     outcomes = []
     with capsys.disabled() if ALL_KILLS else nullcontext():

@@ -15,6 +15,7 @@ from comparing import assert_same
 from delta.tables import DeltaTable
 from forcing import WAYS, forced, setting
 from pyspark.sql import SparkSession
+from selecting import long
 
 from deltaproduce import (
     DefinitionError,
@@ -281,6 +282,7 @@ def test_the_log_says_which_delta_version_was_read_and_why(
     assert found(store) == [(1, 1, 0, 10), (2, 2, 0, 25), (3, 3, 0, 1)]
 
 
+@long
 def test_rows_given_and_rows_that_exist_make_one_version(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:
@@ -305,6 +307,7 @@ def test_rows_given_and_rows_that_exist_make_one_version(
     assert ("three", 3, 0, 1) in found(store, "by_name")
 
 
+@long
 def test_a_table_in_a_catalog_with_typed_and_descending_columns(
     spark: SparkSession, location: str
 ) -> None:
@@ -378,6 +381,7 @@ def test_files_that_a_vacuum_removed_are_missed(
     assert found(store) == found(store, "orders") == []
 
 
+@long
 def test_a_log_that_was_cleaned_leads_to_a_comparison_of_all_rows(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:
@@ -470,6 +474,7 @@ def test_what_is_refused_of_a_table_that_is_read_in_place(
     assert refusal.value.stage == "orders"
 
 
+@long
 def test_a_table_that_only_moves_on_is_noted_when_the_head_is_old(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
+from selecting import chosen, long
 
 import deltaproduce as dp
 from deltaproduce.model.limits import Limits
@@ -69,16 +70,20 @@ README = ROOT / "README.md"
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if code(page)]
 IN_NEW_PROCESSES = {"streams"}
 """Pages that give relative paths to Spark itself, for which Java's current directory counts."""
+SHORT = ("batches", "delta-sources", "joins")
+"""Pages that a short run has."""
 
 
 @pytest.mark.usefixtures("spark")  # which has fetched the jars
-def test_the_readme_works_as_pasted_and_again_in_another_process(tmp_path: Path) -> None:
+def test_the_readme_works_as_pasted_and_again_in_another_process(
+    tmp_path: Path, long_run: bool
+) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     shown = [block for language, block in fences(README) if language == ""]
     assert any(block.startswith("+--") for block in shown)
     tables = [block for block in shown if block.startswith("+--")]
-    for _ in range(2):
+    for _ in range(2 if long_run else 1):
         printed = run_in_new_process(README, tmp_path / "pasted.py", folder)
         assert all(table in printed for table in tables), printed
     assert {path.name for path in folder.iterdir()} <= {"lake", "spark-warehouse"}
@@ -86,7 +91,7 @@ def test_the_readme_works_as_pasted_and_again_in_another_process(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("name", sorted(IN_NEW_PROCESSES))
+@pytest.mark.parametrize("name", chosen(sorted(IN_NEW_PROCESSES)))
 def test_a_page_works_in_a_new_process(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
@@ -95,26 +100,24 @@ def test_a_page_works_in_a_new_process(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES if page.stem not in IN_NEW_PROCESSES],
-    ids=lambda page: page.stem,
+    "page", chosen((p.stem for p in PAGES if p.stem not in IN_NEW_PROCESSES), *SHORT)
 )
 def test_a_page_prints_what_it_shows(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    page: Path,
+    page: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names, printed = {"__name__": "__main__"}, ""
-    for language, block in fences(page):
+    for language, block in fences(ROOT / "docs" / f"{page}.md"):
         if language == "python":
             exec(block, names)
             printed += capsys.readouterr().out
         elif language == "":
             _, found, printed = printed.partition(block)
-            assert found == block, f"{page.stem} shows {block!r}; then was printed: {printed!r}"
+            assert found == block, f"{page} shows {block!r}; then was printed: {printed!r}"
     assert {path.name for path in tmp_path.iterdir()} <= {"lake"}
 
 
@@ -168,6 +171,7 @@ def test_the_word_count_is_the_readmes(
     assert "|       2|      delete| let|" in capsys.readouterr().out
 
 
+@long
 def test_the_flights_example_equals_its_recompute(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

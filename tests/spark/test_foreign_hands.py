@@ -9,9 +9,9 @@ import pytest
 from comparing import as_snapshots, assert_changes, assert_same, on_disk
 from crashing import FACTOR, CrashAt, CrashError, batch, built, drawn, fail, frames, orders
 from deltalake import DeltaTable
-from forcing import LONGER, longer, some
 from limiting import limited
 from pyspark.sql import SparkSession
+from selecting import chosen, long
 
 from deltaproduce import CorruptStoreError, NotFoundError, Store
 from deltaproduce.operations.step.plan import TableType
@@ -33,25 +33,22 @@ def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def originals(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, long_run: bool
 ) -> Iterator[dict[TableType, tuple[Path, Oracle]]]:
     """A store of each table type."""
     with pytest.MonkeyPatch.context() as patched:
         limited(patched, small_table_rows=0)
         found: dict[TableType, tuple[Path, Oracle]] = {}
-        for table_type in TABLE_TYPES:
+        for table_type in TABLE_TYPES if long_run else TABLE_TYPES[:1]:
             place = tmp_path_factory.mktemp(table_type) / "store"
             found[table_type] = place, built(spark, str(place), table_type=table_type)
         yield found
 
 
-TABLE_TYPES: list[TableType] = [
-    "merge_on_read",
-    *(["copy_on_write"] if LONGER else []),
-]
+TABLE_TYPES: tuple[TableType, ...] = ("merge_on_read", "copy_on_write")
 
 
-@pytest.fixture(params=TABLE_TYPES)
+@pytest.fixture(params=chosen(TABLE_TYPES, "merge_on_read"))
 def table_type(request: pytest.FixtureRequest) -> TableType:
     return request.param
 
@@ -153,7 +150,7 @@ def update(place: Place) -> Callable[[Store], object]:
     return lambda store: store.update(changes)
 
 
-@pytest.mark.parametrize("harm", some(COMMITS, "append"))
+@pytest.mark.parametrize("harm", chosen(COMMITS, "append"))
 def test_a_commit_by_someone_else_is_noticed(place: Place, harm: str) -> None:
     """By a store that is just opened, and by one that knows the table."""
     knowing = place.open()
@@ -175,7 +172,7 @@ def test_a_commit_by_someone_else_is_noticed(place: Place, harm: str) -> None:
     assert_same(knowing, place.oracle, orders(), head)
 
 
-@longer
+@long
 def test_what_changes_no_row_is_no_damage(place: Place) -> None:
     for table in ("by_customer/content", "by_customer/updates"):
         sql(
@@ -186,7 +183,7 @@ def test_what_changes_no_row_is_no_damage(place: Place) -> None:
     place.update(7)
 
 
-@longer
+@long
 def test_what_an_attempt_left_and_set_back_is_none(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,7 +224,24 @@ def found(place: Place) -> set[tuple[str, str]]:
     return {(f"{f.stage}/{f.table}".lstrip("/"), f.what) for f in place.open().verify()}
 
 
-@longer
+def test_damage_of_several_kinds_is_found_and_mended(place: Place) -> None:
+    """At once, in short, what the tests below say of each kind."""
+    COMMITS["delete"](place.spark, place.path / "by_customer/updates")
+    remove_files(place.spark, place.path / "by_customer/content")
+    drop(place.spark, place.path / "by_customer/key_mappings")
+    truncate_files(place.spark, place.path / "orders/content")
+    assert found(place) == {
+        ("by_customer/updates", "foreign"),
+        ("by_customer/content", "unreadable"),
+        ("by_customer/key_mappings", "gone"),
+        ("orders/content", "unreadable"),
+    }
+    with pytest.raises(CorruptStoreError):
+        update(place)(place.open())
+    mended(place)
+
+
+@long
 def test_tables_that_others_committed_to_are_set_back(place: Place) -> None:
     tables = ["by_customer/content", "by_customer/key_mappings", "by_customer/updates"]
     harms = [*COMMITS.values(), COMMITS["append"]]
@@ -239,8 +253,8 @@ def test_tables_that_others_committed_to_are_set_back(place: Place) -> None:
     mended(place)
 
 
-@longer
-@pytest.mark.parametrize("harm", some(LOSSES, "removed files"))
+@long
+@pytest.mark.parametrize("harm", chosen(LOSSES, "removed files"))
 def test_a_stage_that_lost_files_is_produced_again(place: Place, harm: str) -> None:
     """Reads and updates notice it, verification finds it, and a repair makes its tables anew."""
     table = "by_customer/content"
@@ -259,7 +273,7 @@ def test_a_stage_that_lost_files_is_produced_again(place: Place, harm: str) -> N
     assert DeltaTable(str(place.path / table)).metadata().configuration == properties
 
 
-@longer
+@long
 def test_updates_begin_anew_if_they_are_lost(place: Place) -> None:
     drop(place.spark, place.path / "by_customer/updates")
     before = place.oracle.head
@@ -273,14 +287,14 @@ def test_updates_begin_anew_if_they_are_lost(place: Place) -> None:
     assert rows == store.content("by_customer", repaired).count()
 
 
-@longer
+@long
 def test_a_source_is_taken_from_its_updates(place: Place) -> None:
     remove_files(place.spark, place.path / "orders/content")
     assert found(place) == {("orders/content", "unreadable")}
     mended(place)
 
 
-@longer
+@long
 def test_a_source_that_is_lost_is_loaded(place: Place) -> None:
     for kind in ("content", "updates"):
         remove_files(place.spark, place.path / f"orders/{kind}")
@@ -297,7 +311,7 @@ def test_a_source_that_is_lost_is_loaded(place: Place) -> None:
     place.update(7)
 
 
-@longer
+@long
 def test_a_repair_that_crashes_is_done_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before each of its effects in turn, and after it is published."""
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
@@ -323,7 +337,7 @@ LOG = {
 }
 
 
-@longer
+@long
 def test_the_version_log_is_watched_and_set_back(place: Place) -> None:
     operations = [lambda store: store.head, update(place), lambda store: store.content("orders")]
     for number, harm in enumerate(LOG.values() if place.table_type == "merge_on_read" else ()):
@@ -343,7 +357,7 @@ def test_the_version_log_is_watched_and_set_back(place: Place) -> None:
     place.update(7)
 
 
-@longer
+@long
 def test_a_version_log_that_is_gone_is_not_taken_for_a_new_store(place: Place) -> None:
     knowing = place.open()
     assert knowing.head.number == place.oracle.head

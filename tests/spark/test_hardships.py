@@ -13,6 +13,7 @@ import pytest
 from comparing import assert_same
 from crashing import VERSIONS, built, drawn, frames, orders
 from pyspark.sql import SparkSession
+from selecting import long
 
 from deltaproduce import StorageError, Store
 from deltaproduce.storage import failpoints
@@ -65,6 +66,7 @@ def test_a_full_disk(spark: SparkSession, tmp_path: Path) -> None:
         assert_goes_on(spark, location, oracle)
 
 
+@long
 def test_a_store_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "20m"):
         place = tmp_path / "disk"

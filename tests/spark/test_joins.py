@@ -1,6 +1,5 @@
 """Stages of several feeders: merged, joined, and both; S10 by example, and as a law."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
+from selecting import chosen
 from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
@@ -15,7 +15,6 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.testing import Delete, Oracle, Upsert, plain_rows, strategies
 from deltaproduce.testing.strategies import gathered, last_first, matched, unchanged
 
-CHOSEN = [w for w in WAYS if w.name == "mixed" or "RANDOM_PIPELINES" in os.environ]
 ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
 
 
@@ -33,7 +32,7 @@ def several() -> dp.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("way", CHOSEN, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", chosen(WAYS, "mixed"), ids=lambda way: way.name)
 def test_stages_of_several_feeders_equal_the_oracle(
     spark: SparkSession, location: str, way: Way
 ) -> None:

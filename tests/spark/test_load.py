@@ -7,6 +7,7 @@ import pytest
 from comparing import as_snapshots, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
+from selecting import long
 from series import drawn, packed, packed_histories
 
 from deltaproduce import InvalidChangesError, Pipeline, Store
@@ -143,6 +144,7 @@ def test_an_update_id_is_one_name_for_loads_and_updates(spark: SparkSession, loc
     assert rows(store.content("orders")) == [(1, 0, 10, "a")]
 
 
+@long
 def test_content_that_is_not_small_is_compared_in_full(spark: SparkSession, location: str) -> None:
     store = Store(spark, location, shop())
     day = spark.range(30_000).selectExpr("id", "cast(id % 97 AS int) AS n", "'x' AS t")

@@ -164,7 +164,9 @@ def key_of(number):
 @pytest.mark.parametrize(
     "way", [way for way in WAYS if way.name == "replaced"], ids=lambda way: way.name
 )
-def test_odd_keys_and_names_at_every_stage(spark: SparkSession, tmp_path: Path, way: Way) -> None:
+def test_odd_keys_and_names_at_every_stage(
+    spark: SparkSession, tmp_path: Path, way: Way, long_run: bool
+) -> None:
     pipeline = odd()
     place = str(tmp_path / "a 'store' %20 größe {x} [1]*")
     store = Store(spark, place, pipeline, table_type=way.table_type)
@@ -182,7 +184,7 @@ def test_odd_keys_and_names_at_every_stage(spark: SparkSession, tmp_path: Path, 
             version = store.update(as_frames(spark, pipeline, {SOURCE: batch}))
         assert version.number == oracle.update({SOURCE: batch}) == number
     assert {version.stages[stage.name].mode for stage in pipeline.stages} == {"seek"}
-    for number in (1, 2):
+    for number in (1, 2) if long_run else (2,):
         assert_same(store, oracle, pipeline, number, in_spark=True)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
+from selecting import chosen, long
 
 from deltaproduce import Pipeline, ProducerError, Store
 
@@ -231,6 +232,7 @@ def test_a_key_larger_than_memory_streams(spark, large_store):
 
 
 @needs_proc
+@long
 def test_a_key_larger_than_memory_streams_in_arrow(spark, large_store):
     store = Store(spark, str(large_store), streaming())
     made = rows(store.content("streamed_in_arrow", ordered=True))
@@ -245,7 +247,7 @@ def test_a_key_larger_than_memory_streams_in_arrow(spark, large_store):
 # memory ends is chance: in the function, in the library's reading of the next rows (the function's
 # failure too, for it holds the memory), or in native code that then ends the worker.
 @needs_proc
-@pytest.mark.parametrize("megabytes", [160, 200, 240])
+@pytest.mark.parametrize("megabytes", chosen((160, 200, 240)))
 def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store, megabytes):
     store = Store(spark, str(large_store), listing(megabytes))
     with pytest.raises(ProducerError) as caught:
@@ -257,6 +259,7 @@ def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store,
 
 
 @needs_proc
+@long
 def test_a_call_emits_more_rows_than_fit_in_memory(spark, large_store):
     store = Store(spark, str(large_store), streaming())
     made = store.content("exploded").where("_source_k = 5")

@@ -2,7 +2,7 @@
 scratch.
 
 Each way of doing a step gets pipelines and histories of its own. ``RANDOM_PIPELINES`` (a way) and
-``RANDOM_SERIES`` (environment) make a longer search than CI's; ``RANDOM_SEED`` another.
+``RANDOM_SERIES`` (environment) make a longer search; ``RANDOM_SEED`` another.
 """
 
 import os
@@ -12,6 +12,7 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
+from selecting import chosen
 from series import drawn, packed, packed_histories
 
 from deltaproduce import Store
@@ -21,14 +22,13 @@ PIPELINES = int(os.environ.get("RANDOM_PIPELINES", "1"))
 SERIES = int(os.environ.get("RANDOM_SERIES", "8"))
 SEED = int(os.environ.get("RANDOM_SEED", "0"))
 VERSIONS = 3
-NOT_AGAIN = ("small tables", "runs", "in Spark, runs")  # other tests, and ways, do what these do
-OTHER_WAYS = [way for way in WAYS if way.name not in NOT_AGAIN or "RANDOM_PIPELINES" in os.environ]
+SHORT = ("mixed", "runs, often folded", "in Spark, replaced")
 
 
 @pytest.mark.parametrize("number", range(SEED, SEED + PIPELINES))
-@pytest.mark.parametrize("way", OTHER_WAYS, ids=lambda way: way.name)
+@pytest.mark.parametrize("way", chosen(WAYS, *SHORT), ids=lambda way: way.name)
 def test_incremental_versions_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way, number: int
+    spark: SparkSession, location: str, way: Way, number: int, long_run: bool
 ) -> None:
     number = number * len(WAYS) + WAYS.index(way)
     (single,) = drawn(strategies.pipelines(), 1, number)
@@ -43,6 +43,6 @@ def test_incremental_versions_equal_the_oracle(
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
         store = Store(spark, location, pipeline, table_type=way.table_type)
-        in_spark = way.name == "mixed" or "RANDOM_PIPELINES" in os.environ
+        in_spark = way.name == "mixed" or long_run
         for older in random.Random(number).sample(range(store.head.number + 1), 2):  # time travel
             assert_same(store, oracle, pipeline, older, in_spark=in_spark)

@@ -8,6 +8,7 @@ from comparing import as_frames, read_by_delta_rs
 from forcing import WAYS, Way, forced
 from limiting import limited
 from pyspark.sql import SparkSession
+from selecting import long
 from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
@@ -116,6 +117,7 @@ def days(value: str = "day int", key: str = "name string") -> dp.Pipeline:
     return pipeline
 
 
+@long
 def test_updates_say_what_changed_between_the_definitions(
     spark: SparkSession, location: str
 ) -> None:
@@ -205,6 +207,7 @@ def test_a_stage_of_which_nearly_all_changes_is_produced_in_full_if_the_policy_l
     assert careful.update(days(20, 0, every)).stages["persons"].mode != "full"
 
 
+@long
 def test_columns_that_tables_are_looked_up_by_may_have_other_names(
     spark: SparkSession, location: str
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from selecting import long
 
 from deltaproduce.engines.spark.sessions.error_texts import explained
 from deltaproduce.engines.spark.sessions.session import check_session, local_session
@@ -146,6 +147,7 @@ spark.sql("SELECT raise_error(id) FROM range(1)").show()
 """
 
 
+@long
 def test_logging_that_the_user_has_set_up_is_left_alone(tmp_path):
     assert "ERROR Executor" not in failed(TASK, tmp_path / "task.py")
     (tmp_path / "log4j2.properties").write_text(
@@ -157,6 +159,7 @@ def test_logging_that_the_user_has_set_up_is_left_alone(tmp_path):
     assert "mine Executor: Exception in task" in said
 
 
+@long
 def test_what_is_written_has_no_more_rights_than_the_umask_leaves(tmp_path):
     """Hadoop gives its own, whatever the process's umask, if it is not told."""
     out, err = run(f"""
@@ -182,6 +185,7 @@ print(oct(os.umask(0)))
     assert not [path for path in found if path.stat().st_mode & 0o077]
 
 
+@long
 def test_a_package_in_no_repository_is_named(tmp_path):
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(
@@ -200,6 +204,7 @@ except SessionError as error:
     assert err == ""
 
 
+@long
 def test_an_unknown_failure_shows_what_spark_said():
     out, err = run("""
 try:
@@ -213,6 +218,7 @@ except Exception as error:
     assert "-Xmx1g" in err
 
 
+@long
 def test_a_session_without_delta_is_refused_and_its_java_process_stays_without():
     out, _ = run("""
 from pyspark.sql import SparkSession

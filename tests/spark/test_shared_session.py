@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from comparing import assert_same
@@ -16,20 +17,25 @@ from crashing import batch, drawn, frames, orders
 from forcing import WAYS, Way, forced
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from selecting import long
 
 from deltaproduce import Pipeline, Progress, Store
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
 ROUNDS = int(os.environ.get("DELTAPRODUCE_ROUNDS", "1"))
-LONG = ROUNDS > 1
 SMALL, LARGE = (next(w for w in WAYS if w.name == name) for name in ("runs", "in Spark, replaced"))
-CASES = [
-    pytest.param(place, way, id=f"{place}, {way.name}")
-    for place in ("path", "catalog")
-    for way in (SMALL, LARGE)
-    if LONG or (place, way) != ("catalog", SMALL)
-]
+PATH, CATALOG = "path", "catalog"
+EVERY = [(place, way) for place in (PATH, CATALOG) for way in (SMALL, LARGE)]
+
+
+def cases(*short: tuple[str, Way]) -> list[Any]:
+    """Places and ways; those not in ``short`` are long, if no rounds are asked for."""
+    return [
+        pytest.param(place, way, id=f"{place}, {way.name}", marks=() if kept else long)
+        for place, way in EVERY
+        for kept in [ROUNDS > 1 or (place, way) in short]
+    ]
 
 
 class User:
@@ -117,7 +123,7 @@ def check(spark: SparkSession, place: str, oracle: Oracle, *versions: int) -> No
         assert_same(store, oracle, orders(), number, in_spark="/" not in place)
 
 
-@pytest.mark.parametrize(("place", "way"), CASES)
+@pytest.mark.parametrize(("place", "way"), cases((PATH, SMALL)))
 def test_two_stores_and_a_user_in_threads_of_one_session(
     spark: SparkSession, places: list[str], tmp_path: Path, way: Way
 ) -> None:
@@ -146,7 +152,7 @@ def at_each_effect(does: Callable[[], None]) -> failpoints.Crash:
     return lambda *_: does()
 
 
-@pytest.mark.parametrize(("place", "way"), CASES)
+@pytest.mark.parametrize(("place", "way"), cases((PATH, SMALL)))
 def test_a_commit_of_the_users_around_each_of_ours(
     spark: SparkSession, places: list[str], tmp_path: Path, way: Way
 ) -> None:
@@ -167,7 +173,7 @@ def test_a_commit_of_the_users_around_each_of_ours(
         check(spark, place, oracle, oracle.head - 1, oracle.head)
 
 
-@pytest.mark.parametrize(("place", "way"), CASES[1:])
+@pytest.mark.parametrize(("place", "way"), cases((CATALOG, LARGE)))
 def test_who_is_overtaken_while_the_user_commits_has_published_nothing(
     spark: SparkSession, places: list[str], tmp_path: Path, way: Way
 ) -> None:

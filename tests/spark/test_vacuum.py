@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 from comparing import as_frames, assert_no_orphans, assert_same, on_disk
 from crashing import batch, drawn, frames, orders
-from forcing import LONGER, WAYS, Way, forced, longer
+from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
+from selecting import long
 from swapping import swap
 
 import deltaproduce as dp
 from deltaproduce import ConflictError, InvalidArgumentError, NotFoundError, Pipeline, Store
 from deltaproduce.storage import failpoints
-from deltaproduce.testing import Change, Delete, Oracle, Upsert
+from deltaproduce.testing import Change, Delete, Oracle, Upsert, plain_rows
 
-REPLACED, FOLDED = (
-    next(way for way in WAYS if way.name == name) for name in ("replaced", "runs, often folded")
+REPLACED, RUNS, FOLDED = (
+    next(way for way in WAYS if way.name == name)
+    for name in ("replaced", "runs", "runs, often folded")
 )
 WHOLE = Way("written whole", "copy_on_write", {})
 
@@ -42,8 +44,62 @@ def assert_kept(
         store.content(pipeline.stages[0].name, version=kept[0] - 1)
 
 
-@longer
-@pytest.mark.parametrize("way", [FOLDED, *([WHOLE] if LONGER else [])], ids=lambda way: way.name)
+def reading(theirs: str) -> Pipeline:
+    """Orders, and beside them a source that is read where it is."""
+    pipeline = orders()
+    source = pipeline.delta_source("theirs", table=theirs, key="k bigint", value="n bigint")
+
+    @pipeline.producer(source, key="n bigint", value="k bigint")
+    def turned(k: int, values: Iterator[int]) -> Iterator[tuple[int, int]]:
+        for n in values:
+            yield n, k
+
+    return pipeline
+
+
+def planted(table: Path) -> tuple[Path, Path]:
+    """Two files that nobody has committed, of now and of two days ago."""
+    some = next(path for path in table.glob("*.parquet"))
+    young, old = table / "part-young.parquet", table / "part-old.parquet"
+    for path in (young, old):
+        shutil.copy(some, path)
+    two_days_ago = time.time() - 2 * 24 * 3600
+    os.utime(old, (two_days_ago, two_days_ago))
+    return young, old
+
+
+def test_what_goes_and_what_stays(spark: SparkSession, tmp_path: Path) -> None:
+    """In one store, in short, what the tests below say at length."""
+    theirs, location = str(tmp_path / "theirs"), str(tmp_path / "store")
+    spark.range(3).selectExpr("id AS k", "id AS n").write.format("delta").save(theirs)
+    spark.sql(f"DELETE FROM delta.`{theirs}` WHERE k = 1")  # leaves a file that no version has
+    pipeline, oracle, before = orders(), Oracle(orders()), on_disk(theirs)
+    pipeline.delta_source("theirs", table=theirs, key="k bigint", value="n bigint")
+    with forced(RUNS):
+        store = Store(spark, location, pipeline)
+        for number in range(3):
+            store.update(frames(spark, drawn(number)), f"id {number}")
+            oracle.update(drawn(number), f"id {number}")
+        reader = Store(spark, location, pipeline)
+        begun = reader.content("by_customer", 3, ordered=True)
+        young, old = planted(Path(location, "by_customer", "runs"))
+        assert store.vacuum(keep_versions=2).versions == (1,)
+        assert (young.exists(), old.exists()) == (True, False)
+        assert plain_rows(begun.collect()) == plain_rows(oracle.content("by_customer", 3))
+        assert_kept(reader, oracle, orders(), range(2, 4))
+        opened = Store(spark, location, pipeline)
+        again = opened.update(frames(spark, batch((1, 1, 1))), "id 0")
+        assert (again.number, again.stages) == (1, {})
+        update(spark, opened, oracle, 7)
+        opened.vacuum(keep_versions=1, unfinished_hours=0)
+        assert not young.exists()
+        assert on_disk(theirs) == before
+        assert_kept(opened, oracle, orders(), range(4, 5))
+        assert opened.content("theirs").count() == 2
+
+
+@long
+@pytest.mark.parametrize("way", [FOLDED, WHOLE], ids=lambda way: way.name)
 def test_kept_versions_are_as_before_and_others_are_gone(
     spark: SparkSession, location: str, way: Way
 ) -> None:
@@ -81,7 +137,7 @@ def test_kept_versions_are_as_before_and_others_are_gone(
         assert_kept(store, oracle, orders(), range(oracle.head - 2, oracle.head + 1))
 
 
-@longer
+@long
 def test_only_the_newest_version_is_kept(spark: SparkSession, location: str) -> None:
     """What is left is one file for each table, and no vector of deleted rows."""
     oracle, store = Oracle(orders()), Store(spark, location, orders(), table_type="copy_on_write")
@@ -102,7 +158,7 @@ def test_only_the_newest_version_is_kept(spark: SparkSession, location: str) -> 
         assert_kept(store, oracle, orders(), range(oracle.head, oracle.head + 1))
 
 
-@longer
+@long
 def test_who_has_begun_to_read_can_go_on(spark: SparkSession, location: str) -> None:
     oracle, store = Oracle(orders()), Store(spark, location, orders())
     with forced(FOLDED):
@@ -138,7 +194,7 @@ def test_a_rollback_to_a_version_that_goes_meanwhile(spark: SparkSession, locati
         assert_kept(other, oracle, orders(), range(4, 6))
 
 
-@longer
+@long
 @pytest.mark.parametrize("moment", ["commit", "publish"])
 def test_an_update_that_is_under_way(spark: SparkSession, location: str, moment: str) -> None:
     """What it has written stays, and it is tried again behind the vacuum."""
@@ -159,6 +215,7 @@ def test_an_update_that_is_under_way(spark: SparkSession, location: str, moment:
     assert_kept(store, oracle, orders(), range(3, 6))
 
 
+@long
 def test_a_vacuum_that_is_overtaken(spark: SparkSession, location: str) -> None:
     oracle, store, other = Oracle(orders()), *(Store(spark, location, orders()) for _ in range(2))
     for number in range(4):
@@ -203,7 +260,7 @@ def test_an_update_that_was_cut_off_is_carried_on_behind_a_vacuum(
     assert_kept(store, oracle, orders(), range(3, 6))
 
 
-@longer
+@long
 def test_update_ids_outlive_their_versions(spark: SparkSession, location: str) -> None:
     oracle, store = Oracle(orders()), Store(spark, location, orders())
     for number in range(4):
@@ -227,7 +284,7 @@ def test_update_ids_outlive_their_versions(spark: SparkSession, location: str) -
     assert_kept(store, oracle, orders(), range(6, 7))
 
 
-@longer
+@long
 def test_versions_of_so_many_days(spark: SparkSession, location: str) -> None:
     """The one that was the newest when they began is among them."""
     now = [datetime(2026, 1, 1, tzinfo=UTC)]
@@ -269,7 +326,7 @@ def wider() -> Pipeline:
     return pipeline
 
 
-@longer
+@long
 def test_stages_that_no_version_has_any_more(spark: SparkSession, tmp_path: Path) -> None:
     """Their tables go, if they are the store's own, not another's, and not of an unfinished one."""
     location = str(tmp_path / "a store {1} 50%25 [x]")
@@ -299,7 +356,7 @@ def test_stages_that_no_version_has_any_more(spark: SparkSession, tmp_path: Path
     assert [tuple(row) for row in found] == [*again.content("by_customer", 5)]
 
 
-@longer
+@long
 def test_a_store_in_a_catalog(spark: SparkSession) -> None:
     spark.sql("DROP SCHEMA IF EXISTS vacuumed CASCADE")
     spark.sql("CREATE SCHEMA vacuumed")
@@ -318,21 +375,13 @@ def test_a_store_in_a_catalog(spark: SparkSession) -> None:
         spark.sql("DROP SCHEMA IF EXISTS vacuumed CASCADE")
 
 
-@longer
+@long
 def test_a_source_that_is_read_in_place_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "theirs")
-    pipeline = Pipeline("reading")
-    theirs = pipeline.delta_source("theirs", table=place, key="k bigint", value="n bigint")
-
-    @pipeline.producer(theirs, key="n bigint", value="k bigint")
-    def turned(k: int, values: Iterator[int]) -> Iterator[tuple[int, int]]:
-        for n in values:
-            yield n, k
-
     for number in range(4):
         rows = spark.range(number + 2).selectExpr("id AS k", f"id + {number} AS n")
         rows.write.format("delta").mode("overwrite").save(place)
-        store = Store(spark, str(tmp_path / "store"), pipeline)
+        store = Store(spark, str(tmp_path / "store"), reading(place))
         store.update()
     files = on_disk(place)
     store.vacuum(keep_versions=1, unfinished_hours=0)
@@ -340,18 +389,12 @@ def test_a_source_that_is_read_in_place_is_left_alone(spark: SparkSession, tmp_p
     assert store.content("turned").count() == 5
 
 
-@longer
+@long
 def test_unfinished_files_stay_for_a_while(spark: SparkSession, location: str) -> None:
     oracle, store = Oracle(orders()), Store(spark, location, orders())
     for number in range(3):
         update(spark, store, oracle, number)
-    table = Path(location, "by_customer", "content")
-    some = next(path for path in table.glob("*.parquet"))
-    young, old = table / "part-young.parquet", table / "part-old.parquet"
-    for path in (young, old):
-        shutil.copy(some, path)
-    two_days_ago = time.time() - 2 * 24 * 3600
-    os.utime(old, (two_days_ago, two_days_ago))
+    young, old = planted(Path(location, "by_customer", "content"))
     store.vacuum(keep_versions=3)
     assert (young.exists(), old.exists()) == (True, False)
     store.vacuum(keep_versions=3, unfinished_hours=0)

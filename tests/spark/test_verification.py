@@ -11,9 +11,10 @@ import pytest
 from comparing import as_frames
 from counting import jobs
 from crashing import FACTOR, built, orders
-from forcing import WAYS, Way, forced, longer, some
+from forcing import WAYS, Way, forced
 from limiting import limited
 from pyspark.sql import SparkSession
+from selecting import chosen, long
 from series import drawn as examples
 from series import packed, packed_histories
 
@@ -96,7 +97,7 @@ def planted(spark: SparkSession, store: Store, statements: Mapping[str, str]) ->
     store._opened.log.publish(version, attempt)
 
 
-@pytest.mark.parametrize("fault", some(FAULTS, "numbers, mappings and words"))
+@pytest.mark.parametrize("fault", chosen(FAULTS, "numbers, mappings and words"))
 def test_a_fault_is_found_and_put_right(
     spark: SparkSession, original: Path, tmp_path: Path, fault: str
 ) -> None:
@@ -113,7 +114,7 @@ def test_a_fault_is_found_and_put_right(
     assert store.verify(recompute=True) == ()
 
 
-@longer
+@long
 def test_functions_are_run_again_if_wanted(
     spark: SparkSession, original: Path, tmp_path: Path
 ) -> None:
@@ -135,10 +136,10 @@ def test_functions_are_run_again_if_wanted(
         FACTOR[0] = 1
 
 
-@longer
+@long
 @pytest.mark.parametrize(
     "way",
-    [way for way in WAYS if way.name in some(("runs", "mixed"), "mixed")],
+    [way for way in WAYS if way.name in ("runs", "mixed")],
     ids=lambda w: w.name,
 )
 def test_nothing_is_found_in_a_healthy_store(spark: SparkSession, location: str, way: Way) -> None:

@@ -26,11 +26,11 @@ from crashing import (
     update,
     updated,
 )
-from forcing import LONGER
 from killing import Stores
 from limiting import limited
 from processes import TO_THE_END, Child, Stop, all_started
 from pyspark.sql import SparkSession
+from selecting import long
 from stressing import expected
 
 from deltaproduce import ConflictError, InvalidArgumentError, Progress, Store
@@ -261,10 +261,7 @@ SECONDS_A_VERSION = 120
 """After which a process is taken to hang: it takes a few if the machine has nothing else to do."""
 
 
-@pytest.mark.skipif(
-    not LONGER and "DELTAPRODUCE_STRESS_VERSIONS" not in os.environ,
-    reason="takes long: set DELTAPRODUCE_STRESS_VERSIONS to run it",
-)
+@long
 def test_writers_and_readers_in_processes_of_their_own(
     spark: SparkSession, location: str, tmp_path: Path
 ) -> None:

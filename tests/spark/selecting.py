@@ -1,0 +1,18 @@
+"""Which cases of a law a short run has: each law keeps some, and the rest is marked `long`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+long = pytest.mark.long
+"""Marks a test whose law others keep an eye on in a short run."""
+
+
+def chosen(cases: Iterable[Any], *short: str) -> list[Any]:
+    """All cases, which have names or are names, as parameters; those not in ``short`` are long."""
+    names = {getattr(case, "name", case): case for case in cases}
+    assert {*short} <= names.keys(), "there is no such case"
+    return [
+        case if name in short else pytest.param(case, marks=long) for name, case in names.items()
+    ]
