@@ -13,8 +13,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import types as t
 
+from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
@@ -39,9 +39,6 @@ KEPT: Final[Mapping[str, str]] = {
     "delta.logRetentionDuration": _FOR_EVER,
 }
 """The properties of every table that is made."""
-
-# Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
-_WITHOUT_STATISTICS = (t.BooleanType, t.BinaryType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +144,15 @@ def properties(lookup: Iterable[Column], *, marked: bool) -> dict[str, str]:
         lookup: the columns by which rows will be looked up: files have statistics of these.
         marked: rows may be marked as replaced (deletion vectors).
     """
-    names = [identifier(c.name) for c in lookup if not isinstance(c.data_type, _WITHOUT_STATISTICS)]
+    names = [identifier(c.name) for c in lookup if _has_statistics(c)]
     skipping = (
         {"delta.dataSkippingStatsColumns": ",".join(names)}
         if names
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
     return {**KEPT, **({MARKS_ROWS: "true"} if marked else {}), **skipping}
+
+
+def _has_statistics(column: Column) -> bool:
+    known = atom(column.data_type)
+    return known is None or known.has_statistics

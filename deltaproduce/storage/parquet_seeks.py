@@ -27,18 +27,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyspark.sql import types as t
+from pyspark.sql.types import StringType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.file_systems import local_path
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 
 Values = NDArray[np.generic]
 
 _GROUPS_AT_A_TIME: Final = 64
-_WHOLE_NUMBERS: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DateType)
 
 
 class _Group(NamedTuple):
@@ -187,11 +187,13 @@ def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
     """Keys in the form and order of a footer's ranges; None if any is null, or of other types."""
     if keys.null_count:
         return None
-    if isinstance(column.data_type, _WHOLE_NUMBERS):
+    known = atom(column.data_type)
+    if known is not None and known.in_footers == "number":
         numbers = keys.cast(pa.int32()) if pa.types.is_date(keys.type) else keys
         found: Values = numbers.cast(pa.int64()).to_numpy()
         return found
-    if column.data_type == t.StringType():  # without a collation: in the order of its bytes
+    is_text = known is not None and known.in_footers == "bytes"
+    if is_text and column.data_type == StringType():  # a collation has another order
         return _values(keys.cast(pa.binary()).to_pylist())
     return None
 

@@ -4,9 +4,9 @@ Invariant: a value is written as it is or refused. ``2.0`` is no integer, ``True
 datetime is no date, a decimal keeps all its digits. The one rounding is that of a Python float in a
 column declared ``float``, which has 32 bits.
 
-This is the list of what each Spark type takes; `row_writers` composes it to arrays, maps, structs
-and rows. A column is checked by the set of its types and written by one call into Arrow, so a
-`Misfit` may not name the right value of many: write one to find out.
+What each type takes is in `catalogue`; `row_writers` composes it to arrays, maps, structs and rows.
+A column is checked by the set of its types and written by one call into Arrow, so a `Misfit` may
+not name the right value of many: write one to find out.
 """
 
 import math
@@ -21,24 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
-    DateType,
     DecimalType,
-    DoubleType,
     FloatType,
-    IntegerType,
-    LongType,
     MapType,
-    ShortType,
-    StringType,
     StructType,
     TimestampNTZType,
     TimestampType,
 )
 
+from deltaproduce.types.catalogue import ATOMS
 from deltaproduce.types.excerpts import escaped, shown
 
 Writer: TypeAlias = Callable[[Sequence[Any]], pa.Array]
@@ -62,7 +54,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
         case MapType():
             key, value = arrow_type(data_type.keyType), arrow_type(data_type.valueType)
             return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
-    return _ATOMS[type(data_type)][0]
+    return ATOMS[type(data_type)].arrow
 
 
 def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:
@@ -74,7 +66,7 @@ def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:
         nullable: whether None is a value.
     """
     arrow = arrow_type(data_type)
-    accepted = _ATOMS[type(data_type)][1]
+    accepted = ATOMS[type(data_type)].python
     untouched = accepted | {type(None)} if nullable else accepted
     spark_type = data_type.simpleString()
 
@@ -103,25 +95,6 @@ def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:
 
     return write
 
-
-_ATOMS: Final[Mapping[type[DataType], tuple[pa.DataType, frozenset[type]]]] = MappingProxyType(
-    {
-        BooleanType: (pa.bool_(), frozenset({bool})),
-        ByteType: (pa.int8(), frozenset({int})),
-        ShortType: (pa.int16(), frozenset({int})),
-        IntegerType: (pa.int32(), frozenset({int})),
-        LongType: (pa.int64(), frozenset({int})),
-        FloatType: (pa.float32(), frozenset({float, int})),
-        DoubleType: (pa.float64(), frozenset({float, int})),
-        DecimalType: (pa.decimal128(38), frozenset({Decimal, int})),
-        StringType: (pa.string(), frozenset({str})),
-        BinaryType: (pa.binary(), frozenset({bytes, bytearray})),
-        DateType: (pa.date32(), frozenset({date})),
-        TimestampType: (pa.timestamp("us", "UTC"), frozenset({datetime})),
-        TimestampNTZType: (pa.timestamp("us"), frozenset({datetime})),
-    }
-)
-"""Of each type without parts: its Arrow type, and the Python types that Arrow writes exactly."""
 
 _NUMPY_SCALARS: Final = (np.bool_, np.integer, np.floating, np.str_, np.bytes_)
 

@@ -10,9 +10,8 @@ This is the one place that says what fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
-from types import MappingProxyType
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -22,19 +21,8 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
-    ShortType,
-    StringType,
     StructField,
     StructType,
     TimestampNTZType,
@@ -42,9 +30,8 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.types.atoms import Misfit, arrow_type
+from deltaproduce.types.catalogue import ATOMS
 from deltaproduce.types.excerpts import escaped
-
-_Kind = Callable[[pa.DataType], bool]
 
 
 def conformed(
@@ -67,7 +54,7 @@ def conformed(
         return pa.nulls(len(array), arrow_type(data_type))
     if clock is not None and isinstance(data_type, TimestampType):
         array = _on_clock(array, clock)
-    if not _KINDS[type(data_type)](array.type):
+    if not _is_taken(array.type, data_type):
         raise Misfit(f"{array.type} is no {data_type.simpleString()}; {_advice(array, data_type)}")
     if isinstance(data_type, StructType | ArrayType | MapType):
         return _conformed_parts(array, data_type, clock)
@@ -204,48 +191,25 @@ def _instant(time: datetime, clock: tzinfo) -> datetime:
     return time - early
 
 
-def _any_of(*kinds: _Kind) -> _Kind:
-    return lambda found: any(is_kind(found) for is_kind in kinds)
-
-
-def _timestamp(*, zoned: bool) -> _Kind:
-    return lambda found: pa.types.is_timestamp(found) and (found.tz is not None) == zoned
-
-
-_FLOATS: Final = (pa.types.is_integer, pa.types.is_float16, pa.types.is_float32)
-_LISTS: Final = _any_of(
+_LISTS: Final = (
     pa.types.is_list,
     pa.types.is_large_list,
     pa.types.is_fixed_size_list,
     pa.types.is_list_view,
     pa.types.is_large_list_view,
 )
-_KINDS: Final[Mapping[type[DataType], _Kind]] = MappingProxyType(
-    {
-        BooleanType: pa.types.is_boolean,
-        ByteType: pa.types.is_integer,
-        ShortType: pa.types.is_integer,
-        IntegerType: pa.types.is_integer,
-        LongType: pa.types.is_integer,
-        FloatType: _any_of(*_FLOATS),
-        DoubleType: _any_of(*_FLOATS, pa.types.is_float64),
-        DecimalType: _any_of(pa.types.is_decimal, pa.types.is_integer),
-        StringType: _any_of(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-        BinaryType: _any_of(
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_binary_view,
-            pa.types.is_fixed_size_binary,
-        ),
-        DateType: pa.types.is_date,
-        TimestampType: _timestamp(zoned=True),
-        TimestampNTZType: _timestamp(zoned=False),
-        StructType: pa.types.is_struct,
-        ArrayType: _LISTS,
-        MapType: pa.types.is_map,
-    }
-)
-"""The Arrow types that a declared type takes, if each value is one of its own."""
+
+
+def _is_taken(found: pa.DataType, data_type: DataType) -> bool:
+    """Whether values of an Arrow type may be of a declared one, if each of them fits."""
+    match data_type:
+        case StructType():
+            return bool(pa.types.is_struct(found))
+        case ArrayType():
+            return any(is_list(found) for is_list in _LISTS)
+        case MapType():
+            return bool(pa.types.is_map(found))
+    return ATOMS[type(data_type)].takes(found)
 
 
 _WHOLE: Final = pa.decimal128(20)

@@ -18,48 +18,18 @@ from typing import Final
 
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
-    DateType,
     DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
-    ShortType,
-    StringType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.types.catalogue import ATOMS
 
 ATOMIC_TYPES: Final[Mapping[str, DataType]] = MappingProxyType(
-    {
-        "boolean": BooleanType(),
-        "tinyint": ByteType(),
-        "byte": ByteType(),
-        "smallint": ShortType(),
-        "short": ShortType(),
-        "int": IntegerType(),
-        "integer": IntegerType(),
-        "bigint": LongType(),
-        "long": LongType(),
-        "float": FloatType(),
-        "real": FloatType(),
-        "double": DoubleType(),
-        "string": StringType(),
-        "binary": BinaryType(),
-        "date": DateType(),
-        "timestamp": TimestampType(),
-        "timestamp_ltz": TimestampType(),
-        "timestamp_ntz": TimestampNTZType(),
-    }
+    {name: kind() for kind, known in ATOMS.items() for name in known.names}
 )
 """The types without parameters, by all names that Spark has for them."""
 

@@ -10,11 +10,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
     DataType,
-    MapType,
-    StringType,
     StructField,
     StructType,
 )
@@ -22,6 +18,7 @@ from pyspark.sql.types import (
 from deltaproduce.engines.spark.sessions.error_texts import contexts
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
@@ -74,10 +71,7 @@ def row_bytes(columns: Iterable[Column]) -> Expression:
 
 def _bytes(column: Expression, data_type: DataType) -> Expression:
     fixed = f.lit(8).cast("bigint")
-    match data_type:
-        case StringType() | BinaryType():
-            return fixed + f.coalesce(f.octet_length(column), f.lit(0))
-        case ArrayType() | MapType() | StructType():
-            return fixed + f.coalesce(f.octet_length(column.cast("string")), f.lit(0))
-        case _:
-            return fixed
+    known = atom(data_type)
+    if known is None:
+        return fixed + f.coalesce(f.octet_length(column.cast("string")), f.lit(0))
+    return fixed if known.is_sized else fixed + f.coalesce(f.octet_length(column), f.lit(0))

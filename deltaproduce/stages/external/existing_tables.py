@@ -28,6 +28,7 @@ from deltaproduce.engines.spark.delta import PLAIN_PATH
 from deltaproduce.engines.spark.log_actions import actions
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
+from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 
 _COMMITS: Final = 500
@@ -40,7 +41,6 @@ _ACTIONS: Final = 10 * _FILES
 
 _FILE: Final = "_file"
 _ROW: Final = "_row"
-_PRUNING: Final = (t.StringType, t.DateType, t.IntegerType, t.LongType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,8 @@ def _in_partitions(files: _Files, now: TableState, struct: t.StructType) -> Expr
     conditions = [f.lit(True)]
     for name in now.partitioned_by:
         data_type, values = struct[name].dataType, {found.get(name) for found in files.partitions}
-        if isinstance(data_type, _PRUNING):
+        known = atom(data_type)
+        if known is not None and known.prunes:
             texts = [f.lit(value).cast(data_type) for value in values if value is not None]
             is_one = col(name).isin(*texts) if texts else f.lit(False)
             conditions.append(is_one | col(name).isNull() if None in values else is_one)

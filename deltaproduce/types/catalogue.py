@@ -1,0 +1,145 @@
+"""The catalogue of types without parts: what there is to know of each, in one place.
+
+A new one is an entry here. What composes types (arrays, maps, structs) and what writes values asks
+for an entry by `atom`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+IsArrow: TypeAlias = Callable[[pa.DataType], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A type without parts.
+
+    Attributes:
+        names: what Spark's DDL calls it; none if it takes parameters.
+        arrow: in which Arrow type Spark exchanges it; of a decimal, without precision and scale.
+        python: the Python types that Arrow writes exactly.
+        takes: whether values of an Arrow type may be of it, if each of them fits.
+        in_footers: how Parquet's footers have the least and greatest values of a row group: as
+            whole numbers, as bytes, or not in one plain order.
+        has_statistics: Delta may leave files out by its values.
+        prunes: files are left out where it is a partition column.
+        is_sized: all values take the same room.
+    """
+
+    names: tuple[str, ...]
+    arrow: pa.DataType
+    python: frozenset[type]
+    takes: IsArrow
+    in_footers: Literal["number", "bytes"] | None = None
+    has_statistics: bool = True
+    prunes: bool = False
+    is_sized: bool = True
+
+
+def atom(data_type: DataType) -> Atom | None:
+    """What there is to know of a type; None if it has parts, or is none that is stored."""
+    return ATOMS.get(type(data_type))
+
+
+def _any_of(*kinds: IsArrow) -> IsArrow:
+    return lambda found: any(is_kind(found) for is_kind in kinds)
+
+
+def _timestamp(*, zoned: bool) -> IsArrow:
+    return lambda found: pa.types.is_timestamp(found) and (found.tz is not None) == zoned
+
+
+_is_integer: Final = pa.types.is_integer
+_is_float: Final = _any_of(_is_integer, pa.types.is_float16, pa.types.is_float32)
+_is_string: Final = _any_of(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_is_binary: Final = _any_of(
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+_INT: Final = frozenset({int})
+_FLOAT: Final = frozenset({float, int})
+
+ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
+    {
+        BooleanType: Atom(
+            ("boolean",),
+            pa.bool_(),
+            frozenset({bool}),
+            pa.types.is_boolean,
+            has_statistics=False,  # Delta: DATA_SKIPPING_NOT_SUPPORTED_TYPE, as for binary
+        ),
+        ByteType: Atom(("tinyint", "byte"), pa.int8(), _INT, _is_integer, "number"),
+        ShortType: Atom(("smallint", "short"), pa.int16(), _INT, _is_integer, "number"),
+        IntegerType: Atom(("int", "integer"), pa.int32(), _INT, _is_integer, "number", prunes=True),
+        LongType: Atom(("bigint", "long"), pa.int64(), _INT, _is_integer, "number", prunes=True),
+        FloatType: Atom(("float", "real"), pa.float32(), _FLOAT, _is_float),
+        DoubleType: Atom(
+            ("double",), pa.float64(), _FLOAT, _any_of(_is_float, pa.types.is_float64)
+        ),
+        DecimalType: Atom(
+            (),
+            pa.decimal128(38),
+            frozenset({Decimal, int}),
+            _any_of(pa.types.is_decimal, _is_integer),
+        ),
+        StringType: Atom(
+            ("string",),
+            pa.string(),
+            frozenset({str}),
+            _is_string,
+            "bytes",
+            prunes=True,
+            is_sized=False,
+        ),
+        BinaryType: Atom(
+            ("binary",),
+            pa.binary(),
+            frozenset({bytes, bytearray}),
+            _is_binary,
+            has_statistics=False,
+            is_sized=False,
+        ),
+        DateType: Atom(
+            ("date",), pa.date32(), frozenset({date}), pa.types.is_date, "number", prunes=True
+        ),
+        TimestampType: Atom(
+            ("timestamp", "timestamp_ltz"),
+            pa.timestamp("us", "UTC"),
+            frozenset({datetime}),
+            _timestamp(zoned=True),
+        ),
+        TimestampNTZType: Atom(
+            ("timestamp_ntz",),
+            pa.timestamp("us"),
+            frozenset({datetime}),
+            _timestamp(zoned=False),
+        ),
+    }
+)
+"""All types without parts that a column may have."""
