@@ -9,6 +9,7 @@
     ├── NotFoundError         a stage, version or store that does not exist
     ├── CorruptStoreError     tables that do not agree with the version log
     ├── CommitUnknownError    whether a version was published could not be found out
+    ├── ClosedError           a store that was closed, and is to publish something
     ├── StorageError          a table that cannot be written: a full disk, a missing right
     └── SessionError          no Spark session that can work with Delta tables
 
@@ -134,6 +135,10 @@ class CorruptStoreError(DeltaProduceError):
 
 class CommitUnknownError(DeltaProduceError):
     """The commit of a version failed such that its outcome could not be read back either."""
+
+
+class ClosedError(DeltaProduceError):
+    """A store was closed, so it can be read, and publishes nothing any more."""
 
 
 class StorageError(DeltaProduceError):

@@ -8,29 +8,26 @@ Delta can store.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import (
-    check_function,
     check_inputs,
-    check_preserved,
+    check_stage,
     check_text,
     function_name,
-    is_whole,
     name_fault,
 )
-from deltaproduce.model.graph import (
-    ArrowFunction,
-    Form,
-    Graph,
-    PreserveFunction,
-    ProduceFunction,
-    Producer,
-    Source,
-    Stage,
-)
+from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage
+from deltaproduce.stages.external.kind import External
+from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables, ProduceFunction
+from deltaproduce.stages.functions.preservation import PreserveFunction
+from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.queries import key_columns, key_local
+from deltaproduce.stages.queries.kind import KeyLocalQuery
 from deltaproduce.types.columns import SchemaLike, existing_schema, row_schema, unknown_schema
+
+AnyStage = TypeVar("AnyStage", Source, Producer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +109,7 @@ class Pipeline:
             DefinitionError: the name, or a column, is refused; with `stage` and `column`.
         """
         self._check_name(name)
-        source = Source(name, row_schema(key, value, stage=name))
-        self._stages.append(source)
-        return source
+        return self.add(Source(name, row_schema(key, value, stage=name), Given()))
 
     def delta_source(
         self, name: str, *, table: str, key: SchemaLike, value: SchemaLike | None = None
@@ -144,9 +139,7 @@ class Pipeline:
             message = f"source {name!r}: its table is {table!r}; give a path or a name"
             raise DefinitionError(message, stage=name)
         schema = existing_schema(key, value, stage=name)
-        source = Source(name, schema, table, whole=value is None)
-        self._stages.append(source)
-        return source
+        return self.add(Source(name, schema, External(table, whole=value is None)))
 
     def producer(
         self,
@@ -195,18 +188,9 @@ class Pipeline:
             stage = function_name(function) if name is None else name
             self._check_name(stage)
             inputs = tuple(self._input(feeder, stage=stage) for feeder in feeders)
-            check_inputs(inputs, stage=stage)
-            parameters = ("key", *["values"] * len(inputs))
-            check_function(function, "its function", parameters, stage=stage)
-            if revision is not None:
-                check_text(revision, "its revision", stage=stage)
             schema = row_schema(key, value, stage=stage)
-            check_preserved(schema, surrogate, preserve, stage=stage)
-            producer = Producer(
-                stage, inputs, schema, function, "rows", surrogate, preserve, revision
-            )
-            self._stages.append(producer)
-            return producer
+            kind = ByKey(function, surrogate, preserve)
+            return self.add(Producer(stage, inputs, schema, kind, revision))
 
         return decorate
 
@@ -255,16 +239,9 @@ class Pipeline:
                 message = f"stage {stage!r}: streaming is {streaming!r}; give True or False"
                 raise DefinitionError(message, stage=stage)
             inputs = (self._input(feeder, stage=stage),)
-            check_inputs(inputs, stage=stage)
-            parameters = ("batches",) if streaming else ("table",)
-            check_function(function, "its function", parameters, stage=stage)
-            if revision is not None:
-                check_text(revision, "its revision", stage=stage)
             schema = row_schema(key, value, stage=stage)
-            form: Form = "arrow_stream" if streaming else "arrow"
-            producer = Producer(stage, inputs, schema, function, form, revision=revision)
-            self._stages.append(producer)
-            return producer
+            kind = OverTables(function, streaming)
+            return self.add(Producer(stage, inputs, schema, kind, revision))
 
         return decorate
 
@@ -292,16 +269,35 @@ class Pipeline:
         self._check_name(name)
         check_text(query, "its query", stage=name)
         check_text(key, "its key", stage=name)
-        schemas = {stage.name: stage.schema for stage in self._stages if not is_whole(stage)}
+        known = (stage for stage in self._stages if stage.kind.lists_columns)
+        schemas = {stage.name: stage.schema for stage in known}
         found = key_local(query, schemas, stage=name)
         inputs = tuple((self._feeder_named(feeder, stage=name),) for feeder in found.feeders)
         check_inputs(inputs, stage=name)
         target = key_columns(key, found.names, stage=name)
         value = (column for column in found.names if column not in target)
         schema = unknown_schema(target, value)
-        producer = Producer(name, inputs, schema, found, "sql")
-        self._stages.append(producer)
-        return producer
+        return self.add(Producer(name, inputs, schema, KeyLocalQuery(found)))
+
+    def add(self, stage: AnyStage) -> AnyStage:
+        """Adds a stage of any kind, such as one of your own; the other methods make theirs so.
+
+        Args:
+            stage: its name is unique in the pipeline without regard to case; its feeders are
+                stages of this pipeline.
+
+        Raises:
+            DefinitionError: the name, a feeder, or what its kind says of it is refused; with
+                `stage`.
+        """
+        if not is_stage(stage):
+            raise DefinitionError(f"{stage!r} is not a stage; give a Source or a Producer")
+        self._check_name(stage.name)
+        for feeder in stage.feeders:
+            self._feeder(feeder, stage=stage.name)
+        check_stage(stage)
+        self._stages.append(stage)
+        return stage
 
     def _check_name(self, name: str) -> None:
         fault = name_fault(name)
@@ -319,7 +315,7 @@ class Pipeline:
     def _feeder(self, feeder: Stage | str, *, stage: str) -> Stage:
         if isinstance(feeder, str):
             return self._feeder_named(feeder, stage=stage)
-        if not isinstance(feeder, Source | Producer):
+        if not is_stage(feeder):
             advice = "decorate it first" if callable(feeder) else "give a source or a producer"
             message = f"stage {stage!r}: its feeder {feeder!r} is not a stage; {advice}"
             raise DefinitionError(message, stage=stage)

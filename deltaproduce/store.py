@@ -1,90 +1,40 @@
 """The store: what a user holds of a pipeline's tables.
 
-A facade: it resolves stages, versions and tables, and hands on. The invariant: whatever it reads is
-from one whole version, the head unless another is named, whatever writers do meanwhile.
+A facade: each method says what it does, and hands on to the module of `operations` or `reading`
+that does it. The invariant: whatever it reads is from one whole version, the head unless another is
+named, whatever writers do meanwhile.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from types import MappingProxyType
-from typing import Final, Literal, TypeVar, get_args
+from types import MappingProxyType, TracebackType
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.columns import cols, order
-from deltaproduce.engines.spark.damage import noticed
-from deltaproduce.engines.spark.file_systems import check_relative
-from deltaproduce.engines.spark.session import check_session
-from deltaproduce.errors import (
-    ConflictError,
-    CorruptStoreError,
-    DefinitionError,
-    InvalidArgumentError,
-    InvalidChangesError,
-    NotFoundError,
-)
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Producer, Source, Stage
-from deltaproduce.model.layouts import (
-    CONTENT,
-    KEY_MAPPINGS,
-    KINDS,
-    RUNS,
-    UPDATES,
-    content_columns,
-    pair_of,
-    sources_of,
-    updates_columns,
-)
-from deltaproduce.operations.analysis import analysed
-from deltaproduce.operations.executor import Executor, Progress
+from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.layouts import CONTENT
+from deltaproduce.model.limits import Limits
+from deltaproduce.operations.executor import Progress
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.step.plan import Policy, Step, TableType
 from deltaproduce.operations.streams import StreamWriter
 from deltaproduce.operations.vacuum import Vacuumed
-from deltaproduce.operations.verification import Verifier
+from deltaproduce.operations.verbs import forget, refresh, repair, rollback, update, vacuum
+from deltaproduce.operations.writer import OnConflict, opened
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.reading.change_feed import FeedMode, feed_columns
-from deltaproduce.reading.lineages import Lineage, lineage
-from deltaproduce.reading.readers import Reader
-from deltaproduce.reading.remains import Forgotten, alive_in, remains
-from deltaproduce.stages.external.arrivals import arrivals
-from deltaproduce.stages.given.batches import Batch
-from deltaproduce.storage.catalogs import check_schema
-from deltaproduce.storage.locations import Location, is_relative
-from deltaproduce.storage.retention import check_kept, retained
-from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import (
-    Attempt,
-    Version,
-    check_there,
-    find,
-    span,
-    stage_at,
-    unbroken,
-)
-from deltaproduce.types.columns import ORDINAL_COLUMN, POSITION_COLUMN, Column
-from deltaproduce.types.excerpts import shown
+from deltaproduce.reading import changes as changes_between
+from deltaproduce.reading import lineages, stage_tables
+from deltaproduce.reading.change_feed import FeedMode
+from deltaproduce.reading.lineages import Lineage
+from deltaproduce.reading.remains import Forgotten
+from deltaproduce.storage.versions import Version
 
-OnConflict = Literal["raise", "retry"]
-"""What happens if another writer publishes first."""
-
-_RETRYING: Final = Retrying(
-    retry=retry_if_exception_type(ConflictError),
-    wait=wait_random_exponential(multiplier=0.1, max=10),
-    stop=stop_after_attempt(20),
-    reraise=True,
-)
-_Outcome = TypeVar("_Outcome")
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -92,7 +42,9 @@ class Store:
     """The tables of one pipeline at one location, and their versions.
 
     Opening a store reads no rows and writes nothing; the location is made by the first update. A
-    store may be opened by many readers and writers; each version is published by one of them.
+    store may be opened by many readers and writers; each version is published by one of them. After
+    the last update, `close` it or leave its ``with`` block, so that what is done beside the
+    versions comes to its end before Spark does.
 
     Args:
         spark: a session with Delta: `local_session()`, or a cluster's.
@@ -113,6 +65,7 @@ class Store:
         on_conflict: what happens if another writer publishes first. ``raise``: a ConflictError.
             ``retry``: it is tried again on what the other has published, up to 20 times, after
             longer and longer waits.
+        limits: up to which sizes a step is done in which way; the defaults suit one machine.
         progress: called when a stage, or the commit, of an update starts.
         clock: gives the time of a version, with time zone.
 
@@ -132,61 +85,30 @@ class Store:
         table_type: TableType = "merge_on_read",
         policy: Policy = "auto",
         on_conflict: OnConflict = "raise",
+        limits: Limits = Limits(),
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        text = arguments.place(location, "location")
-        if isinstance(location, os.PathLike):  # it is a path, whatever it is called
-            text = os.path.join(".", text)
-        place = Location.parse(text)
-        if not isinstance(pipeline, Pipeline):
-            raise InvalidArgumentError(
-                f"pipeline is a {type(pipeline).__name__}; give the Pipeline", argument="pipeline"
-            )
-        if progress is not None:
-            arguments.function(progress, "progress")
-        clock = arguments.clock(clock)
-        for name, value, known in (
-            ("table_type", table_type, get_args(TableType)),
-            ("policy", policy, get_args(Policy)),
-            ("on_conflict", on_conflict, get_args(OnConflict)),
-        ):
-            if not isinstance(value, str) or value not in known:
-                raise DefinitionError(f"{name} is {shown(value)}; use one of {', '.join(known)}")
-        check_session(spark)
-        self._spark = spark
-        self._on_conflict: OnConflict = on_conflict
-        self._clock = clock
-        if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
-            place = place.within(spark.catalog.currentCatalog())
-        place.check([stage.name for stage in pipeline.stages])
-        self._defined = pipeline.stages
-        self._tables = Tables(spark, place)
-        if place.in_catalog:
-            check_schema(self._tables, text)
-        elif is_relative(text):
-            check_relative(spark, text)
-        self._graph = analysed(pipeline.graph(), spark, self._tables)
-        self._log = VersionLog(self._tables)
-        self._reader = Reader(self._tables)
-        self._executor = Executor(
+        self._writer = opened(
             spark,
-            self._graph,
-            self._tables,
-            Reader(self._tables, from_files=True),
-            self._log,
-            progress or (lambda _: None),
-            clock,
-            table_type,
-            policy,
+            location,
+            pipeline,
+            table_type=table_type,
+            policy=policy,
+            on_conflict=on_conflict,
+            limits=limits,
+            progress=progress,
+            clock=clock,
         )
+        self._opened = self._writer.opened
         self._in_session = partial(
             Store,
-            location=place.address,
+            location=self._opened.tables.location.address,
             pipeline=pipeline,
             table_type=table_type,
             policy=policy,
             on_conflict=on_conflict,
+            limits=limits,
             progress=progress,
             clock=clock,
         )
@@ -194,16 +116,16 @@ class Store:
     @property
     def head(self) -> Version:
         """The newest version, read anew each time; number 0 if there is none."""
-        return self._log.head()
+        return self._opened.log.head()
 
     def versions(self) -> list[Version]:
         """All published versions, oldest first."""
-        return list(self._log.versions())
+        return list(self._opened.log.versions())
 
     def update_ids(self) -> list[str]:
         """The ids under which updates were published, oldest first; of dropped versions too."""
-        self._log.versions()
-        return list(self._log.with_ids())
+        self._opened.log.versions()
+        return list(self._opened.log.with_ids())
 
     def update(
         self,
@@ -243,7 +165,7 @@ class Store:
             CommitUnknownError: it could not be found out whether the version was published.
             CorruptStoreError: tables or the version log were changed by someone else.
         """
-        return self._publish("update", changes, update_id, on_conflict)
+        return update.update(self._writer, "update", changes, update_id, on_conflict)
 
     def load(
         self,
@@ -272,7 +194,7 @@ class Store:
             InvalidChangesError: before anything is written.
             DeltaProduceError: as for `update`.
         """
-        return self._publish("load", rows, update_id, on_conflict)
+        return update.update(self._writer, "load", rows, update_id, on_conflict)
 
     def plan(self, given: Collection[str | Source] = ()) -> tuple[Step, ...]:
         """What an update would do, and why: nothing is computed, and nothing written.
@@ -289,14 +211,7 @@ class Store:
             NotFoundError: there is no such source.
             DefinitionError: as an update would.
         """
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            message = f"given is {shown(given)}; give a collection of sources, or of names"
-            raise InvalidArgumentError(message, argument="given")
-        names = [self._source(source, "given").name for source in given]
-        head = self._log.head()
-        return self._executor.plan(
-            head, given=names, arrivals=arrivals(self._graph, head, self._tables)
-        )
+        return update.plan(self._writer, given)
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
         """Produce a stage in full, and bring up to date what depends on it.
@@ -312,8 +227,7 @@ class Store:
         Raises:
             NotFoundError: there is no such stage, or it is a source whose rows are given.
         """
-        found = None if stage is None else self._stage(stage)
-        return self._published(partial(self._refreshed, found))
+        return refresh.refresh(self._writer, stage)
 
     def rollback(self, version: int) -> Version:
         """Publish a new version that is equal to an earlier one in every table of every stage.
@@ -334,15 +248,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        number = arguments.integer(version, "version")
-
-        def attempt() -> Version:
-            versions = span(self._log.versions(), number)
-            stages = [stage.name for stage in self._graph.stages]
-            check_there(versions[-1], versions[0], stages, CONTENT, KEY_MAPPINGS, RUNS)
-            return self._executor.rollback(versions)
-
-        return self._published(attempt)
+        return rollback.rollback(self._writer, version)
 
     def forget(self, source: str | Source, key: object) -> Forgotten:
         """Delete a key of a source, and what was made from it; say where it can still be read.
@@ -361,26 +267,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        found = self._source(source, "source")
-        if found.is_in_place:
-            raise InvalidArgumentError(
-                f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
-                "and update",
-                argument="source",
-            )
-        keys = Selection.one(key, found.schema.key, self._spark)
-        batches = {found.name: Batch.deleting(keys, found)}
-        version = self._published(
-            lambda: self._executor.run("forget", self._log.head(), batches=batches)
-        )
-        versions = self._log.versions()
-        if unbroken(versions, found.name):
-            with self._noticing():
-                alive = alive_in(versions, self._reader.history(version, found, keys))
-        else:  # older updates are not at hand, so it may have been there at any time
-            alive = frozenset(version.number for version in versions[:-1])
-        stages = (found.name, *self._graph.downstream_of([found.name]))
-        return Forgotten(version, remains(versions, stages, alive))
+        return forget.forget(self._writer, source, key)
 
     def verify(self, recompute: bool | int = False) -> tuple[Finding, ...]:
         """Look for whatever is wrong with the head's tables; nothing is written.
@@ -398,14 +285,7 @@ class Store:
         Returns:
             What is wrong, feeders first; nothing if all is right.
         """
-        calls = arguments.flag_or_count(recompute, "recompute")
-        try:
-            versions = self._log.versions()
-        except CorruptStoreError as error:
-            return (Finding("", "_versions", "versions", str(error)),)
-        if not versions:
-            return ()
-        return tuple(Verifier(self._graph, self._tables, versions, recompute=calls).findings())
+        return repair.verify(self._opened, recompute)
 
     def repair(self, *, recompute: bool | int = False) -> Version:
         """Publish a version in which whatever `verify` finds wrong with the head is put right.
@@ -427,8 +307,7 @@ class Store:
             CorruptStoreError: the rows of a source, or of the version log, are lost; what to do.
             ConflictError: another writer published first; nothing of this is visible.
         """
-        calls = arguments.flag_or_count(recompute, "recompute")
-        return self._published(partial(self._repaired, calls))
+        return repair.repair(self._writer, recompute)
 
     def compact(self) -> None:
         """Put the rows of all tables in order now: runs into their tables, small files together.
@@ -439,15 +318,35 @@ class Store:
         Raises:
             ConflictError: another writer was faster; nothing is lost.
         """
-        with self._noticing():
-            self._executor.compact(self._log.head())
+        self._writer.compact()
 
     def wait(self) -> None:
         """Wait until nothing is done beside the versions any more.
 
         Call it before Spark is stopped, so that a compaction is not cut off, and done in vain.
         """
-        self._executor.wait()
+        self._writer.executor.wait()
+
+    def close(self) -> None:
+        """Wait until nothing is done beside the versions any more, and end the thread that does it.
+
+        Versions can be read as before, by this store too; only what publishes versions, compacts or
+        vacuums is refused from now on. Closing once more does nothing. ``with Store(…) as store:``
+        closes it at the end.
+        """
+        self._writer.executor.close()
+
+    def __enter__(self) -> Store:
+        """Open already; see `close`."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def vacuum(
         self,
@@ -479,18 +378,7 @@ class Store:
             ConflictError: another writer was faster; no version was dropped.
             CommitUnknownError: it could not be found out whether versions were dropped.
         """
-        check_kept(keep_versions, keep_days)
-        hours = arguments.number(unfinished_hours, "unfinished_hours")
-        arguments.flag(dry_run, "dry_run")
-
-        def attempt() -> Vacuumed:
-            versions = self._log.versions()
-            kept = retained(versions, keep_versions, keep_days, self._clock())
-            if not kept:
-                return Vacuumed((), (), 0, 0)
-            return self._executor.vacuum(versions, kept, hours, dry_run=dry_run)
-
-        return self._published(attempt)
+        return vacuum.vacuum(self._writer, keep_versions, keep_days, unfinished_hours, dry_run)
 
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
@@ -510,16 +398,7 @@ class Store:
             CorruptStoreError: the table is not there, or not as the version has it. Files that are
                 lost are Spark's own error, when the DataFrame is used.
         """
-        arguments.flag(ordered, "ordered")
-        stage, wanted = self._stage(stage), self._version(version)
-        found = stage_at(wanted, stage)
-        check_there(self._log.last_read, wanted, [found.name], CONTENT, RUNS)
-        sources = sources_of(found)
-        with self._noticing():
-            rows = self._reader.content(wanted, found)
-        columns = content_columns(found.schema, sources)
-        in_order = (*found.schema.key, *sources, ORDINAL_COLUMN) if ordered else ()
-        return self._frame(None if rows is None else rows.all(), columns, in_order)
+        return stage_tables.content(self._opened, stage, version, ordered)
 
     def key_mappings(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
@@ -536,14 +415,7 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version, or it is a source.
         """
-        arguments.flag(ordered, "ordered")
-        stage, wanted = self._producer(stage), self._version(version)
-        found = stage_at(wanted, stage)
-        check_there(self._log.last_read, wanted, [found.name], KEY_MAPPINGS, RUNS)
-        with self._noticing():
-            rows = self._reader.key_mappings(wanted, found)
-        pair = pair_of(found)
-        return self._frame(None if rows is None else rows.all(), pair, pair if ordered else ())
+        return stage_tables.key_mappings(self._opened, stage, version, ordered)
 
     def updates(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
@@ -561,13 +433,7 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version.
         """
-        arguments.flag(ordered, "ordered")
-        stage, wanted = self._stage(stage), self._version(version)
-        found = stage_at(wanted, stage)
-        check_there(self._log.last_read, wanted, [found.name], UPDATES)
-        rows = self._reader.updates(wanted, found)
-        in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
-        return self._frame(rows, updates_columns(found.schema), in_order)
+        return stage_tables.updates(self._opened, stage, version, ordered)
 
     def sql_name(self, stage: str | Stage, table: str = CONTENT) -> str:
         """What one of the tables is called in SQL: ``f"SELECT * FROM {store.sql_name('totals')}"``.
@@ -589,14 +455,7 @@ class Store:
             NotFoundError: there is no such stage, or it is a source, which has no key mappings.
             InvalidArgumentError: there is no such table.
         """
-        location = self._tables.location
-        if stage == location.log().name:
-            return location.log().sql
-        arguments.choice(table, "table", KINDS)
-        found = self._producer(stage) if table == KEY_MAPPINGS else self._stage(stage)
-        if isinstance(found, Source) and found.table is not None and table == CONTENT:
-            return self._tables.existing(found.table).sql
-        return location.table(found.name, table).sql
+        return stage_tables.sql_name(self._opened, stage, table)
 
     def changes(
         self,
@@ -629,21 +488,7 @@ class Store:
                 with other columns of it, made versions in between.
             InvalidArgumentError: ``since`` is after ``until``, or there is no such mode.
         """
-        found = self._stage(stage)
-        arguments.choice(mode, "mode", get_args(FeedMode))
-        first = arguments.integer(since, "since")
-        last = None if until is None else arguments.integer(until, "until")
-        versions = span(self._log.versions(), first, last)
-        if not unbroken(versions, found.name):
-            raise NotFoundError(
-                f"stage {found.name!r} was not in the pipeline of every version from {first!r} to "
-                f"{versions[-1].number}, with the same columns: what happened to it in between is "
-                "not known; load it anew"
-            )
-        check_there(self._log.last_read, versions[0], [found.name], CONTENT, RUNS)
-        with self._noticing():
-            rows = self._reader.changes(versions, found, mode)
-        return self._frame(rows, feed_columns(found.schema), ())
+        return changes_between.changes(self._opened, stage, since, until, mode)
 
     def lineage(self, stage: str | Stage, key: object, version: int | None = None) -> Lineage:
         """The keys that a key was made from, up to the sources, and those made from it.
@@ -661,11 +506,7 @@ class Store:
             NotFoundError: there is no such stage or version.
             InvalidArgumentError: it is no key of the stage's columns.
         """
-        found, at = self._stage(stage), self._version(version)
-        stages = [each.name for each in self._graph.stages]
-        check_there(self._log.last_read, at, stages, KEY_MAPPINGS, RUNS)
-        with self._noticing():
-            return lineage(self._graph, self._reader, found, key, at, self._spark)
+        return lineages.lineage(self._opened, stage, key, version)
 
     def stream_writer(self, source: str | Source, *, stream: str | None = None) -> StreamWriter:
         """What makes each micro-batch of a stream a version, exactly once: for ``foreachBatch``.
@@ -681,160 +522,6 @@ class Store:
         Raises:
             NotFoundError: there is no such source.
         """
-        found = self._source(source, "source")
+        found = self._opened.source(source, "source")
         name = found.name if stream is None else arguments.text(stream, "stream")
         return StreamWriter(self._in_session, found.name, name)
-
-    def _publish(
-        self,
-        operation: Literal["update", "load"],
-        given: Mapping[str, object],
-        update_id: str | None,
-        on_conflict: OnConflict | None,
-    ) -> Version:
-        sources = self._sources(given)
-        if update_id is not None:
-            update_id = arguments.text(update_id, "update_id")
-        batches: dict[str, Batch] = {}
-
-        def attempt() -> Version:
-            versions, known = self._log.versions(), self._log.with_ids()
-            if update_id is not None and update_id in known:
-                return known[update_id]
-            if not batches:  # they are computed once, however often this is tried
-                batches.update(
-                    {
-                        source.name: Batch.of(
-                            rows, source, self._spark, is_snapshot=operation == "load"
-                        )
-                        for source, rows in sources
-                    }
-                )
-            head = self._log.last_read
-            news = arrivals(self._graph, head, self._tables)
-            try:
-                with self._noticing():
-                    return self._executor.run(
-                        operation, head, batches=batches, arrivals=news, update_id=update_id
-                    )
-            except CorruptStoreError as error:
-                lost = [self._tables.location.table(name, CONTENT).name for name in batches]
-                if operation != "load" or error.table not in lost:
-                    raise
-                return self._executor.repair(
-                    versions, self.verify(), operation, batches=batches, update_id=update_id
-                )
-
-        return self._published(attempt, on_conflict)
-
-    def _published(
-        self, attempt: Callable[[], _Outcome], on_conflict: OnConflict | None = None
-    ) -> _Outcome:
-        """What an attempt publishes, or, if wanted, one that comes after a conflict."""
-        wanted = self._on_conflict if on_conflict is None else on_conflict
-        arguments.choice(wanted, "on_conflict", get_args(OnConflict))
-        with self._noticing():
-            return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
-
-    def _noticing(self) -> AbstractContextManager[None]:
-        """Errors from files of this store's tables that are gone or broken say so."""
-        location = self._tables.location
-        tables = [
-            location.table(stage.name, kind) for stage in self._graph.stages for kind in KINDS
-        ]
-        return noticed(lambda: self._tables.places([*tables, location.log()]))
-
-    def _repaired(self, recompute: bool | int) -> Version:
-        self._log.repair(Attempt.after(self._log.last_read, self._clock()))
-        found = self.verify(recompute)
-        for finding in found:
-            if finding.table == CONTENT and self._is_in_place(finding.stage):
-                raise CorruptStoreError(
-                    f"source {finding.stage!r}: {finding.wrong}; {finding.mend}",
-                    table=finding.stage,
-                )
-        versions = self._log.versions()
-        return self._executor.repair(versions, found) if found else self._log.last_read
-
-    def _is_in_place(self, stage: str) -> bool:
-        found = self._graph.stage(stage)
-        return isinstance(found, Source) and found.is_in_place
-
-    def _refreshed(self, found: Stage | None) -> Version:
-        head = self._log.head()
-        if found is None:
-            names = [producer.name for producer in self._graph.producers]
-            return self._executor.run("refresh", head, refreshed=names)
-        if not isinstance(found, Source) or not found.is_in_place:
-            return self._executor.run("refresh", head, refreshed=[self._producer(found.name).name])
-        readers = [producer.name for producer in self._graph.readers_of(found.name)]
-        news = arrivals(self._graph, head, self._tables, anew=found.name)
-        mine = {found.name: news[found.name]}
-        return self._executor.run("refresh", head, arrivals=mine, refreshed=readers)
-
-    def _frame(
-        self, rows: DataFrame | None, columns: Sequence[Column], in_order: Sequence[Column]
-    ) -> DataFrame:
-        if rows is None:
-            struct = StructType([StructField(c.name, c.data_type) for c in columns])
-            return self._spark.createDataFrame([], struct)
-        found = rows.select(*cols(columns))
-        return found.orderBy(*order(in_order)) if in_order else found
-
-    def _version(self, version: int | None) -> Version:
-        number = None if version is None else arguments.integer(version, "version")
-        versions = self._log.versions()
-        return self._log.last_read if number is None else find(versions, number)
-
-    def _sources(self, changes: Mapping[str, object]) -> list[tuple[Source, object]]:
-        known = {source.name: source for source in self._graph.sources}
-        if not isinstance(changes, Mapping):
-            raise InvalidChangesError(
-                f"changes are a {type(changes).__name__}: give a mapping of source names to "
-                "DataFrames"
-            )
-        for name in changes:
-            if name not in known:
-                raise InvalidChangesError(
-                    f"changes are given for {name!r}, which is no source; sources: {sorted(known)}",
-                    source=str(name),
-                )
-            if known[name].is_in_place:
-                raise InvalidChangesError(
-                    f"changes are given for {name!r}, which is the Delta table "
-                    f"{known[name].table!r}: change that; an update takes what is new in it",
-                    source=name,
-                )
-        return [(known[name], given) for name, given in changes.items()]
-
-    def _stage(self, stage: str | Stage, argument: str = "stage") -> Stage:
-        """A stage by its name, or by a definition of it, which may have been made anew."""
-        if isinstance(stage, str):
-            return self._graph.stage(stage)
-        if not isinstance(stage, Source | Producer):
-            raise InvalidArgumentError(
-                f"{argument} is a {type(stage).__name__}; give a stage, or its name",
-                argument=argument,
-            )
-        if (stage.name, stage.schema) not in ((own.name, own.schema) for own in self._defined):
-            raise NotFoundError(
-                f"{stage.name!r} is a stage of another pipeline, or was defined after the store "
-                "was opened; give one of this store's, or a name"
-            )
-        return self._graph.stage(stage.name)
-
-    def _source(self, source: str | Source, argument: str) -> Source:
-        found = self._stage(source, argument)
-        if not isinstance(found, Source):
-            raise NotFoundError(
-                f"{found.name!r} is no source: changes are given, and keys forgotten, there"
-            )
-        return found
-
-    def _producer(self, stage: str | Stage) -> Producer:
-        found = self._stage(stage)
-        if isinstance(found, Source):
-            raise NotFoundError(
-                f"{found.name!r} is a source: it has no produce function and no key mappings"
-            )
-        return found

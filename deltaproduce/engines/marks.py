@@ -1,11 +1,13 @@
-"""Marks: the columns in which a comparison says what differs, and the words of change types.
+"""Marks: the columns in which a comparison says what differs, what is counted of them, and words.
 
 Both engines' comparisons (`local.comparing`, `spark.comparing`) give them the same meaning.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 ADD: Final = "add"
 UPDATE: Final = "update"
@@ -23,3 +25,73 @@ KEY_BEFORE: Final = "_key_before"
 KEY_AFTER: Final = "_key_after"
 IS_PAIR: Final = "_is_pair"
 IS_KEY: Final = "_is_key"
+
+Which: TypeAlias = Mapping[str, bool | int]
+"""Selects the rows of a comparison in which each of these columns has this value."""
+
+ALIVE: Final[Which] = {SIDE: AFTER}
+CHANGED_KEYS: Final[Which] = {IS_KEY: True, KEY_DIFFERS: True}
+CHANGED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_DIFFERS: True}
+NEW_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_BEFORE: False}
+GONE_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_AFTER: False}
+MOVED_PAIRS: Final[Which] = {IS_PAIR: True, PAIR_MOVED: True}
+ROWS_OF_CHANGED_KEYS: Final[Which] = {SIDE: AFTER, KEY_DIFFERS: True}
+ROWS_OF_CHANGED_PAIRS: Final[Which] = {SIDE: AFTER, PAIR_DIFFERS: True}
+
+COUNTED: Final[Mapping[str, Which]] = {
+    "keys": {IS_KEY: True},
+    "keys_changed": CHANGED_KEYS,
+    "rows_before": {SIDE: BEFORE},
+    "rows_after": ALIVE,
+    "rows_added": {SIDE: AFTER, ROW_DIFFERS: True},
+    "rows_removed": {SIDE: BEFORE, ROW_DIFFERS: True},
+    "rows_of_changed_keys": ROWS_OF_CHANGED_KEYS,
+    "rows_of_changed_pairs": ROWS_OF_CHANGED_PAIRS,
+    "pairs_changed": CHANGED_PAIRS,
+    "pairs_replaced": {**CHANGED_PAIRS, PAIR_BEFORE: True},
+    "pairs_new": NEW_PAIRS,
+    "pairs_gone": GONE_PAIRS,
+}
+"""Which rows of a comparison each of its `Counts` counts, but for the bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many keys, content rows and pairs (source key, target key) a comparison is about.
+
+    Attributes:
+        bytes: of the content rows, before and after, about.
+    """
+
+    keys: int
+    keys_changed: int
+    rows_before: int
+    rows_after: int
+    rows_added: int
+    rows_removed: int
+    rows_of_changed_keys: int
+    rows_of_changed_pairs: int
+    pairs_changed: int
+    pairs_replaced: int
+    pairs_new: int
+    pairs_gone: int
+    bytes: int
+
+    @staticmethod
+    def of_new(keys: int, pairs: int, rows: int, total_bytes: int) -> Counts:
+        """Where nothing was there before."""
+        return Counts(
+            keys=keys,
+            keys_changed=keys,
+            rows_before=0,
+            rows_after=rows,
+            rows_added=rows,
+            rows_removed=0,
+            rows_of_changed_keys=rows,
+            rows_of_changed_pairs=rows,
+            pairs_changed=pairs,
+            pairs_replaced=0,
+            pairs_new=pairs,
+            pairs_gone=0,
+            bytes=total_bytes,
+        )

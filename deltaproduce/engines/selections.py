@@ -1,6 +1,6 @@
 """Selections: some keys of a table, and how to find their rows.
 
-A step never scans a table for its keys if it can ask for them. Few keys (`limits.SEEK_KEYS`) are
+A step never scans a table for its keys if it can ask for them. Few keys (`Limits.seek_keys`) are
 held on the driver and become a predicate that prunes files; many stay a DataFrame and are joined.
 The invariant: `rows_of` returns every row of the selected keys, and perhaps rows of other keys (see
 `predicates`), so a row's presence never means that its key was selected.
@@ -10,27 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType
 
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import Marks, distinct, isin_rows
 from deltaproduce.engines.spark.columns import cols, same
-from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import HASH, hash_sql, membership, needs_hash
 from deltaproduce.errors import InvalidArgumentError
-from deltaproduce.model import limits
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import rows_writer
-
-Rows: TypeAlias = DataFrame | pa.Table
-"""Rows in Spark, or on the driver."""
 
 _REPEATED: Final = 10
 """How many rows a key are brought to the driver to find out whether there are few keys."""
@@ -47,44 +45,44 @@ class Selection:
 
     columns: tuple[Column, ...]
     keys: Rows
-    spark: SparkSession
+    engines: Engines
 
     @staticmethod
     def of(
-        keys: Rows, columns: Sequence[Column], spark: SparkSession, rows: int | None = None
+        keys: Rows, columns: Sequence[Column], engines: Engines, rows: int | None = None
     ) -> Selection:
         """Some keys, which may be repeated, in these columns.
 
         Args:
             rows: how many rows there are, if that is known.
         """
-        most = _REPEATED * limits.SEEK_KEYS
+        most = _REPEATED * engines.limits.seek_keys
         if isinstance(keys, DataFrame) and (rows is None or rows <= most):
             found = fetched(keys.limit(most + 1) if rows is None else keys, columns)
             if len(found) <= most:
                 keys = found
         if isinstance(keys, pa.Table):
             once = distinct(keys)
-            few = len(once) <= limits.SEEK_KEYS
-            found = once if few else f.broadcast(frame(once, spark, columns))
-            return Selection(tuple(columns), found, spark)
-        return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), spark)
+            few = len(once) <= engines.limits.seek_keys
+            found = once if few else f.broadcast(engines.frame(once, columns))
+            return Selection(tuple(columns), found, engines)
+        return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), engines)
 
     @staticmethod
-    def one(key: object, columns: Columns, spark: SparkSession) -> Selection:
+    def one(key: object, columns: Columns, engines: Engines) -> Selection:
         """One key, as functions get it: bare if it has one column, else with a part for each.
 
         Raises:
             InvalidArgumentError: it is no key of these columns.
         """
-        zone = zone_of(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+        zone = zone_of(engines.spark.conf.get("spark.sql.session.timeZone") or "UTC")
         try:
             arrays = rows_writer(columns, zone)([key])
         except Misfit as misfit:
             raise InvalidArgumentError(
                 f"{shown(key)} is no key of the columns {columns.ddl}: {misfit}", argument="key"
             ) from misfit
-        return Selection(columns.columns, pa.table(arrays, list(columns.names)), spark)
+        return Selection(columns.columns, pa.table(arrays, list(columns.names)), engines)
 
     @property
     def few(self) -> bool:
@@ -96,14 +94,14 @@ class Selection:
         """The keys in Spark, to be joined."""
         if isinstance(self.keys, DataFrame):
             return self.keys
-        return f.broadcast(frame(self.keys, self.spark, self.columns))
+        return f.broadcast(self.engines.frame(self.keys, self.columns))
 
     def renamed(self, columns: Sequence[Column]) -> Selection:
         """The same keys in the columns of another table, as a feeder's keys are source keys."""
         names = [column.name for column in columns]
         if isinstance(self.keys, DataFrame):
-            return Selection(tuple(columns), self.keys.toDF(*names), self.spark)
-        return Selection(tuple(columns), self.keys.rename_columns(names), self.spark)
+            return Selection(tuple(columns), self.keys.toDF(*names), self.engines)
+        return Selection(tuple(columns), self.keys.rename_columns(names), self.engines)
 
     @property
     def empty(self) -> bool:
@@ -112,18 +110,18 @@ class Selection:
 
     def union(self, other: Selection) -> Selection:
         """The keys of both, which are in the same columns."""
-        together = united(self.keys, other.keys, self.spark, self.columns)
-        return Selection.of(together, self.columns, self.spark)
+        together = self.engines.united(self.keys, other.keys, self.columns)
+        return Selection.of(together, self.columns, self.engines)
 
     def without(self, other: Selection) -> Selection:
         """The keys that are not among those of ``other``, whose columns may have other names."""
         gone = other.renamed(self.columns)
         if isinstance(self.keys, pa.Table) and gone.few:
             kept = self.keys.filter(pa.array(~gone.holds(self.keys)))
-            return Selection(self.columns, kept, self.spark)
+            return Selection(self.columns, kept, self.engines)
         keys, others = self.frame, gone.frame
         kept = keys.join(others, same(keys, others, self.columns), "left_anti")
-        return Selection(self.columns, kept, self.spark)
+        return Selection(self.columns, kept, self.engines)
 
     def predicate(self) -> str:
         """Holds for the rows of the keys, which are few, and perhaps for some others."""
@@ -131,7 +129,7 @@ class Selection:
         assert isinstance(keys, pa.Table)
         if needs_hash(self.columns, keys):
             hashes = f.expr(hash_sql([c.name for c in self.columns])).alias(HASH)
-            hashed = frame(keys, self.spark, self.columns).select("*", hashes)
+            hashed = self.engines.frame(keys, self.columns).select("*", hashes)
             keys = fetched(hashed, (*self.columns, Column(HASH, LongType())))
         return membership(self.columns, keys)
 
@@ -141,11 +139,11 @@ class Selection:
             return rows.where(self.predicate())
         return rows.join(self.keys, same(rows, self.keys, self.columns), "left_semi")
 
-    def only(self, rows: Rows) -> Rows:
-        """Of any rows those that have one of the keys."""
+    def only(self, rows: Rows, columns: Sequence[Column]) -> Rows:
+        """Of any rows, in these columns, those that have one of the keys."""
         if isinstance(rows, pa.Table) and self.few:
             return rows.filter(pa.array(self.holds(rows)))
-        found, keys = frame(rows, self.spark) if isinstance(rows, pa.Table) else rows, self.frame
+        found, keys = self.engines.frame(rows, columns), self.frame
         return found.join(keys, same(found, keys, self.columns), "left_semi")
 
     def exactly(self, found: Rows) -> Rows:
@@ -162,25 +160,3 @@ class Selection:
     def holds(self, rows: pa.Table) -> Marks:
         """Which of the rows have one of the keys, which are few."""
         return isin_rows(rows.select([c.name for c in self.columns]), self.keys)
-
-
-def as_frame(rows: Rows, spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
-    """Some columns of the rows, in Spark, wherever they are."""
-    if isinstance(rows, DataFrame):
-        return rows.select(*cols(columns))
-    return frame(rows.select([c.name for c in columns]), spark, columns)
-
-
-def as_table(rows: Rows, columns: Sequence[Column]) -> pa.Table:
-    """Some columns of the rows, on the driver, wherever they are."""
-    if isinstance(rows, DataFrame):
-        return fetched(rows, columns)
-    return rows.select([c.name for c in columns])
-
-
-def united(one: Rows, other: Rows, spark: SparkSession, columns: Sequence[Column]) -> Rows:
-    """These columns of both, on the driver if both are there."""
-    if isinstance(one, pa.Table) and isinstance(other, pa.Table):
-        names = [c.name for c in columns]
-        return pa.concat_tables([one.select(names), other.select(names)])
-    return as_frame(one, spark, columns).union(as_frame(other, spark, columns))

@@ -12,7 +12,7 @@ from typing import Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.arguments import text_fault
-from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.types.columns import Columns, RowSchema
 
 _MAX_NAME_LENGTH: Final = 100
@@ -116,6 +116,19 @@ def check_preserved(
         check_function(preserve, "preserve", ("value", "example"), stage=stage)
 
 
+def check_stage(stage: Stage) -> None:
+    """Checks what a stage reads, and what its kind says of it.
+
+    Raises:
+        DefinitionError: with `stage`.
+    """
+    if isinstance(stage, Producer):
+        check_inputs(stage.inputs, stage=stage.name)
+        if stage.revision is not None:
+            check_text(stage.revision, "its revision", stage=stage.name)
+    stage.kind.check(stage.schema, len(stage.inputs), stage=stage.name)
+
+
 def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
     """Checks that feeders have the same keys, and merged ones the same values.
 
@@ -142,7 +155,9 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
             raise DefinitionError(message, stage=stage)
     for merged in inputs:
         for feeder in merged:
-            unknown = any(is_whole(one) and not one.schema.value.columns for one in merged)
+            unknown = any(
+                not one.kind.lists_columns and not one.schema.value.columns for one in merged
+            )
             if not unknown and _differ(feeder.schema.value, merged[0].schema.value):
                 message = (
                     f"stage {stage!r}: feeders that it merges differ in their values, "
@@ -151,11 +166,6 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
                     "them apart, as a join"
                 )
                 raise DefinitionError(message, stage=stage)
-
-
-def is_whole(stage: Stage) -> bool:
-    """Whether its value columns are whatever a table has."""
-    return isinstance(stage, Source) and stage.whole
 
 
 def _differ(some: Columns, others: Columns) -> bool:

@@ -17,12 +17,12 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Final
 
-from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.graph import Producer, Source, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +51,21 @@ def fingerprint(stage: Stage) -> Fingerprint:
     layout = {
         "kind": type(stage).__name__,
         "name": stage.name,
-        "inputs": [[feeder.name for feeder in merged] for merged in _inputs(stage)],
+        "inputs": [[feeder.name for feeder in merged] for merged in stage.inputs],
         "key": stage.schema.key.ddl,
         "value": stage.schema.value.ddl,
         "source key": stage.feeders[0].schema.key.ddl if stage.feeders else "",
-        "surrogate": stage.surrogate if isinstance(stage, Producer) else None,
+        "surrogate": stage.kind.numbered,
     }
-    function = ""
-    if isinstance(stage, Producer):
-        made_by = _described(_made_by(stage)) if stage.revision is None else stage.revision
-        function = f"{stage.form}: {made_by}"
-    return Fingerprint(_digest(json.dumps(layout, sort_keys=True)), _digest(function))
+    return Fingerprint(_digest(json.dumps(layout, sort_keys=True)), _digest(_making(stage)))
 
 
-def _made_by(producer: Producer) -> object:
-    """What makes a stage's rows: its function, and what is done with what it emits; or a text."""
-    if producer.query is not None:
-        return producer.query.text
-    return (
-        producer.function if producer.preserve is None else (producer.function, producer.preserve)
-    )
-
-
-def _inputs(stage: Stage) -> Iterable[Iterable[Stage]]:
-    return stage.inputs if isinstance(stage, Producer) else ()
+def _making(stage: Stage) -> str:
+    """What makes a stage's rows, as text; none if they are not made."""
+    if isinstance(stage, Source):
+        return ""
+    made_by = _described(stage.kind.made_by) if stage.revision is None else stage.revision
+    return f"{stage.kind.word}: {made_by}"
 
 
 _ATOMS: Final = (
@@ -92,6 +83,12 @@ _ATOMS: Final = (
     datetime.time,
     datetime.timedelta,
 )
+
+_STORED_NAMES: Final[Mapping[str, str]] = {
+    "deltaproduce.model.graph.Producer": "deltaproduce.stages.Producer",
+    "deltaproduce.model.graph.Source": "deltaproduce.stages.Source",
+}
+"""What stored fingerprints call classes of ours, wherever these are now."""
 
 
 def _digest(text: str) -> str:
@@ -113,7 +110,8 @@ def _described(value: object, outer: tuple[object, ...] = ()) -> str:
     if isinstance(value, set | frozenset):
         parts.sort()
     named = value if isinstance(value, type) or inspect.isbuiltin(value) else type(value)
-    return f"{named.__module__}.{named.__qualname__}({', '.join(parts)})"
+    name = f"{named.__module__}.{named.__qualname__}"
+    return f"{_STORED_NAMES.get(name, name)}({', '.join(parts)})"
 
 
 def _parts(value: object) -> Iterable[object]:
@@ -126,7 +124,7 @@ def _parts(value: object) -> Iterable[object]:
         case functools.partial():
             return value.func, value.args, value.keywords
         case Producer():
-            return (_made_by(value),)
+            return (value.kind.made_by,)
         case MethodType():
             return (value.__func__,)
         case FunctionType():

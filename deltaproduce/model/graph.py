@@ -4,106 +4,96 @@ Invariant: in a graph a stage's feeders come before it, so there are no cycles a
 definition is a topological one.
 """
 
+import operator
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from operator import attrgetter
-from typing import Any, Literal, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias, TypeGuard
 
 from deltaproduce.errors import DefinitionError, NotFoundError
-from deltaproduce.stages.queries import Query
-from deltaproduce.types.columns import RowSchema
-
-ProduceFunction: TypeAlias = Callable[..., Iterable[Any]]
-PreserveFunction: TypeAlias = Callable[[Any, Any], Any]
-
-ArrowFunction: TypeAlias = Callable[[Any], Any]
-"""From a pyarrow Table to one, or from an iterator of RecordBatches to one of Tables or batches."""
-
-Form: TypeAlias = Literal["rows", "arrow", "arrow_stream", "sql"]
-"""How a stage's function is called.
-
-``rows``: for each key, with the key and its values. ``arrow``: with a table of many whole keys.
-``arrow_stream``: for each key, with an iterator over batches of its rows. ``sql``: not at all, it
-is a query.
-"""
+from deltaproduce.model.kind import Kind
+from deltaproduce.types.columns import Columns, RowSchema
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A root of the graph: rows that the user gives, or those of a Delta table that exists.
-
-    Attributes:
-        table: the path or name of the Delta table that it is; None if the user gives its rows.
-        whole: all other columns of that table are its value, whatever they are.
-    """
+    """A root of the graph: rows that nothing in the pipeline makes."""
 
     name: str
     schema: RowSchema
-    table: str | None = None
-    whole: bool = False
+    kind: Kind
 
     @property
-    def is_in_place(self) -> bool:
-        """Whether its rows are in a Delta table of someone else."""
-        return self.table is not None
+    def table(self) -> str | None:
+        """The path or name of the Delta table that it is; None if the user gives its rows."""
+        return self.kind.place
+
+    @property
+    def inputs(self) -> tuple[tuple["Stage", ...], ...]:
+        """Nothing feeds a source: always empty."""
+        return ()
 
     @property
     def feeders(self) -> tuple["Stage", ...]:
         """Nothing feeds a source: always empty."""
         return ()
 
+    def fed_by(self, inputs: tuple[tuple["Stage", ...], ...]) -> "Source":
+        """The source itself: nothing feeds it."""
+        del inputs
+        return self
+
+    def with_columns(self, schema: RowSchema, source_key: Columns) -> "Source":
+        """The source with other columns."""
+        del source_key
+        return replace(self, schema=schema)
+
 
 @dataclass(frozen=True)
 class Producer:
-    """A stage: a produce function, and the feeders whose keys it is called for.
+    """A stage that is made from others: of which kind, and the feeders whose keys it is made for.
 
-    It can be called like the function it decorates, whose name, docstring and signature it shows.
+    If it has a function it can be called like that, and shows its name, docstring and signature.
     For these it has a ``__dict__`` in place of slots. Like a function, it is pickled by reference
     if its module holds it under the function's name.
 
     Attributes:
-        form: how the function is called.
-        inputs: for each iterator over values that the function gets, the feeders that they come
-            from: one, or several that are merged, in order.
-        surrogate: the value column that the library fills with the target key's number.
-        preserve: makes the stored value from an emitted one and one that the key had.
-        revision: stands for the function where a change of it is to be noticed.
+        inputs: for each sequence of values that it reads, the feeders that they come from: one, or
+            several that are merged, in order.
+        revision: stands for what makes its rows where a change of that is to be noticed.
     """
 
     name: str
     inputs: tuple[tuple["Stage", ...], ...]
     schema: RowSchema
-    function: ProduceFunction | ArrowFunction | Query
-    form: Form = "rows"
-    surrogate: str | None = None
-    preserve: PreserveFunction | None = None
+    kind: Kind
     revision: str | None = None
 
     @property
-    def callable(self) -> Callable[..., Any]:
-        """Its function.
-
-        Raises:
-            TypeError: it is a query.
-        """
-        if isinstance(self.function, Query):
-            raise TypeError(f"stage {self.name!r} is a query: there is no function to call")
-        return self.function
-
-    @property
-    def query(self) -> Query | None:
-        """What it is in place of a function, if it is one in SQL."""
-        return self.function if isinstance(self.function, Query) else None
+    def function(self) -> Callable[..., Any] | None:
+        """The function that it calls; None if it calls none."""
+        return self.kind.called
 
     @property
     def feeders(self) -> tuple["Stage", ...]:
         """What it reads, in order."""
         return tuple(chain.from_iterable(self.inputs))
 
+    def fed_by(self, inputs: tuple[tuple["Stage", ...], ...]) -> "Producer":
+        """The stage with other inputs; itself if they are its own."""
+        own, others = self.feeders, tuple(chain.from_iterable(inputs))
+        if len(own) == len(others) and all(map(operator.is_, own, others)):
+            return self
+        return replace(self, inputs=inputs)
+
+    def with_columns(self, schema: RowSchema, source_key: Columns) -> "Producer":
+        """The stage with other columns, and a feeder with another key."""
+        feeder = replace(self.feeders[0], schema=RowSchema(source_key, Columns(())))
+        return replace(self, schema=schema, inputs=((feeder,),))
+
     def __post_init__(self) -> None:
-        if self.query is not None:
+        if self.function is None:
             return
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
             if hasattr(self.function, attribute):
@@ -111,8 +101,15 @@ class Producer:
         self.__dict__["__wrapped__"] = self.function
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 as the function says
-        """Calls the function itself: no pipeline and no Spark take part."""
-        return self.callable(*args, **kwargs)
+        """Calls the function itself: no pipeline and no Spark take part.
+
+        Raises:
+            TypeError: it has none.
+        """
+        if self.function is None:
+            message = f"stage {self.name!r} is of kind {self.kind.word!r}: it has no function"
+            raise TypeError(message)
+        return self.function(*args, **kwargs)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         if self._is_global():
@@ -129,12 +126,17 @@ class Producer:
         if module == "__main__" or module not in sys.modules or qualified_name is None:
             return False
         try:
-            return attrgetter(qualified_name)(sys.modules[module]) is self
+            return operator.attrgetter(qualified_name)(sys.modules[module]) is self
         except AttributeError:
             return False
 
 
 Stage: TypeAlias = Source | Producer
+
+
+def is_stage(value: object) -> TypeGuard[Stage]:
+    """Whether something is a stage of a pipeline."""
+    return isinstance(value, Source | Producer)
 
 
 @dataclass(frozen=True, slots=True)

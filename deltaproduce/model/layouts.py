@@ -7,11 +7,13 @@ and whoever reads it ask here.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
-from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.types.columns import (
     CHANGE_TYPE_COLUMN,
+    IS_ALIVE_COLUMN,
     ORDINAL_COLUMN,
     POSITION_COLUMN,
     SOURCE_PREFIX,
@@ -52,8 +54,66 @@ def pair_of(stage: Stage) -> tuple[Column, ...]:
     return (*sources_of(stage), *stage.schema.key)
 
 
-def kinds(stage: Stage) -> tuple[str, ...]:
-    """The tables that a store has of a stage."""
-    if isinstance(stage, Source):
-        return (UPDATES,) if stage.is_in_place else (CONTENT, UPDATES, RUNS)
-    return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a stage's tables.
+
+    Attributes:
+        schema: the key and value columns.
+        sources: the columns of the source key; a source has none.
+    """
+
+    schema: RowSchema
+    sources: tuple[Column, ...] = ()
+
+    @staticmethod
+    def of(stage: Stage) -> Layout:
+        """The layout of a source or stage."""
+        return Layout(stage.schema, sources_of(stage))
+
+    @property
+    def key(self) -> tuple[Column, ...]:
+        """The key columns."""
+        return self.schema.key.columns
+
+    @property
+    def value(self) -> tuple[Column, ...]:
+        """The value columns."""
+        return self.schema.value.columns
+
+    @property
+    def pair(self) -> tuple[Column, ...]:
+        """The columns of the key mappings: source key, then key; in a source the key alone."""
+        return (*self.sources, *self.key)
+
+    @property
+    def content(self) -> tuple[Column, ...]:
+        """The columns of the content, in the table's order."""
+        return content_columns(self.schema, self.sources)
+
+    @property
+    def updates(self) -> tuple[Column, ...]:
+        """The columns of the updates, in the table's order."""
+        return updates_columns(self.schema)
+
+    @property
+    def runs(self) -> tuple[Column, ...]:
+        """The columns of the runs, in the table's order."""
+        return (VERSION_COLUMN, IS_ALIVE_COLUMN, *self.content)
+
+    def columns(self, kind: str) -> tuple[Column, ...]:
+        """The columns of a table of that kind."""
+        known = {CONTENT: self.content, KEY_MAPPINGS: self.pair, UPDATES: self.updates}
+        return known.get(kind, self.runs)
+
+    def order(self, kind: str) -> tuple[Column, ...]:
+        """What content or key mappings are sorted by."""
+        if kind == CONTENT:
+            return (*self.key, *self.sources, ORDINAL_COLUMN)
+        return self.pair
+
+    def lookup(self, kind: str) -> tuple[Column, ...]:
+        """The columns by whose values rows of a table are looked up, the first ones first."""
+        if kind == CONTENT:
+            return self.key
+        return self.sources if kind == KEY_MAPPINGS else (VERSION_COLUMN, *self.key)

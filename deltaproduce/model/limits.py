@@ -5,71 +5,85 @@ work at all. The invariant: a limit decides how a step is done, never what it do
 each of them to nothing and get the same tables.
 """
 
-SMALL_TABLE_ROWS = 20_000
-"""Of a table of at most so many rows, all are read and written: a look-up would cost as much."""
-
-LOCAL_ROWS = 100_000
-"""The most rows of a table, a batch or a function's output that a step brings to the driver."""
-
-LOCAL_BYTES = 64 << 20
-"""The most bytes that they may have, as `frames.row_bytes` estimates them."""
-
-PLAN_ROWS = 5_000
-"""The most rows from the driver that are part of a query's plan; Spark takes others in a job."""
-
-SEEK_KEYS = 10_000
-"""The most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in seconds."""
-
-GROUP_ROWS = 8_192
-"""The most rows of a row group in files where keys are looked up (`parquet_seeks`)."""
-
-SEEK_ROWS = 16_000_000
-"""The most rows of row groups that a look-up reads there; Spark reads more at a time."""
-
-FULL_ROWS = 50_000
-"""Of at least so many rows that a stage reads, all are produced if nearly all have changed."""
-
-PRESERVED_ROWS = 1_000_000
-"""The most rows that one task calls `preserve` for: others side by side, by ranges of keys."""
-
-RUN_ROWS = 300_000
-"""The most rows of one run (merge on read); a step of more writes the table anew."""
-
-OVERLAY_ROWS = 800_000
-"""The most rows of all runs since a table was written: a store holds them in memory."""
-
-OVERLAY_RUNS = 200
-"""The most runs since a table was written: a step that would add one more writes it anew."""
-
-COMPACTION_ROWS = 200_000
-"""So many rows in runs are folded into their tables beside the versions that follow."""
-
-COMPACTION_COMMITS = 100
-"""So many runs are folded, and so many small files of one table put in order."""
+from dataclasses import dataclass
 
 
-def local_rows(row_bytes: int) -> int:
-    """The most rows of so many bytes each that a step brings to the driver."""
-    return min(LOCAL_ROWS, LOCAL_BYTES // max(row_bytes, 1))
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a store goes by, from its opening on.
 
+    Attributes:
+        small_table_rows: of a table of at most so many rows, all are read and written: a look-up
+            would cost as much.
+        local_rows: the most rows of a table, a batch or a function's output that a step brings to
+            the driver.
+        local_bytes: the most bytes that they may have, as `frames.row_bytes` estimates them.
+        plan_rows: the most rows from the driver that are part of a query's plan; Spark takes others
+            in a job.
+        seek_keys: the most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in
+            seconds.
+        group_rows: the most rows of a row group in files where keys are looked up
+            (`parquet_seeks`).
+        seek_rows: the most rows of row groups that a look-up reads there; Spark reads more at a
+            time.
+        full_rows: of at least so many rows that a stage reads, all are produced if nearly all have
+            changed.
+        preserved_rows: the most rows that one task calls `preserve` for: others side by side, by
+            ranges of keys.
+        run_rows: the most rows of one run (merge on read); a step of more writes the table anew.
+        overlay_rows: the most rows of all runs since a table was written: a store holds them in
+            memory.
+        overlay_runs: the most runs since a table was written: a step that would add one more writes
+            it anew.
+        compaction_rows: so many rows in runs are folded into their tables beside the versions that
+            follow.
+        compaction_commits: so many runs are folded, and so many small files of one table put in
+            order.
+    """
 
-def preserving_tasks(rows: int) -> int:
-    """How many tasks call `preserve` for so many rows."""
-    return max(1, -(-rows // max(PRESERVED_ROWS, 1)))
+    small_table_rows: int = 20_000
+    local_rows: int = 100_000
+    local_bytes: int = 64 << 20
+    plan_rows: int = 5_000
+    seek_keys: int = 10_000
+    group_rows: int = 8_192
+    seek_rows: int = 16_000_000
+    full_rows: int = 50_000
+    preserved_rows: int = 1_000_000
+    run_rows: int = 300_000
+    overlay_rows: int = 800_000
+    overlay_runs: int = 200
+    compaction_rows: int = 200_000
+    compaction_commits: int = 100
 
+    def rows_of(self, row_bytes: int) -> int:
+        """The most rows of so many bytes each that a step brings to the driver."""
+        return min(self.local_rows, self.local_bytes // max(row_bytes, 1))
 
-def is_small(rows: int, row_bytes: int) -> bool:
-    """Whether a table is read and written whole."""
-    return rows <= SMALL_TABLE_ROWS and rows * row_bytes <= LOCAL_BYTES
+    def is_local(self, rows: int, total_bytes: int) -> bool:
+        """Whether a step brings so many rows to the driver."""
+        return rows <= self.local_rows and total_bytes <= self.local_bytes
 
+    def preserving_tasks(self, rows: int) -> int:
+        """How many tasks call `preserve` for so many rows."""
+        return max(1, -(-rows // max(self.preserved_rows, 1)))
 
-def is_full(run_rows: int, runs: int) -> bool:
-    """Whether so many runs are to be folded into their tables."""
-    return run_rows >= COMPACTION_ROWS or runs >= COMPACTION_COMMITS
+    def is_small(self, rows: int, row_bytes: int) -> bool:
+        """Whether a table is read and written whole."""
+        return rows <= self.small_table_rows and rows * row_bytes <= self.local_bytes
 
+    def is_nearly_all(self, changed: int, rows: int) -> bool:
+        """Whether so many of the rows that a stage reads have changed that all are produced."""
+        return bool(changed) and rows >= self.full_rows and 10 * changed >= 9 * rows
 
-def fits_overlay(run_rows: int, overlay_rows: int, overlay_runs: int, row_bytes: int) -> bool:
-    """Whether a step can be a run, beside the rows and runs that are in the overlay already."""
-    rows = overlay_rows + run_rows
-    few = run_rows <= RUN_ROWS and rows <= OVERLAY_ROWS and overlay_runs < OVERLAY_RUNS
-    return few and rows * row_bytes <= LOCAL_BYTES
+    def is_full(self, run_rows: int, runs: int) -> bool:
+        """Whether so many runs are to be folded into their tables."""
+        return run_rows >= self.compaction_rows or runs >= self.compaction_commits
+
+    def fits_overlay(
+        self, run_rows: int, overlay_rows: int, overlay_runs: int, row_bytes: int
+    ) -> bool:
+        """Whether a step can be a run, beside the rows and runs that are in the overlay already."""
+        rows = overlay_rows + run_rows
+        few = run_rows <= self.run_rows and rows <= self.overlay_rows
+        return few and overlay_runs < self.overlay_runs and rows * row_bytes <= self.local_bytes

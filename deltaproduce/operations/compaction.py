@@ -19,14 +19,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
+from deltaproduce.errors import ClosedError
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES
 from deltaproduce.operations.step.edits import compacted_edit
 from deltaproduce.operations.step.plan import Compaction, compactions
 from deltaproduce.reading.readers import Reader
-from deltaproduce.storage.recovery import compacted, current
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.recovery import compacted, current
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import Attempt, Commit, StageFigures, Version, stage_at
+from deltaproduce.storage.versions import Version, stage_at
 
 _LOG: Final = logging.getLogger(__name__)
 _KINDS: Final[Mapping[Compaction, tuple[str, ...]]] = {
@@ -49,15 +52,21 @@ class Compactor:
         self._thread = ThreadPoolExecutor(1, "deltaproduce-compaction")
         self._running: dict[tuple[str, Compaction], Future[None]] = {}
         self._ended: set[tuple[str, Compaction]] = set()
+        self._is_closed = False
 
     def start(self, version: Version, *, at_once: bool = False) -> None:
         """Compact what is due in a published version, beside whatever comes next.
 
+        Nothing is, once it is closed: a version that was under way is compacted after another one.
+
         Args:
             at_once: what is not due yet, too.
         """
+        if self._is_closed:
+            return
+        limits = self._tables.engines.limits
         for stage in self._graph.stages:
-            for what in compactions(version.stages.get(stage.name), at_once=at_once):
+            for what in compactions(version.stages.get(stage.name), limits, at_once=at_once):
                 if (stage.name, what) in self._running:
                     continue
                 if what == "fold":
@@ -87,8 +96,26 @@ class Compactor:
             if raises:
                 future.result()
 
+    def close(self) -> None:
+        """Wait for all that is under way, and end the thread; once more, it does nothing."""
+        self._is_closed = True
+        self.finish()
+        self._thread.shutdown()
+
+    def check_open(self) -> None:
+        """Refuse what might need the thread.
+
+        Raises:
+            ClosedError: it has ended.
+        """
+        if self._is_closed:
+            raise ClosedError(
+                "the store was closed, and can only be read from now on: open it anew"
+            )
+
     def applied(self, head: Version) -> Version:
         """The same version, of the tables as compactions that have ended left them."""
+        limits = self._tables.engines.limits
         for (name, what), future in list(self._running.items()):
             if future.done():
                 self.wait(name, what)
@@ -96,7 +123,7 @@ class Compactor:
         for stage in self._graph.stages:
             found = figures.get(stage.name)
             for what in _KINDS:
-                known = (stage.name, what) in self._ended or what in compactions(found)
+                known = (stage.name, what) in self._ended or what in compactions(found, limits)
                 if found is not None and known and (stage.name, what) not in self._running:
                     found = figures[stage.name] = self._figures(head, stage, what, found)
         return replace(head, stages=figures)
@@ -120,10 +147,13 @@ class Compactor:
         found = figures.at(newest)
         if len(folded) < len(newest):
             return found
-        added = {**figures.added, **dict.fromkeys(newest, 0)}
-        found = replace(found, added=added, folded=min(folded))
+        added = {**figures.base.added, **dict.fromkeys(newest, 0)}
+        base = replace(found.base, added=added, folded=min(folded))
+        found = replace(found, base=base)
         left = self._reader.overlay(replace(head, stages={stage.name: found}), stage)
-        return replace(found, runs=left.runs, run_rows=left.added) if left else found
+        if left is None:
+            return found
+        return replace(found, base=replace(base, runs=left.runs, run_rows=left.added))
 
     def _fold(self, version: Version, stage: Stage) -> None:
         """Write content and key mappings with all runs in them, in order."""

@@ -8,7 +8,7 @@ stored cannot be trusted, and updates begin anew only where those that are store
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
@@ -56,6 +56,10 @@ class Finding:
     what: What
     wrong: str
     mend: str = "store.repair()"
+
+    def as_dict(self) -> dict[str, str]:
+        """The finding as JSON has it."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
-from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, kinds
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS
 from deltaproduce.operations.compaction import Compactor
 from deltaproduce.operations.step.edits import Read
 from deltaproduce.operations.step.writes import (
@@ -32,15 +32,17 @@ from deltaproduce.operations.step.writes import (
     content_at_hand,
 )
 from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.decisions.recovery import action, conflict, current, is_ahead
+from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption, resumption
+from deltaproduce.storage.decisions.retention import Cut, cuts, repointed
 from deltaproduce.storage.edits import Deletion, Edit, Restore
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.recovery import action, conflict, current, is_ahead
-from deltaproduce.storage.resumption import NOTHING_KEPT, Resumption, resumption
-from deltaproduce.storage.retention import Cut, cuts, repointed
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import Attempt, Commit, Part, StageFigures, Version
+from deltaproduce.storage.versions import Version
 
 _WRITERS: Final = 4
 """Tables that are committed to at the same time: most of a commit is waiting for the driver."""
@@ -84,7 +86,7 @@ class Publisher:
         """
         if given is None:
             return NOTHING_KEPT
-        tables = [(stage.name, kind) for stage in stages for kind in kinds(stage)]
+        tables = [(stage.name, kind) for stage in stages for kind in stage.kind.tables]
         histories: dict[str, dict[str, Sequence[Commit]]] = {stage.name: {} for stage in stages}
         for (name, kind), commits in self._histories(head, tables).items():
             histories[name][kind] = commits or ()
@@ -182,7 +184,7 @@ class Publisher:
         tables = [
             (name, kind)
             for name, write in writes.items()
-            for kind in kinds(write.result.stage)
+            for kind in write.result.stage.kind.tables
             if head.pinned(name, kind) is not None
         ]
         for (name, kind), commits in self._histories(head, tables).items():

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -21,15 +21,16 @@ from pyspark.sql import functions as f
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.file_systems import has_others
 from deltaproduce.model.graph import Graph
-from deltaproduce.model.layouts import CONTENT, kinds
+from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.stages.external.existing_tables import state
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.decisions.retention import pins
 from deltaproduce.storage.files import unneeded
 from deltaproduce.storage.locations import Table
-from deltaproduce.storage.retention import pins
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import Attempt, Version
+from deltaproduce.storage.versions import Version
 
 _CENTURY_HOURS: Final = 876_000
 """No file is older; and Python has no times long before."""
@@ -52,6 +53,16 @@ class Vacuumed:
     files: int
     bytes: int
     paths: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "versions": list(self.versions),
+            "tables": list(self.tables),
+            "files": self.files,
+            "bytes": self.bytes,
+            "paths": list(self.paths),
+        }
 
 
 class Vacuum:
@@ -148,7 +159,7 @@ class Vacuum:
         known |= {
             location.table(stage.name, kind).name
             for stage in self._graph.stages
-            for kind in kinds(stage)
+            for kind in stage.kind.tables
         }
         for table in self._tables.found():
             if table.name in known or table == location.log():
@@ -176,6 +187,6 @@ def _tables_of(versions: Iterable[Version]) -> list[tuple[str, str]]:
         for version in versions
         for stage, figures in version.stages.items()
         for kind in figures.delta_versions
-        if not (figures.table and kind == CONTENT)
+        if not (figures.origin.table and kind == CONTENT)
     }
     return sorted(found)

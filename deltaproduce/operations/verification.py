@@ -24,17 +24,18 @@ from pyspark.sql.types import LongType, StringType
 from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import col, cols, order
-from deltaproduce.engines.spark.damage import tells_of_damage
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.sessions.damage import tells_of_damage
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Graph, Producer, Stage
+from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import (
     CONTENT,
     KEY_MAPPINGS,
     KINDS,
     RUNS,
     UPDATES,
+    Layout,
     content_columns,
     pair_of,
     sources_of,
@@ -42,14 +43,14 @@ from deltaproduce.model.layouts import (
 )
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.step.incremental import full_step, selected_step
-from deltaproduce.operations.step.inputs import StageInput
-from deltaproduce.operations.step.productions import Production
 from deltaproduce.reading.folds import FAULTS, faults, unfolded
 from deltaproduce.reading.readers import Reader
-from deltaproduce.storage.recovery import foreign_change, gone
-from deltaproduce.storage.stored import run_columns
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import Production
+from deltaproduce.storage.decisions.recovery import foreign_change, gone
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import StageFigures, Version, stage_at, told_since
+from deltaproduce.storage.versions import Version, stage_at, told_since
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
 
 _FILE: Final = Column("_file", StringType())
@@ -109,7 +110,7 @@ class Verifier:
                 yield from self._noted(self._tried(stage, kinds, check))
         if self._recompute is not False:
             for stage in stages:
-                if isinstance(stage, Producer):
+                if stage.feeders:
                     yield from self._recomputed(stage)
 
     def _figures(self, stage: Stage) -> StageFigures:
@@ -118,8 +119,9 @@ class Verifier:
     def _own(self, stage: Stage) -> list[tuple[str, int]]:
         """The kinds of a stage's tables that are this store's, with their delta versions."""
         figures = self._figures(stage)
+        theirs = {CONTENT} if figures.origin.table else set()
         known = ((kind, figures.delta_versions.get(kind)) for kind in KINDS)
-        return [(k, n) for k, n in known if n is not None and not (k == CONTENT and figures.table)]
+        return [(kind, n) for kind, n in known if n is not None and kind not in theirs]
 
     def _noted(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """The findings; tables that cannot be read are not read again."""
@@ -147,9 +149,9 @@ class Verifier:
     def _unreadable(self, stage: Stage, kinds: Collection[str]) -> Iterator[Finding]:
         """Which of a stage's tables have files that are gone or broken; one Spark job each."""
         figures = self._figures(stage)
-        if figures.table and CONTENT in kinds:
+        if figures.origin.table and CONTENT in kinds:
             mend = f"store.refresh({stage.name!r}), which takes all rows as they are now"
-            wrong = f"{figures.table} is not what the version has read"
+            wrong = f"{figures.origin.table} is not what the version has read"
             yield Finding(stage.name, CONTENT, "unreadable", wrong, mend)
         for kind, pinned in self._own(stage):
             if kind not in kinds:
@@ -172,7 +174,7 @@ class Verifier:
             CONTENT: content,
             KEY_MAPPINGS: pair_of(then),
             UPDATES: updates_columns(then.schema),
-            RUNS: run_columns(content),
+            RUNS: Layout.of(then).runs,
         }
         for kind, pinned in self._own(stage):
             table = self._tables.location.table(stage.name, kind)
@@ -233,7 +235,7 @@ class Verifier:
     def _order(self, stage: Stage, kind: str) -> Iterator[Finding]:
         """Files are sorted, and do not overlap, where the version says so. One Spark job."""
         figures = self._figures(stage)
-        if figures.added.get(kind) != 0 or figures.table:
+        if figures.base.added.get(kind) != 0 or figures.origin.table:
             return
         by = (*stage.schema.key, *sources_of(stage), ORDINAL_COLUMN)
         if kind == KEY_MAPPINGS:
@@ -275,7 +277,7 @@ class Verifier:
         if UPDATES not in pinned:
             return
         rows = self._tables.read(table, pinned[UPDATES])
-        found = faults(rows, stage.schema, self._head.number).collect()[0]
+        found = faults(rows, Layout.of(stage), self._head.number).collect()[0]
         wrong = [f"{found[name]} {_SAID[name]}" for name in FAULTS if found[name]]
         if wrong:
             yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
@@ -287,8 +289,7 @@ class Verifier:
         keys = unfolded(
             updates,
             None if content is None else content.all(),
-            stage.schema,
-            sources_of(stage),
+            Layout.of(stage),
             complete=complete,
         )
         count = 0 if keys is None else keys.count()
@@ -296,7 +297,7 @@ class Verifier:
             wrong = f"all updates together give other rows than the content has, of {count} keys"
             yield Finding(stage.name, UPDATES, "fold", wrong)
 
-    def _recomputed(self, stage: Producer) -> Iterator[Finding]:
+    def _recomputed(self, stage: Stage) -> Iterator[Finding]:
         """The function makes of what its feeders have what is stored.
 
         Stages that an update would produce anew, because their definition changed, are left out.
@@ -310,7 +311,7 @@ class Verifier:
         inputs = [
             StageInput(s, partial(self._reader.content, self._head, s), None) for s in stage.feeders
         ]
-        production = Production.of(stage, self._figures(stage), self._spark)
+        production = Production.of(stage, self._figures(stage), self._tables.engines)
         content = self._reader.content(self._head, stage)
         mappings = partial(self._reader.key_mappings, self._head, stage)
         if self._recompute is True:
@@ -325,7 +326,7 @@ class Verifier:
         counts = found.comparison.counts
         others, differing = "rows", counts.pairs_changed
         missing, surplus = counts.rows_added, counts.rows_removed
-        if stage.preserve is not None:  # values depend on what their keys had when they were stored
+        if stage.kind.depends_on_history:  # so only which rows there are is certain
             missing, surplus = counts.pairs_new, counts.pairs_gone
             others, differing = "pairs of source key and key", missing + surplus
         if differing:
@@ -335,7 +336,7 @@ class Verifier:
             )
             yield Finding(stage.name, CONTENT, "recomputed", wrong, "store.repair(recompute=True)")
 
-    def _sample(self, stage: Producer, inputs: Sequence[StageInput]) -> Selection:
+    def _sample(self, stage: Stage, inputs: Sequence[StageInput]) -> Selection:
         """Some source keys, at random: of the feeders, and of the key mappings."""
         key = stage.feeders[0].schema.key.columns
         names = [column.name for column in key]
@@ -346,10 +347,12 @@ class Verifier:
         ]
         sources = sources_of(stage)
         if not parts:
-            return Selection.of(pa.table({c.name: [] for c in sources}), sources, self._spark)
+            return Selection.of(
+                pa.table({c.name: [] for c in sources}), sources, self._tables.engines
+            )
         together = reduce(DataFrame.union, parts).distinct()
         some = together.orderBy(f.rand()).limit(int(self._recompute))
-        return Selection.of(some.toDF(*(c.name for c in sources)), sources, self._spark)
+        return Selection.of(some.toDF(*(c.name for c in sources)), sources, self._tables.engines)
 
 
 def _sorted(ends: pa.Table, by: Sequence[Column]) -> bool:

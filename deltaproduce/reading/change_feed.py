@@ -20,6 +20,7 @@ from pyspark.sql.types import LongType, TimestampType
 
 from deltaproduce.engines.marks import AFTER, BEFORE, DELETE, SIDE
 from deltaproduce.engines.spark.columns import col, cols, comparable, order
+from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
@@ -27,7 +28,6 @@ from deltaproduce.types.columns import (
     POSITION,
     VERSION,
     Column,
-    RowSchema,
 )
 
 FeedMode = Literal["net", "complete"]
@@ -47,16 +47,15 @@ _TWINS: Final = "_twins"
 _PARTNERS: Final = "_partners"
 
 
-def feed_columns(schema: RowSchema) -> tuple[Column, ...]:
+def feed_columns(layout: Layout) -> tuple[Column, ...]:
     """The columns of a feed: those of Delta's change data feed."""
-    return (*schema.key, *schema.value, CHANGE_TYPE_COLUMN, COMMIT_VERSION, COMMIT_TIMESTAMP)
+    return (*layout.key, *layout.value, CHANGE_TYPE_COLUMN, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
 def feed(
     before: DataFrame | None,
     updates: DataFrame,
-    schema: RowSchema,
-    sources: Sequence[Column],
+    layout: Layout,
     since: int,
     mode: FeedMode,
 ) -> DataFrame:
@@ -66,24 +65,21 @@ def feed(
         before: rows of the content at that version: all those of the keys that have updates, and
             perhaps some of others; None if there are none.
         updates: the updates of all versions after it, up to the one that is asked for.
-        schema: the key and value columns.
-        sources: the columns of the source key; none in the content of a source.
 
     Returns:
         `feed_columns` without the time: of each key, for ``net``, one difference, under the last
         version that changed it; for ``complete`` one for each of those versions.
     """
-    states = _states(before, updates, schema, sources, since)
-    together = states.repartition(*cols(schema.key))  # one shuffle serves all windows below
+    states = _states(before, updates, layout, since)
+    together = states.repartition(*cols(layout.key))  # one shuffle serves all windows below
     moves = _net if mode == "net" else _complete
-    return _differences(moves(together, schema, since), schema, sources)
+    return _differences(moves(together, layout, since), layout)
 
 
 def _states(
     before: DataFrame | None,
     updates: DataFrame,
-    schema: RowSchema,
-    sources: Sequence[Column],
+    layout: Layout,
     since: int,
 ) -> DataFrame:
     """The rows of each key as of ``since`` and as of each version that changed it.
@@ -91,20 +87,20 @@ def _states(
     Of a key that is gone there is one row, which is not alive.
     """
     alive = (f.col(CHANGE_TYPE) != DELETE).alias(_IS_ALIVE)
-    nowhere = [f.lit(None).cast(c.data_type).alias(c.name) for c in sources]
-    place, values = f.col(POSITION).alias(ORDINAL), cols(schema.value)
-    states = updates.select(VERSION, alive, *cols(schema.key), *nowhere, place, *values)
+    nowhere = [f.lit(None).cast(c.data_type).alias(c.name) for c in layout.sources]
+    place, values = f.col(POSITION).alias(ORDINAL), cols(layout.value)
+    states = updates.select(VERSION, alive, *cols(layout.key), *nowhere, place, *values)
     if before is None:
         return states
     known = [f.lit(since).cast("bigint").alias(VERSION), f.lit(True).alias(_IS_ALIVE)]
-    return before.select(*known, *cols(schema.key), *cols(sources), f.col(ORDINAL), *values).union(
-        states
-    )
+    return before.select(
+        *known, *cols(layout.key), *cols(layout.sources), f.col(ORDINAL), *values
+    ).union(states)
 
 
-def _net(states: DataFrame, schema: RowSchema, since: int) -> DataFrame:
+def _net(states: DataFrame, layout: Layout, since: int) -> DataFrame:
     """Each key's rows as of ``since`` and as of the last version that changed it, as two sides."""
-    last = f.max(VERSION).over(Window.partitionBy(*cols(schema.key)))
+    last = f.max(VERSION).over(Window.partitionBy(*cols(layout.key)))
     is_first, is_last = f.col(VERSION) == since, f.col(VERSION) == f.col(_LAST)
     return (
         states.withColumn(_LAST, last)
@@ -114,9 +110,9 @@ def _net(states: DataFrame, schema: RowSchema, since: int) -> DataFrame:
     )
 
 
-def _complete(states: DataFrame, schema: RowSchema, since: int) -> DataFrame:
+def _complete(states: DataFrame, layout: Layout, since: int) -> DataFrame:
     """Each row as what its version made, and as what the next version of its key found."""
-    newest_first = Window.partitionBy(*cols(schema.key)).orderBy(f.col(VERSION).desc())
+    newest_first = Window.partitionBy(*cols(layout.key)).orderBy(f.col(VERSION).desc())
     later = f.lag(VERSION).over(newest_first)
     next_version = f.last(_LATER, ignorenulls=True).over(newest_first)
     made = f.when(f.col(VERSION) > since, _move(AFTER, f.col(VERSION)))
@@ -134,11 +130,11 @@ def _move(side: int, version: Expression) -> Expression:
     return f.struct(f.lit(side).alias(SIDE), version.alias(COMMIT_VERSION.name))
 
 
-def _differences(moves: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+def _differences(moves: DataFrame, layout: Layout) -> DataFrame:
     """What is left of each key's rows on both sides when equal ones have cancelled each other."""
-    step = [*cols(schema.key), f.col(COMMIT_VERSION.name)]
-    placed = [*order(sources), f.col(ORDINAL)]
-    values = f.struct(*(comparable(col(c.name), c.data_type).alias(c.name) for c in schema.value))
+    step = [*cols(layout.key), f.col(COMMIT_VERSION.name)]
+    placed = [*order(layout.sources), f.col(ORDINAL)]
+    values = f.struct(*(comparable(col(c.name), c.data_type).alias(c.name) for c in layout.value))
     number = f.row_number().over(Window.partitionBy(*step, SIDE, _VALUES).orderBy(*placed))
     left = (
         moves.withColumn(_VALUES, values)
@@ -151,8 +147,8 @@ def _differences(moves: DataFrame, schema: RowSchema, sources: Sequence[Column])
         f.col(SIDE) == BEFORE, f.when(paired, "update_preimage").otherwise("delete")
     ).otherwise(f.when(paired, "update_postimage").otherwise("insert"))
     return left.withColumns({_NUMBER: number, _PARTNERS: _on_the_other_side(step)}).select(
-        *cols(schema.key),
-        *cols(schema.value),
+        *cols(layout.key),
+        *cols(layout.value),
         change_type.alias(CHANGE_TYPE),
         f.col(COMMIT_VERSION.name),
     )

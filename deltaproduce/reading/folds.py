@@ -8,7 +8,6 @@ was not there, and that it has gone or changed only if it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
@@ -19,13 +18,12 @@ from pyspark.sql import functions as f
 from deltaproduce.engines.marks import ADD, DELETE, UPDATE
 from deltaproduce.engines.spark.columns import col, cols, same
 from deltaproduce.engines.spark.comparing import number, unmatched
+from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
     POSITION,
     POSITION_COLUMN,
     VERSION,
-    Column,
-    RowSchema,
 )
 
 FAULTS: Final = ("unknown", "misnumbered", "mistyped", "out_of_step")
@@ -39,19 +37,18 @@ _KIND: Final = "_kind"
 _IS_NULL: Final = "_is_null"
 
 
-def folded(updates: DataFrame, schema: RowSchema) -> DataFrame:
+def folded(updates: DataFrame, layout: Layout) -> DataFrame:
     """The rows that each key has after all its updates: key columns, ``_position``, values."""
-    last = f.max(VERSION).over(Window.partitionBy(*cols(schema.key)))
+    last = f.max(VERSION).over(Window.partitionBy(*cols(layout.key)))
     newest = updates.withColumn(_LAST, last).where(f.col(VERSION) == f.col(_LAST))
-    columns = (*schema.key, POSITION_COLUMN, *schema.value)
+    columns = (*layout.key, POSITION_COLUMN, *layout.value)
     return newest.where(f.col(CHANGE_TYPE) != DELETE).select(*cols(columns))
 
 
 def unfolded(
     updates: DataFrame | None,
     content: DataFrame | None,
-    schema: RowSchema,
-    sources: Sequence[Column],
+    layout: Layout,
     *,
     complete: bool,
 ) -> DataFrame | None:
@@ -59,25 +56,24 @@ def unfolded(
 
     Args:
         updates: of one version after the other, up to that of the content.
-        sources: the columns of the source key; none in the content of a source.
         complete: the updates are all that there ever were; else only keys that have some count.
     """
-    columns = (*schema.key, POSITION_COLUMN, *schema.value)
+    columns = (*layout.key, POSITION_COLUMN, *layout.value)
     if content is not None:
-        numbered = number(content, schema, sources)
+        numbered = number(content, layout)
         content = numbered.select(*cols(columns))
     if updates is None:
-        return content.select(*cols(schema.key)) if content is not None and complete else None
+        return content.select(*cols(layout.key)) if content is not None and complete else None
     if content is not None and not complete:
-        told = updates.select(*cols(schema.key)).distinct()
-        content = content.join(told, same(content, told, schema.key), "left_semi")
-    fold = folded(updates, schema)
+        told = updates.select(*cols(layout.key)).distinct()
+        content = content.join(told, same(content, told, layout.key), "left_semi")
+    fold = folded(updates, layout)
     nothing = fold.where(f.lit(False))
     differing = unmatched(fold, nothing if content is None else content, columns)
-    return differing.select(*cols(schema.key)).distinct()
+    return differing.select(*cols(layout.key)).distinct()
 
 
-def faults(updates: DataFrame, schema: RowSchema, head: int) -> DataFrame:
+def faults(updates: DataFrame, layout: Layout, head: int) -> DataFrame:
     """How many keys the updates of some version speak of as no version does; one row.
 
     Args:
@@ -88,9 +84,9 @@ def faults(updates: DataFrame, schema: RowSchema, head: int) -> DataFrame:
         `FAULTS`: of versions that there are not; not numbered from 0; with words other than those
         of a version; gone, or new, or changed, when they were not there, or were.
     """
-    key = [col(c.name) for c in schema.key]
+    key = [col(c.name) for c in layout.key]
     in_step = Window.partitionBy(*key, VERSION).orderBy(POSITION)
-    nulls = [col(c.name).isNull() for c in schema.value]
+    nulls = [col(c.name).isNull() for c in layout.value]
     is_null = reduce(lambda a, b: a & b, nulls) if nulls else f.lit(True)
     is_first = f.col(POSITION) == 0
     together = updates.repartition(*key).withColumns(

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
-from deltaproduce.engines.spark.frames import frame
 from deltaproduce.model.graph import Graph, Stage
-from deltaproduce.model.layouts import sources_of
+from deltaproduce.model.layouts import KEY_MAPPINGS, RUNS, sources_of
+from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version
@@ -45,18 +46,18 @@ class Lineage:
     downstream: Mapping[str, DataFrame]
 
 
-def lineage(
-    graph: Graph, reader: Reader, stage: Stage, key: object, version: Version, spark: SparkSession
-) -> Lineage:
+def lineage(store: Opened, stage: str | Stage, key: object, version: int | None) -> Lineage:
     """Walk from one key to the sources and to the leaves; nothing is read but runs.
 
-    Raises:
-        InvalidArgumentError: it is no key of the stage's columns.
+    See `Store.lineage`.
     """
-    start = Selection.one(key, stage.schema.key, spark)
-    walk = _Walk(graph, reader, version)
-    up, down = walk.up(stage, start), walk.down(stage, start)
-    return Lineage(stage.name, key, version.number, up, down)
+    found, at = store.stage(stage), store.version(version)
+    store.check_there(at, [each.name for each in store.graph.stages], KEY_MAPPINGS, RUNS)
+    with store.noticing():
+        start = Selection.one(key, found.schema.key, store.engines)
+        walk = _Walk(store.graph, store.reader, at)
+        up, down = walk.up(found, start), walk.down(found, start)
+    return Lineage(found.name, key, at.number, up, down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,12 @@ class _Walk:
             found = reached[stage.name]
             # Content has the pairs in the order of the stage's keys, key mappings in the other.
             pairs = self.reader.content if found.few else self.reader.key_mappings
-            made_from = _keys(pairs(self.version, stage), found, sources_of(stage), keys.spark)
+            made_from = _keys(pairs(self.version, stage), found, sources_of(stage), keys.engines)
             for feeder in stage.feeders:
                 theirs = made_from.renamed(feeder.schema.key.columns)
                 if len(stage.feeders) > 1:  # some may have it, and others not
                     content = self.reader.content(self.version, feeder)
-                    theirs = _keys(content, theirs, feeder.schema.key.columns, keys.spark)
+                    theirs = _keys(content, theirs, feeder.schema.key.columns, keys.engines)
                 reached[feeder.name] = _united(reached.get(feeder.name), theirs)
         return {name: found.frame for name, found in reached.items() if name != start.name}
 
@@ -95,24 +96,23 @@ class _Walk:
             if feeding is not None:
                 pairs = self.reader.key_mappings(self.version, stage)
                 key = stage.schema.key.columns
-                reached[stage.name] = _keys(pairs, feeding, key, keys.spark)
+                reached[stage.name] = _keys(pairs, feeding, key, keys.engines)
         return {name: found.frame for name, found in reached.items() if name != start.name}
 
 
 def _keys(
-    rows: Stored | None, keys: Selection, columns: Sequence[Column], spark: SparkSession
+    rows: Stored | None, keys: Selection, columns: Sequence[Column], engines: Engines
 ) -> Selection:
     """What the rows of some keys have in other columns, each once."""
     if rows is None:
-        nothing = frame(empty(columns), spark, columns)
-        return Selection(tuple(columns), nothing, spark)
-    found = keys.exactly(keys.rows_of(rows.all()))
-    assert isinstance(found, DataFrame)
-    return Selection(tuple(columns), found.select(*cols(columns)).distinct(), spark)
+        nothing = engines.frame(empty(columns), columns)
+        return Selection(tuple(columns), nothing, engines)
+    found = engines.frame(keys.exactly(keys.rows_of(rows.all())), columns)
+    return Selection(tuple(columns), found.select(*cols(columns)).distinct(), engines)
 
 
 def _united(one: Selection | None, other: Selection) -> Selection:
     if one is None:
         return other
     both = one.frame.union(other.frame).distinct()
-    return Selection(one.columns, both, one.spark)
+    return Selection(one.columns, both, one.engines)

@@ -16,28 +16,26 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import ADD, DELETE, UPDATE
-from deltaproduce.engines.selections import Rows, Selection, as_frame
+from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.comparing import numbered_by_values
-from deltaproduce.engines.spark.frames import fetched, frame
-from deltaproduce.model import limits
+from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,
     KEY_MAPPINGS,
     RUNS,
     UPDATES,
-    content_columns,
-    pair_of,
-    sources_of,
-    updates_columns,
+    Layout,
 )
 from deltaproduce.reading.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
-from deltaproduce.storage.stored import Overlay, Stored, run_columns
+from deltaproduce.storage.figures import Past, StageFigures
+from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import StageFigures, Version, stage_at
+from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
     CHANGE_TYPE_COLUMN,
@@ -69,13 +67,12 @@ class Reader:
     def content(self, version: Version, stage: Stage) -> Stored | None:
         """The content of a stage; None if it has no rows in that version."""
         stage = stage_at(version, stage)
-        columns = content_columns(stage.schema, sources_of(stage))
-        return self._stored(version, stage, CONTENT, columns)
+        return self._stored(version, stage, CONTENT, Layout.of(stage).content)
 
     def key_mappings(self, version: Version, stage: Stage) -> Stored | None:
         """The key mappings of a stage; None if it has no rows in that version."""
         stage = stage_at(version, stage)
-        return self._stored(version, stage, KEY_MAPPINGS, pair_of(stage))
+        return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
     def updates(self, version: Version, stage: Stage, since: int | None = None) -> DataFrame | None:
         """What the version changed in a stage; None if nothing yet has.
@@ -91,7 +88,7 @@ class Reader:
         table = self._tables.location.table(stage.name, UPDATES)
         rows = self._tables.read(table, delta_version)
         stored = rows.where(f.col(VERSION).between(first, version.number))
-        columns = cols(updates_columns(stage.schema))
+        columns = cols(Layout.of(stage).updates)
         return stored if begun is None else stored.select(*columns).union(begun.select(*columns))
 
     def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
@@ -102,7 +99,7 @@ class Reader:
         key, changed = stage.schema.key.columns, _changed(span, stage)
         updates = self.updates(span[-1], stage, span[0].number) if changed else None
         firsts = empty(key) if updates is None else updates.where(f.col(POSITION) == 0)
-        return Selection.of(firsts, key, self._tables.spark, changed)
+        return Selection.of(firsts, key, self._tables.engines, changed)
 
     def changes(self, span: Sequence[Version], stage: Stage, mode: FeedMode) -> DataFrame | None:
         """The rows of a stage that came and went after the first of some versions, up to the last.
@@ -110,7 +107,7 @@ class Reader:
         Args:
             span: versions one after the other, in all of which the stage was kept.
         """
-        since, schema = span[0], stage.schema
+        since = span[0]
         updates = self.updates(span[-1], stage, since.number) if _changed(span, stage) else None
         if updates is None:
             return None
@@ -119,7 +116,7 @@ class Reader:
             before = content.all()
         elif content is not None:
             before = self.changed_keys(span, stage).rows_of(content.all())
-        moves = feed(before, updates, schema, sources_of(stage), since.number, mode)
+        moves = feed(before, updates, Layout.of(stage), since.number, mode)
         return moves.join(f.broadcast(self._times(span)), COMMIT_VERSION.name)
 
     def history(self, version: Version, stage: Stage, key: Selection) -> dict[int, bool]:
@@ -127,8 +124,8 @@ class Reader:
         updates = self.updates(version, stage, since=0)
         if updates is None:
             return {}
-        found = as_frame(
-            key.exactly(key.rows_of(updates)), key.spark, (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
+        found = key.engines.frame(
+            key.exactly(key.rows_of(updates)), (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
         )
         return {row[0]: row[1] != DELETE for row in found.distinct().collect()}
 
@@ -142,12 +139,12 @@ class Reader:
         kept = self._overlays.get(stage.name)
         if kept is not None and kept[0] == runs:
             return kept[1]
-        content = content_columns(stage.schema, sources_of(stage))
+        layout = Layout.of(stage)
         table = self._tables.location.table(stage.name, RUNS)
         rows = self._tables.read(table, runs.delta_version)
         later = (f.col(VERSION) > runs.folded) & (f.col(VERSION) <= version.number)
-        found = fetched(rows.where(later), run_columns(content))
-        overlay = Overlay.of(found, pair_of(stage), content)
+        found = fetched(rows.where(later), layout.runs)
+        overlay = Overlay.of(found, layout.pair, layout.content)
         self._overlays[stage.name] = runs, overlay
         return overlay
 
@@ -164,7 +161,9 @@ class Reader:
         self._overlays.pop(stage, None)
         if runs is not None and overlay is not None:
             self._overlays[stage] = runs, overlay
-        if content is not None and limits.is_small(figures.rows, figures.row_bytes):
+        if content is not None and self._tables.engines.limits.is_small(
+            figures.rows, figures.row_bytes
+        ):
             self._contents[stage] = _place(figures), content
 
     def _begun(self, version: Version, stage: Stage, first: int) -> DataFrame | None:
@@ -173,17 +172,18 @@ class Reader:
         None if that was not in the versions from ``first`` on.
         """
         figures = version.stages.get(stage.name)
-        if figures is None or not figures.begun or figures.begun < first or figures.begun_at < 0:
+        past = Past() if figures is None else figures.past
+        if figures is None or not past.begun or past.begun < first or past.begun_at < 0:
             return None
-        rows = self._in_place(figures.table, figures.begun_at, stage)
+        rows = self._in_place(figures.origin.table, past.begun_at, stage)
         position, change = f.col(ORDINAL), f.when(f.col(ORDINAL) == 0, ADD).otherwise(UPDATE)
-        begun = {VERSION: f.lit(figures.begun).cast("bigint"), CHANGE_TYPE: change}
+        begun = {VERSION: f.lit(past.begun).cast("bigint"), CHANGE_TYPE: change}
         return rows.withColumns({**begun, POSITION: position})
 
     def _in_place(self, table: str, delta_version: int, stage: Stage) -> DataFrame:
         """The rows of a source that is someone's table."""
         rows = self._tables.read(self._tables.existing(table), delta_version)
-        return numbered_by_values(rows, stage.schema)
+        return numbered_by_values(rows, Layout.of(stage))
 
     def _times(self, versions: Sequence[Version]) -> DataFrame:
         """When versions were published."""
@@ -191,7 +191,7 @@ class Reader:
         numbers = [version.number for version in versions]
         moments = [version.committed_at for version in versions]
         arrays = (pa.array(numbers, pa.int64()), pa.array(moments, pa.timestamp("us", tz="UTC")))
-        return frame(pa.table(arrays, [c.name for c in columns]), self._tables.spark, columns)
+        return self._tables.engines.frame(pa.table(arrays, [c.name for c in columns]), columns)
 
     def _stored(
         self, version: Version, stage: Stage, kind: str, columns: Sequence[Column]
@@ -202,20 +202,22 @@ class Reader:
         table = self._tables.location.table(stage.name, kind)
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
         files = None
-        if figures.table:
-            base: Rows = self._in_place(figures.table, delta_version, stage)
+        if figures.origin.table:
+            base: Rows = self._in_place(figures.origin.table, delta_version, stage)
         elif kind == CONTENT and kept is not None and kept[0] == _place(figures):
             base = kept[1]
-        elif self._from_files and figures.added.get(kind) == 0:
+        elif self._from_files and figures.base.added.get(kind) == 0:
             base, files = self._tables.read_whole(table, delta_version)
         else:
             base = self._tables.read(table, delta_version)
-        overlay, spark = self.overlay(version, stage), self._tables.spark
-        return Stored(base, tuple(columns), overlay, figures.rows, figures.row_bytes, spark, files)
+        overlay, engines = self.overlay(version, stage), self._tables.engines
+        return Stored(
+            base, tuple(columns), overlay, figures.rows, figures.row_bytes, engines, files
+        )
 
 
 def _place(figures: StageFigures) -> _Place:
-    return figures.delta_versions[CONTENT], figures.remade.get(CONTENT, 0)
+    return figures.delta_versions[CONTENT], figures.past.remade.get(CONTENT, 0)
 
 
 def _changed(span: Sequence[Version], stage: Stage) -> int:
@@ -233,6 +235,6 @@ class _Runs:
 
     @staticmethod
     def of(figures: StageFigures) -> _Runs | None:
-        if not figures.runs:
+        if not figures.base.runs:
             return None
-        return _Runs(figures.delta_versions[RUNS], figures.folded)
+        return _Runs(figures.delta_versions[RUNS], figures.base.folded)

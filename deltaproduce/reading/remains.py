@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class Remaining:
     table: str
     versions: tuple[int, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {"stage": self.stage, "table": self.table, "versions": list(self.versions)}
+
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
@@ -45,6 +51,13 @@ class Forgotten:
 
     version: Version
     remains: tuple[Remaining, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "version": self.version.as_dict(),
+            "remains": [remaining.as_dict() for remaining in self.remains],
+        }
 
 
 def remains(
@@ -99,4 +112,4 @@ def _having(
 
 def _has(figures: StageFigures, number: int, alive: Collection[int]) -> bool:
     """Whether content or key mappings do: as of the version, or of the one they are as old as."""
-    return number in alive or (figures.runs > 0 and figures.folded in alive)
+    return number in alive or (figures.base.runs > 0 and figures.base.folded in alive)

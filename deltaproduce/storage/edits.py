@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltaproduce.engines.selections import Rows
+from deltaproduce.engines.engine import Rows
 from deltaproduce.types.columns import (
     Column,
 )

@@ -5,11 +5,6 @@ the one that removes it, as the table's log says. The invariant: no file that a 
 has, or the newest one, is found, and none that a writer may be about to commit; and what is found
 lies in the table's directory itself, where the log names it, or beside those that it names: not in
 a folder of someone else's, and not behind a symbolic link.
-
-Delta's log is read as its protocol lays it down
-(https://github.com/delta-io/delta/blob/master/PROTOCOL.md): a JSON file for each commit, with
-actions ``add`` and ``remove``; a deletion vector is in a file named by a UUID, which the action has
-in Z85 (https://rfc.zeromq.org/spec/32).
 """
 
 from __future__ import annotations
@@ -24,18 +19,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
+from deltaproduce.engines.delta_log import LOG, commit_file
+from deltaproduce.engines.spark.delta import globbed
 from deltaproduce.engines.spark.file_systems import is_linked, links_below
-from deltaproduce.storage.locations import Table, commit_file
-from deltaproduce.storage.tables import Tables, globbed
+from deltaproduce.engines.spark.log_actions import actions
+from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
+from deltaproduce.storage.locations import Table
+from deltaproduce.storage.tables import Tables
 
-_ACTION: Final = (
-    "struct<path: string, deletionVector: struct<storageType: string, pathOrInlineDv: string>>"
-)
 _INVENTORY: Final = "path string, length bigint, isDir boolean, modificationTime bigint"
 _SCHEME: Final = "^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
-_Z85: Final = (
-    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-)
 
 
 def unneeded(
@@ -54,7 +47,7 @@ def unneeded(
     spark, directory = tables.spark, tables.directory(table)
     root = directory if table.in_catalog else tables.location.address
     nothing = spark.createDataFrame([], _INVENTORY)
-    if is_linked(root, f"{directory}/_delta_log"):
+    if is_linked(root, f"{directory}/{LOG}"):
         return nothing
     place = globbed(directory)
     listed = (
@@ -94,18 +87,9 @@ def _is_behind(links: Collection[str]) -> Column:
 
 def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFrame:
     """The names of all files that a table's log tells of, where, and whether each is needed."""
-    log = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(f"{place}/_delta_log/*.json")
-    action = f.coalesce("add", "remove")
-    commit = f.regexp_extract("_metadata.file_name", r"^(\d{20})\.json$", 1)
-    actions = log.where(action.isNotNull() & (commit != "")).select(
-        commit.cast("bigint").alias("commit"),
-        f.col("add").isNotNull().alias("adds"),
-        action["path"].alias("file"),
-        action["deletionVector"].alias("vector"),
-    )
-    actions = actions.withColumn("vector", _vector())
+    commits = actions(spark, f"{place}/{LOG}/*.json").withColumnRenamed("path", "file")
     one = Window.partitionBy("file", "vector").orderBy("commit")
-    spans = actions.select(
+    spans = commits.select(
         "file",
         "vector",
         f.when(f.col("adds"), f.col("commit")).alias("first"),
@@ -124,32 +108,6 @@ def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFram
     )
 
 
-def _vector() -> Column:
-    """The path of the file that an action's deletion vector is in; null if it is in none.
-
-    Written as text, because Spark takes a call for each part of an expression otherwise.
-    """
-    blocks = (f"substring(vector.pathOrInlineDv, {start}, 5)" for start in (-20, -15, -10, -5))
-    digits = f"concat({', '.join(map(_hex_sql, blocks))})"
-    return f.expr(
-        f"""CASE vector.storageType
-            WHEN 'u' THEN concat(
-                regexp_replace(regexp_replace(vector.pathOrInlineDv, '.{{20}}$', ''), '.$', '$0/'),
-                'deletion_vector_', regexp_replace({digits},
-                '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})$', '$1-$2-$3-$4-$5'), '.bin')
-            WHEN 'p' THEN vector.pathOrInlineDv END"""
-    )
-
-
-def _hex_sql(block: str) -> str:
-    """Four bytes, which are five digits of Z85, in hexadecimal; SQL of SQL."""
-    values = (
-        f"(instr('{_Z85}', substring({block}, {place}, 1)) - 1) * {85 ** (5 - place)}L"
-        for place in range(1, 6)
-    )
-    return f"lpad(lower(hex({' + '.join(values)})), 8, '0')"
-
-
 def _base_name(path: Column) -> Column:
     return f.substring_index(path, "/", -1)
 
@@ -159,7 +117,7 @@ def _has(spark: SparkSession, path: str) -> bool:
     try:
         spark.read.format("binaryFile").load(path)
     except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
+        if not is_missing_path(error):
             raise
         return False
     return True

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
+from deltaproduce.engines.delta_tables import Place
 from deltaproduce.errors import CorruptStoreError, DefinitionError
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES
 from deltaproduce.types.ddl import identifier
@@ -70,9 +71,14 @@ class Table:
         return replace(self, address=".".join([*map(identifier, current), self.address]))
 
     @property
+    def place(self) -> Place:
+        """Where it is, for engines, which know no stores."""
+        return Place(self.address, self.in_catalog)
+
+    @property
     def sql(self) -> str:
         """The table as SQL text, for statements on it."""
-        return self.address if self.in_catalog else f"delta.{identifier(self.address)}"
+        return self.place.sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +170,6 @@ class Location:
                     f"and _, and no ending {', '.join(_ENDINGS)}, or keep the store at a path",
                     stage=stage,
                 )
-
-
-def commit_file(delta_version: int) -> str:
-    """Where Delta keeps the commit of a delta version, below the table's directory."""
-    return f"_delta_log/{delta_version:020d}.json"
 
 
 def _whole_path(what: str, text: str) -> str:

@@ -3,14 +3,14 @@
 A step looks up keys that lie anywhere in a table. Spark reads every file and row group whose range
 holds one of them, so in files with large groups a look-up of a thousand keys reads the more the
 larger the table is. Tables in which steps look keys up are written with small row groups
-(`limits.GROUP_ROWS`), and only those are read here whose range, as the files' footers say, holds
+(`Limits.group_rows`), and only those are read here whose range, as the files' footers say, holds
 one of the keys: at most one a key where keys are unique, however many rows there are, and no Spark
 job. This is the sparse index of a sorted file that SSTables have (Chang et al., "Bigtable", 2006).
 
 The invariant: an answer has all rows of the keys, as Spark would read them; where that is not
 certain there is none, and Spark is asked: for files in no file system of this machine, keys that
 are null or of a type without one plain order, footers that say nothing of ranges, files that are
-gone or damaged (Spark says so), and for more rows than are quicker read here (`limits.SEEK_ROWS`).
+gone or damaged (Spark says so), and for more rows than are quicker read here (`Limits.seek_rows`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from pyspark.sql import types as t
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.file_systems import local_path
-from deltaproduce.model import limits
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 
@@ -139,7 +138,7 @@ class ParquetFiles:
         if not bounds:
             return None
         holding = np.flatnonzero(_holding(bounds))
-        if footers.rows[holding].sum() > limits.SEEK_ROWS:
+        if footers.rows[holding].sum() > keys.engines.limits.seek_rows:
             return None
         schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
 

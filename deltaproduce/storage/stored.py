@@ -10,24 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType
 
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import distinct, empty, factorize, isin_rows
-from deltaproduce.engines.selections import Rows, Selection, as_frame, as_table
+from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import same
-from deltaproduce.engines.spark.frames import fetched, frame
-from deltaproduce.model import limits
+from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.storage.parquet_seeks import ParquetFiles
-from deltaproduce.types.columns import ORDINAL, VERSION, VERSION_COLUMN, Column
-
-IS_ALIVE: Final = Column("_is_alive", BooleanType(), nullable=False)
-"""False in the one row of a run that says that its pair has no rows any more."""
+from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class Overlay:
     @staticmethod
     def none(pair: Sequence[Column], content: Sequence[Column]) -> Overlay:
         """What it is when the base has been written."""
-        return Overlay(empty((*content, IS_ALIVE)), tuple(pair), tuple(content), 0, 0)
+        return Overlay(empty((*content, IS_ALIVE_COLUMN)), tuple(pair), tuple(content), 0, 0)
 
     def with_run(self, run: pa.Table) -> Overlay:
         """What it is after one more version."""
@@ -79,7 +75,7 @@ class Overlay:
 
     def newer(self, columns: Sequence[Column]) -> pa.Table:
         """The rows that are alive: of the content, or, in the pair's columns, of key mappings."""
-        alive = self.rows.filter(self.rows.column(IS_ALIVE.name))
+        alive = self.rows.filter(self.rows.column(IS_ALIVE))
         found = alive.select([c.name for c in columns])
         return found if ORDINAL in found.schema.names else distinct(found)
 
@@ -106,36 +102,36 @@ class Stored:
     overlay: Overlay | None
     count: int
     row_bytes: int
-    spark: SparkSession
+    engines: Engines
     files: ParquetFiles | None = None
 
     @property
     def small(self) -> bool:
         """Whether reading all of it costs no more than looking up a key."""
-        return limits.is_small(self.count, self.row_bytes)
+        return self.engines.limits.is_small(self.count, self.row_bytes)
 
     def all(self) -> DataFrame:
         """All rows, in Spark; unsorted."""
-        spark, base = self.spark, as_frame(self.base, self.spark, self.columns)
+        engines, base = self.engines, self.engines.frame(self.base, self.columns)
         if self.overlay is None:
             return base
         pair = self.overlay.pair
-        replaced = f.broadcast(frame(self.overlay.replaced(), spark, pair))
-        newer = frame(self.overlay.newer(self.columns), spark, self.columns)
+        replaced = f.broadcast(engines.frame(self.overlay.replaced(), pair))
+        newer = engines.frame(self.overlay.newer(self.columns), self.columns)
         return base.join(replaced, same(base, replaced, pair), "left_anti").union(newer)
 
     def fetched(self) -> pa.Table:
         """All rows, on the driver."""
-        return self._merged(as_table(self.base, self.columns), None)
+        return self._merged(self.engines.table(self.base, self.columns), None)
 
     def of(self, keys: Selection) -> Rows:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
         if not keys.few:
             return keys.rows_of(self.all())
-        most = limits.local_rows(self.row_bytes)
+        most = self.engines.limits.rows_of(self.row_bytes)
         found = None if self.files is None else self.files.rows_of(keys, self.columns, most)
         if found is None:
-            base = as_frame(self.base, self.spark, self.columns)
+            base = self.engines.frame(self.base, self.columns)
             found = fetched(keys.rows_of(base).limit(most + 1), self.columns)
         if len(found) > most:
             return keys.rows_of(self.all())
@@ -150,8 +146,3 @@ class Stored:
             base = base.filter(pa.array(keys.holds(base)))
         kept = ~isin_rows(base.select(names), overlay.rows.select(names))
         return pa.concat_tables([base.filter(pa.array(kept)), overlay.newer(self.columns)])
-
-
-def run_columns(content: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns of a table of runs."""
-    return (VERSION_COLUMN, IS_ALIVE, *content)

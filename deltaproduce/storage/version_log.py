@@ -12,33 +12,48 @@ none is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import Row
+from pyspark.sql.types import (
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.model.declarations import name_fault
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.layouts import CONTENT, KINDS
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.recovery import conflict, foreign_commits
+from deltaproduce.storage.figures import figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
-from deltaproduce.storage.recovery import conflict, foreign
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import (
-    EMPTY,
-    Attempt,
-    Commit,
-    Version,
-    figures_from_json,
-    figures_to_json,
-)
+from deltaproduce.storage.versions import EMPTY, Version
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column
 
-_COLUMNS = """
-    number bigint, committed_at timestamp, operation string, update_id string,
-    fingerprints map<string, struct<layout: string, function: string>>,
-    tables map<string, bigint>, figures string, attempt string
-"""
+_FINGERPRINT: Final = StructType(
+    [StructField("layout", StringType()), StructField("function", StringType())]
+)
+_COLUMNS: Final = (
+    Column("number", LongType()),
+    Column("committed_at", TimestampType()),
+    Column("operation", StringType()),
+    Column("update_id", StringType()),
+    Column("fingerprints", MapType(StringType(), _FINGERPRINT)),
+    Column("tables", MapType(StringType(), LongType())),
+    Column("figures", StringType()),
+    Column("attempt", StringType()),
+)
 
 _LAST_MICROS = 253_402_300_800_000_000  # since 1970, of the year 10000
 
@@ -134,7 +149,7 @@ class VersionLog:
         except CorruptStoreError:
             commits = self._tables.recent_commits(self._table, 0)
             ours = next((c.delta_version for c in commits if c.attempt is not None), None)
-            if ours is None or not foreign(commits, ours):
+            if ours is None or not foreign_commits(commits, ours):
                 raise
             self._check_rows(self._rows(ours), None)
             self._known, self._read = (), None
@@ -150,19 +165,23 @@ class VersionLog:
             commits: the log's last, newest first; all since the last reading.
         """
         newest, known = commits[0].delta_version, self._known
-        if self._read is None or foreign(commits, self._read) or self._was_rewritten(commits):
+        if (
+            self._read is None
+            or foreign_commits(commits, self._read)
+            or self._was_rewritten(commits)
+        ):
             known = ()
         last = known[-1].number if known else 0
         known += self._rows(newest, f"number > {last}")
         ours = next((c.delta_version for c in commits if c.attempt is not None), 0)
-        strange = foreign(commits, ours)
-        if strange and known != self._rows(ours):
+        foreign = foreign_commits(commits, ours)
+        if foreign and known != self._rows(ours):
             raise self._damaged(
-                f"delta version {strange[-1].delta_version} of it is a {strange[-1].operation} by "
+                f"delta version {foreign[-1].delta_version} of it is a {foreign[-1].operation} by "
                 "no store",
                 ours,
             )
-        self._check_rows(known, ours if strange else None)
+        self._check_rows(known, ours if foreign else None)
         token = _fencing_token(commits)
         self._known = (
             *known[:-1],
@@ -176,11 +195,13 @@ class VersionLog:
         last = self.last_read.number
         return any(attempt is not None and attempt.version <= last for attempt in later)
 
-    def _commit(self, rows: Sequence[Row], attempt: Attempt, *, overwrite: bool) -> int:
+    def _commit(self, rows: list[Mapping[str, Any]], attempt: Attempt, *, overwrite: bool) -> int:
         """Commit to the log; returns the delta version that it became."""
+        schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in _COLUMNS])
+        found = pa.Table.from_pylist(rows, schema)
         failure: Exception | None = None
         try:
-            self._tables.commit_fenced(self._table, rows, _COLUMNS, attempt, overwrite=overwrite)
+            self._tables.commit_fenced(self._table, found, _COLUMNS, attempt, overwrite=overwrite)
         except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
             failure = error
         made = self._committed_by(attempt)
@@ -194,8 +215,6 @@ class VersionLog:
 
     def _commits(self) -> tuple[Commit, ...]:
         """The log's last commits, newest first, one of ours among them; none if there is no log."""
-        if self._read is None and not self._tables.exists(self._table):
-            return ()
         commits = self._tables.recent_commits(self._table, self._read)
         if self._read is not None and (not commits or commits[0].delta_version < self._read):
             found = f"delta version {commits[0].delta_version}" if commits else "no table"
@@ -241,29 +260,29 @@ class VersionLog:
                 f"{self._table.address} cannot be read; read the head again before repeating it"
             ) from error
 
-    def _row(self, version: Version, attempt: Attempt) -> Row:
+    def _row(self, version: Version, attempt: Attempt) -> dict[str, Any]:
         location = self._tables.location
-        return Row(
-            number=version.number,
-            committed_at=version.committed_at,
-            operation=version.operation,
-            update_id=version.update_id,
-            fingerprints={
-                name: Row(layout=found.layout, function=found.function)
+        return {
+            "number": version.number,
+            "committed_at": version.committed_at,
+            "operation": version.operation,
+            "update_id": version.update_id,
+            "fingerprints": {
+                name: {"layout": found.layout, "function": found.function}
                 for name, found in version.definitions.items()
             },
-            tables={
+            "tables": {
                 (
-                    figures.table
-                    if figures.table and kind == CONTENT
+                    figures.origin.table
+                    if figures.origin.table and kind == CONTENT
                     else location.table(stage, kind).name
                 ): delta_version
                 for stage, figures in version.stages.items()
                 for kind, delta_version in figures.delta_versions.items()
             },
-            figures=figures_to_json(version.stages),
-            attempt=attempt.id,
-        )
+            "figures": figures_to_json(version.stages),
+            "attempt": attempt.id,
+        }
 
     def _check_rows(self, known: Sequence[Version], good: int | None) -> None:
         """Refuse numbers that are not consecutive, and names that lead out of the store."""
@@ -323,18 +342,15 @@ def _fault_of_names(version: Version, location: Location) -> str | None:
     return None
 
 
-def _remembered(version: Version) -> Row:
+def _remembered(version: Version) -> dict[str, Any]:
     """What stays of a version that is dropped: its update id, so that it is not applied twice."""
-    return Row(
-        number=version.number,
-        committed_at=version.committed_at,
-        operation=version.operation,
-        update_id=version.update_id,
-        fingerprints=None,
-        tables=None,
-        figures=None,
-        attempt=None if version.attempt is None else version.attempt.id,
-    )
+    return {
+        "number": version.number,
+        "committed_at": version.committed_at,
+        "operation": version.operation,
+        "update_id": version.update_id,
+        "attempt": None if version.attempt is None else version.attempt.id,
+    }
 
 
 def _fencing_token(commits: Sequence[Commit]) -> int:

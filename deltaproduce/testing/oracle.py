@@ -89,9 +89,12 @@ class Oracle:
     def __init__(self, pipeline: Pipeline) -> None:
         self._graph = pipeline.graph()
         for producer in self._graph.producers:
-            if producer.query is not None:
-                message = f"stage {producer.name!r} is in SQL, which the oracle has not; write it "
-                raise DefinitionError(f"{message}as a function", stage=producer.name)
+            if producer.kind.model is None:
+                message = (
+                    f"stage {producer.name!r} is of kind {producer.kind.word!r}, which the oracle "
+                    "has not; write it as a function, or give its kind a model"
+                )
+                raise DefinitionError(message, stage=producer.name)
         self._states: list[_State] = [{stage.name: [] for stage in self._graph.stages}]
         self._surrogates: list[dict[str, int]] = [{}]  # the last ones given out, by version
         self._number_by_update_id: dict[str, int] = {}
@@ -134,11 +137,11 @@ class Oracle:
         for producer in self._graph.producers:
             name = producer.name
             state[name] = _produced_rows(producer, state)
-            if producer.surrogate is not None:
+            if producer.kind.numbered is not None:
                 state[name], surrogates[name] = _numbered_rows(
                     producer, state[name], before[name], surrogates.get(name, 0)
                 )
-            if producer.preserve is not None:
+            if producer.kind.depends_on_history:
                 state[name] = _preserved_rows(producer, state, before)
         self._states.append(state)
         self._surrogates.append(surrogates)
@@ -267,7 +270,7 @@ class Oracle:
         key, value = schema.key.names, schema.value.names
         if table == "updates":
             return ("_version", "_change_type", *key, "_position", *value)
-        if table == "content" and isinstance(self._graph.stage(stage), Source):
+        if table == "content" and not self._graph.stage(stage).feeders:
             return (*key, "_ordinal", *value)
         feeder = self._producer(stage).feeders[0]
         source_key = tuple(f"_source_{name}" for name in feeder.schema.key.names)
@@ -282,10 +285,11 @@ class Oracle:
         return self._states[number][self._graph.stage(stage).name]
 
     def _producer(self, stage: str) -> Producer:
-        found = self._graph.stage(stage)
-        if not isinstance(found, Producer):
-            raise NotFoundError(f"{stage!r} is a source, and has no key mappings")
-        return found
+        self._graph.stage(stage)
+        for producer in self._graph.producers:
+            if producer.name == stage:
+                return producer
+        raise NotFoundError(f"{stage!r} is a source, and has no key mappings")
 
 
 def sort_key(values: Sequence[Any], columns: Iterable[Column]) -> tuple[Any, ...]:
@@ -434,7 +438,7 @@ def _numbered_rows(
     producer: Producer, rows: list[_Row], before: list[_Row], last: int
 ) -> tuple[list[_Row], int]:
     """The rows with surrogates, and the last one given out (S12)."""
-    place = producer.schema.value.names.index(str(producer.surrogate))
+    place = producer.schema.value.names.index(str(producer.kind.numbered))
     numbers = {plain(row.key): row.value[place] for row in before}
     for key, _ in _groups(rows):  # in key order
         if key not in numbers:
@@ -448,7 +452,6 @@ def _numbered_rows(
 
 def _preserved_rows(producer: Producer, state: _State, before: _State) -> list[_Row]:
     """The rows of source keys that changed after the hook (S12), the others as they were."""
-    assert producer.preserve is not None
     old, columns = before[producer.name], producer.schema.value
     inputs_before, inputs_after = _inputs(producer, before), _inputs(producer, state)
     known = {(plain(row.source_key), plain(row.key), row.ordinal): row for row in old}
@@ -460,7 +463,7 @@ def _preserved_rows(producer: Producer, state: _State, before: _State) -> list[_
             rows.append(known[source, plain(row.key), row.ordinal])
             continue
         example = examples.get(plain(row.key))
-        stored = producer.preserve(
+        stored = producer.kind.settled(
             _argument(row.value, columns), None if example is None else _argument(example, columns)
         )
         value = _stored(record_items(stored, columns), columns)
@@ -474,12 +477,10 @@ def _emissions(
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """What the producer's function emits for one key's values, as it will be stored."""
     key = _argument(source_key, producer.feeders[0].schema.key)
+    model = producer.kind.model
+    assert model is not None  # all of the oracle's have one
     try:
-        if producer.form == "rows":
-            emitted = producer(key, *map(iter, inputs))
-        else:
-            emitted = _of_tables(producer, source_key, inputs[0])
-        for target_key, value in emitted:
+        for target_key, value in model(_KeyRows(producer, source_key, inputs)):
             yield (
                 _stored(record_items(target_key, producer.schema.key), producer.schema.key),
                 _stored(record_items(value, producer.schema.value), producer.schema.value),
@@ -490,25 +491,39 @@ def _emissions(
         ) from error
 
 
-def _of_tables(
-    producer: Producer, source_key: tuple[Any, ...], values: list[Value]
-) -> Iterator[tuple[Value, Value]]:
-    """What an Arrow producer's function makes of a table of one key's rows, row by row."""
-    key, value = producer.feeders[0].schema.key, producer.feeders[0].schema.value
-    struct = StructType([*key.struct, *value.struct])
-    rows = [_in_arrow((*source_key, *record_items(found, value)), struct) for found in values]
-    table = pa.Table.from_pylist(rows, to_arrow_schema(struct, timezone="UTC"))
-    streams = producer.form == "arrow_stream"
-    returned = producer(iter(table.to_batches())) if streams else [producer(table)]
-    sources = [f"_source_{name}" for name in key.names]
-    for found in returned:
-        if sorted(found.schema.names) != sorted([*sources, *producer.schema.names]):
-            raise ValueError(f"the columns {found.schema.names!r} are not those that are declared")
-        for row in found.to_pylist():
+@dataclass(frozen=True, slots=True)
+class _KeyRows:
+    """One source key of a producer and its rows, as the model of its kind gets them."""
+
+    producer: Producer
+    source_key: tuple[Any, ...]
+    values: list[list[Value]]
+
+    @property
+    def key(self) -> Value:
+        return _argument(self.source_key, self.producer.feeders[0].schema.key)
+
+    def table(self) -> pa.Table:
+        """The rows of the only input, in Arrow."""
+        key, value = self.producer.feeders[0].schema.key, self.producer.feeders[0].schema.value
+        struct = StructType([*key.struct, *value.struct])
+        rows = [
+            _in_arrow((*self.source_key, *record_items(found, value)), struct)
+            for found in self.values[0]
+        ]
+        return pa.Table.from_pylist(rows, to_arrow_schema(struct, timezone="UTC"))
+
+    def emissions(self, table: pa.Table) -> Iterator[tuple[Value, Value]]:
+        """What a table says that was made of it, row by row."""
+        key, made = self.producer.feeders[0].schema.key, self.producer.schema
+        sources = [f"_source_{name}" for name in key.names]
+        if sorted(table.schema.names) != sorted([*sources, *made.names]):
+            raise ValueError(f"the columns {table.schema.names!r} are not those that are declared")
+        for row in table.to_pylist():
             named = tuple(row[name] for name in sources)
-            if plain(_stored(named, key)) != plain(source_key):
+            if plain(_stored(named, key)) != plain(self.source_key):
                 raise ValueError(f"{named!r} is not the source key")
-            yield _of_columns(row, producer.schema.key), _of_columns(row, producer.schema.value)
+            yield _of_columns(row, made.key), _of_columns(row, made.value)
 
 
 def _of_columns(row: Mapping[str, Value], columns: Columns) -> Value:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +38,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from deltaproduce.model.graph import Form, Producer, Source
+from deltaproduce.model.graph import Producer, Source
 from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.testing.oracle import Change, Delete, Upsert, Value, plain
 from deltaproduce.types.columns import Columns, RowSchema
@@ -182,7 +182,7 @@ def pipelines(draw: st.DrawFn, *, max_producers: int = 4, remembering: bool = Tr
         remembering: with stages that number their keys, or keep what a key was first given, so that
             their rows depend on the versions before.
     """
-    catalogue = [r for r in _CATALOGUE if remembering or not (r.surrogate or r.preserve)]
+    catalogue = [r for r in _CATALOGUE if remembering or not r.kept]
     pipeline = Pipeline("random")
     stages: list[tuple[Source | Producer, _Shape]] = []
     for number in range(1, draw(st.integers(1, 2)) + 1):
@@ -206,10 +206,9 @@ def _declared(
     pipeline: Pipeline, inputs: Sequence[Source | Producer | Merged], rule: _Rule, name: str
 ) -> Producer:
     declared: dict[str, Any] = {"key": rule.made.key, "value": rule.made.value, "name": name}
-    if rule.form == "rows":
-        kept: dict[str, Any] = {"surrogate": rule.surrogate, "preserve": rule.preserve}
-        return pipeline.producer(*inputs, **declared, **kept)(rule.function)
-    streaming = rule.form == "arrow_stream"
+    if rule.called == "by key":
+        return pipeline.producer(*inputs, **declared, **rule.kept)(rule.function)
+    streaming = rule.called == "with streams"
     return pipeline.arrow_producer(*inputs, **declared, streaming=streaming)(rule.function)
 
 
@@ -389,9 +388,8 @@ class _Rule:
     function: Callable[..., Any]
     feeder: _Shape
     made: _Shape
-    form: Form = "rows"
-    surrogate: str | None = None
-    preserve: Callable[[Any, Any], Any] | None = None
+    called: Literal["by key", "with tables", "with streams"] = "by key"
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 def unchanged(key: Value, values: Iterator[Value]) -> Emissions:
@@ -633,8 +631,8 @@ _CATALOGUE = (
     _Rule(differences, _ROWS, _ROWS),
     _Rule(by_text, _ROWS, _BY_TEXT),
     _Rule(scattered, _ROWS, _BY_TEXT),
-    _Rule(scattered, _ROWS, _BY_TEXT, preserve=first_given),
-    _Rule(identified, _ROWS, _NUMBERED, surrogate="n"),
+    _Rule(scattered, _ROWS, _BY_TEXT, kept={"preserve": first_given}),
+    _Rule(identified, _ROWS, _NUMBERED, kept={"surrogate": "n"}),
     _Rule(totals, _NUMBERED, _ROWS),
     _Rule(ranked, _ROWS, _RANKED),
     _Rule(listed, _ROWS, _LISTS),
@@ -647,13 +645,13 @@ _CATALOGUE = (
     _Rule(unchanged, _WIDE, _WIDE),
     _Rule(first_only, _WIDE, _WIDE),
     _Rule(by_year, _WIDE, _LISTS),
-    _Rule(unchanged_table, _ROWS, _ROWS, "arrow"),
-    _Rule(rekeyed_table, _ROWS, _ROWS, "arrow"),
-    _Rule(filtered_table, _ROWS, _ROWS, "arrow"),
-    _Rule(by_text_table, _ROWS, _BY_TEXT, "arrow"),
-    _Rule(first_of_stream, _ROWS, _ROWS, "arrow_stream"),
-    _Rule(totals_table, _BY_TEXT, _ROWS, "arrow"),
-    _Rule(numbered_stream, _BY_TEXT, _BY_TEXT, "arrow_stream"),
-    _Rule(flattened_table, _LISTS, _ROWS, "arrow"),
-    _Rule(unchanged_wide_table, _WIDE, _WIDE, "arrow"),
+    _Rule(unchanged_table, _ROWS, _ROWS, "with tables"),
+    _Rule(rekeyed_table, _ROWS, _ROWS, "with tables"),
+    _Rule(filtered_table, _ROWS, _ROWS, "with tables"),
+    _Rule(by_text_table, _ROWS, _BY_TEXT, "with tables"),
+    _Rule(first_of_stream, _ROWS, _ROWS, "with streams"),
+    _Rule(totals_table, _BY_TEXT, _ROWS, "with tables"),
+    _Rule(numbered_stream, _BY_TEXT, _BY_TEXT, "with streams"),
+    _Rule(flattened_table, _LISTS, _ROWS, "with tables"),
+    _Rule(unchanged_wide_table, _WIDE, _WIDE, "with tables"),
 )

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
     DecimalType,
     DoubleType,
@@ -42,6 +43,7 @@ ORDINAL: Final = "_ordinal"
 POSITION: Final = "_position"
 VERSION: Final = "_version"
 CHANGE_TYPE: Final = "_change_type"
+IS_ALIVE: Final = "_is_alive"
 
 SchemaLike: TypeAlias = str | StructType
 
@@ -73,6 +75,9 @@ VERSION_COLUMN: Final = Column(VERSION, LongType())
 
 CHANGE_TYPE_COLUMN: Final = Column(CHANGE_TYPE, StringType())
 """``add``, ``update`` or ``delete``."""
+
+IS_ALIVE_COLUMN: Final = Column(IS_ALIVE, BooleanType(), nullable=False)
+"""False in the one row of a run that says that its pair has no rows any more."""
 
 ORDINAL_COLUMN: Final = Column(ORDINAL, LongType())
 """A row's number within its source key and key, from 0."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,7 +89,7 @@ def assert_stages(
     store: Store, oracle: Oracle, stages: Mapping[str, Source | Producer], version: int
 ) -> None:
     """The same for some of the store's stages, of which each has a stage of the oracle."""
-    location, tables = store._tables.location, [*_tables(stages)]
+    location, tables = store._opened.tables.location, [*_tables(stages)]
     (at,) = (found for found in (EMPTY, *store.versions()) if found.number == version)
     through_the_store = [tables[version % len(tables)]]
     for name, twin, table in tables:
@@ -113,7 +114,9 @@ def _tables(stages: Mapping[str, Source | Producer]) -> Iterator[StageTable]:
 
 def assert_read(store: Store, oracle: Oracle, tables: Iterable[StageTable], version: int) -> None:
     """Some tables, as the store reads them, have the oracle's columns and rows, in its order."""
-    with setting(store._spark, "spark.sql.shuffle.partitions", "1"):  # to sort by one job, not two
+    with setting(
+        store._opened.engines.spark, "spark.sql.shuffle.partitions", "1"
+    ):  # to sort by one job, not two
         for name, twin, table in tables:
             rows = getattr(store, table)(name, version, ordered=True)
             assert tuple(rows.columns) == oracle.columns(twin.name, table)
@@ -130,7 +133,7 @@ def on_disk(location: str) -> set[str]:
 
 def assert_no_orphans(spark: SparkSession, store: Store) -> None:
     """Each data file of a store is in one of its versions, or in the newest state of a table."""
-    location, reader = store._tables.location.address, spark.read.format("delta")
+    location, reader = store._opened.tables.location.address, spark.read.format("delta")
     frames = [reader.load(f"{location}/_versions")]
     for version in store.versions():
         for stage, figures in version.stages.items():
@@ -195,10 +198,10 @@ def read_by_delta_rs(store: Store) -> Store:
     test that looks at every table. All that the library does with the rows is done as ever.
     """
     versions, other = store.versions(), copy(store)
-    other._tables = TablesByDeltaRs(store._spark, store._tables.location)
-    other._reader = Reader(other._tables)
+    opened = store._opened
+    tables = TablesByDeltaRs(opened.engines, opened.tables.location)
     log: Any = SimpleNamespace(versions=lambda: versions, last_read=[EMPTY, *versions][-1])
-    other._log = log
+    other._opened = replace(opened, tables=tables, reader=Reader(tables), log=log)
     return other
 
 

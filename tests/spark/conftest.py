@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from deltaproduce.engines.spark.session import local_session
+from deltaproduce.engines.spark.sessions.session import local_session
 
 # What makes tests on a few rows fast: one task where one suffices, and no compiling of code that
 # runs for milliseconds, by Spark or by Java.

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
+from limiting import limited
 from pyspark.sql import SparkSession
 
-from deltaproduce.model import limits
 from deltaproduce.operations.step.plan import TableType
 
 
@@ -19,8 +20,8 @@ class Way:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
-_NONE_SMALL = {"SMALL_TABLE_ROWS": 0, "GROUP_ROWS": 3}
-_IN_SPARK = {**_NONE_SMALL, "LOCAL_ROWS": 0}
+_NONE_SMALL = {"small_table_rows": 0, "group_rows": 3}
+_IN_SPARK = {**_NONE_SMALL, "local_rows": 0}
 WAYS = (
     Way("small tables"),
     Way("replaced", limits=_NONE_SMALL),
@@ -28,37 +29,32 @@ WAYS = (
     Way(
         "runs, often folded",
         "merge_on_read",
-        {**_NONE_SMALL, "OVERLAY_RUNS": 2, "COMPACTION_COMMITS": 1},
+        {**_NONE_SMALL, "overlay_runs": 2, "compaction_commits": 1},
     ),
-    Way("in Spark, replaced", limits={**_IN_SPARK, "COMPACTION_COMMITS": 2}),
+    Way("in Spark, replaced", limits={**_IN_SPARK, "compaction_commits": 2}),
     Way("in Spark, runs", "merge_on_read", _IN_SPARK),
-    Way("in Spark, joined", limits={**_IN_SPARK, "SEEK_KEYS": 0, "PLAN_ROWS": 0}),
+    Way("in Spark, joined", limits={**_IN_SPARK, "seek_keys": 0, "plan_rows": 0}),
     Way(
         "mixed",
         "merge_on_read",
         {
-            "SMALL_TABLE_ROWS": 9,
-            "LOCAL_ROWS": 6,
-            "LOCAL_BYTES": 2_000,
-            "SEEK_KEYS": 4,
-            "PLAN_ROWS": 5,
+            "small_table_rows": 9,
+            "local_rows": 6,
+            "local_bytes": 2_000,
+            "seek_keys": 4,
+            "plan_rows": 5,
         },
     ),
-    Way("runs, sought by Spark", "merge_on_read", {**_NONE_SMALL, "SEEK_ROWS": 0}),
-    Way("in full where most changes", "merge_on_read", {**_NONE_SMALL, "FULL_ROWS": 0}),
+    Way("runs, sought by Spark", "merge_on_read", {**_NONE_SMALL, "seek_rows": 0}),
+    Way("in full where most changes", "merge_on_read", {**_NONE_SMALL, "full_rows": 0}),
 )
 
 
 @contextmanager
 def forced(way: Way) -> Iterator[None]:
-    before = {name: getattr(limits, name) for name in way.limits}
-    for name, limit in way.limits.items():
-        setattr(limits, name, limit)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        limited(patch, **way.limits)
         yield
-    finally:
-        for name, limit in before.items():
-            setattr(limits, name, limit)
 
 
 @contextmanager

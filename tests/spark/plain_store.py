@@ -17,8 +17,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructType
 
 from deltaproduce import Producer, Source
+from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.locations import Location
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.versions import Version
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.oracle import sort_key
 from deltaproduce.types.columns import Column, Columns
@@ -43,7 +44,9 @@ def rows_of(
     figures, number = version.stages.get(name), version.number
     if figures is None or not (figures.rows or table == "updates"):
         return []
-    if figures.table and (table == "content" or figures.begun == number):  # others' rows
+    if figures.origin.table and (
+        table == "content" or figures.past.begun == number
+    ):  # others' rows
         return None
 
     def read(kind: str, *names: str) -> Rows | None:
@@ -84,13 +87,13 @@ def _overlaid(
     key, sources = stage.schema.key.names, [column.name for column in _sources(stage)]
     content = (*key, *sources, "_ordinal", *stage.schema.value.names)
     base = read(table, *(content if table == "content" else (*sources, *key)))
-    runs = read("runs", "_version", "_is_alive", *content) if figures.runs else []
+    runs = read("runs", "_version", "_is_alive", *content) if figures.base.runs else []
     if base is None or runs is None:
         return None
     pair = len(key) + len(sources)
     newest: dict[Any, int] = {}
     for row in runs:
-        if figures.folded < row[0] <= number:
+        if figures.base.folded < row[0] <= number:
             newest[row[2 : 2 + pair]] = max(row[0], newest.get(row[2 : 2 + pair], 0))
     alive = [row[2:] for row in runs if row[1] and newest.get(row[2 : 2 + pair]) == row[0]]
     if table == "content":

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from crashing import ALL_OPERATIONS, FACTOR, orders
+from limiting import limit
 from pyspark.sql import SparkSession
 
 from deltaproduce import Store, local_session
-from deltaproduce.model import limits
 from deltaproduce.operations import publisher
 from deltaproduce.storage import failpoints
 
@@ -155,7 +155,8 @@ class Held:
 def main(settings: str) -> None:
     """Do what lines of input say, in JSON: ``start`` an operation, or ``go on`` with some."""
     _keep_to_itself()
-    limits.SMALL_TABLE_ROWS, publisher._WRITERS = 0, 1
+    limit(small_table_rows=0)
+    publisher._WRITERS = 1
     spark = local_session("processes", cores=2, memory="2g", config=json.loads(settings))
     held: dict[str, Held] = {}
     _hand_down()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, merge
+from deltaproduce.stages.functions.kinds import ByKey, OverTables
 from deltaproduce.testing import Change, Delete, Upsert
 from deltaproduce.testing.oracle import record_items
 from deltaproduce.types.columns import Columns, row_type
@@ -90,16 +91,16 @@ def _packed(
     stage: Producer, inputs: Sequence[Any], pipeline: Pipeline, key: StructType, value: StructType
 ) -> Producer:
     declared: dict[str, Any] = {"key": key, "value": value, "name": stage.name}
-    match stage.form:
-        case "rows":
+    match stage.kind:
+        case ByKey(function, surrogate, preserve):
             names = stage.feeders[0].schema.key.names
-            function = _in_series(stage.function, names, stage.schema.key)
-            kept = {"surrogate": stage.surrogate, "preserve": stage.preserve}
-            return pipeline.producer(*inputs, **declared, **kept)(function)
-        case "arrow":
-            return pipeline.arrow_producer(*inputs, **declared)(_tables_in_series(stage.function))
-    function = _batches_in_series(stage.function)
-    return pipeline.arrow_producer(*inputs, **declared, streaming=True)(function)
+            packed = _in_series(function, names, stage.schema.key)
+            kept = {"surrogate": surrogate, "preserve": preserve}
+            return pipeline.producer(*inputs, **declared, **kept)(packed)
+        case OverTables(function, streaming):
+            packed = (_batches_in_series if streaming else _tables_in_series)(function)
+            return pipeline.arrow_producer(*inputs, **declared, streaming=streaming)(packed)
+    raise TypeError(f"no way to pack a stage of kind {stage.kind!r}")
 
 
 def _in_series(

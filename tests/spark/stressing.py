@@ -16,13 +16,13 @@ from typing import Any
 
 from comparing import TABLES
 from crashing import drawn, frames, orders
+from limiting import limit
 from pyspark.sql import SparkSession
 
 from deltaproduce import ConflictError, Progress, Store, local_session
-from deltaproduce.model import limits
 from deltaproduce.testing import Oracle, plain_rows
 
-LIMITS = {"SMALL_TABLE_ROWS": 0, "COMPACTION_COMMITS": 4}
+LIMITS = {"small_table_rows": 0, "compaction_commits": 4}
 """Tables are written by runs, and compacted while writers and readers are at it."""
 
 READ = [("orders", table) for table in TABLES if table != "key_mappings"]
@@ -87,8 +87,7 @@ def say(*what: object) -> None:
 
 def main(role: str, settings: str, location: str, *numbers: str) -> None:
     """Be a writer or a reader."""
-    for name, limit in LIMITS.items():
-        setattr(limits, name, limit)
+    limit(**LIMITS)
     if role == "read":
         os.nice(10)  # with its Java process: writers come first, or versions would be few
     spark = local_session("stressing", cores=1, memory="1g", config=json.loads(settings))

@@ -15,7 +15,7 @@ from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.engines.marks import AFTER, BEFORE, SIDE
 from deltaproduce.engines.spark import comparing as changes
 from deltaproduce.engines.spark.frames import fetched, frame
-from deltaproduce.model.layouts import content_columns
+from deltaproduce.model.layouts import Layout, content_columns
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
 from deltaproduce.types.columns import POSITION_COLUMN, Column, row_schema
@@ -77,27 +77,27 @@ def packed(spark: SparkSession, *, with_sources: bool) -> DataFrame:
 @pytest.mark.parametrize("with_sources", [True, False])
 def test_rows_are_compared_as_in_spark(spark: SparkSession, with_sources: bool) -> None:
     sources = SOURCES if with_sources else ()
-    columns = content_columns(SCHEMA, sources)
+    layout = Layout(SCHEMA, sources)
+    columns = layout.content
     rows = packed(spark, with_sources=with_sources).localCheckpoint()
     before = rows.where(f.col(SIDE) == BEFORE)
     new = rows.where(f.col(SIDE) == AFTER)
     stays = before.where(~f.col("gone")).withColumn(SIDE, f.lit(AFTER))
     in_spark = changes.compare(
-        before.union(stays).union(new).drop("gone"), SCHEMA, sources
+        before.union(stays).union(new).drop("gone"), layout
     ).localCheckpoint()
     gone = fetched(before, [*columns, Column("gone", BooleanType())])
     here = arrow_changes.compare(
         gone.drop_columns(["gone"]),
         ~np.asarray(gone.column("gone")),
         fetched(new, columns),
-        SCHEMA,
-        sources,
+        layout,
     )
     assert here.num_rows > CASES
     assert sorted(here.column_names) == sorted(in_spark.columns)
     assert_same(frame(here, spark).select(*in_spark.columns), in_spark)
-    updates = changes.updates(in_spark, SCHEMA)
-    assert_same(frame(arrow_changes.updates(here, SCHEMA), spark).select(*updates.columns), updates)
+    updates = changes.updates(in_spark, layout)
+    assert_same(frame(arrow_changes.updates(here, layout), spark).select(*updates.columns), updates)
     placed = here.select([*SCHEMA.key.names, SIDE, changes.POSITION])
     order = [*SCHEMA.key, Column(SIDE, IntegerType()), POSITION_COLUMN]
     assert in_order(placed, order).equals(placed)

@@ -120,7 +120,7 @@ def test_a_relative_path_to_a_table_of_others(
         str(theirs)
     )
     assert store.update().number == 2
-    assert store.head.stages["theirs"].table == str(theirs)
+    assert store.head.stages["theirs"].origin.table == str(theirs)
     elsewhere = Store(spark, tmp_path / "lake" / "store", pipeline(f"{theirs}/../ingested"))
     for number, count in ((1, 3), (2, 4)):
         assert elsewhere.content("theirs", number).count() == count
@@ -154,7 +154,7 @@ def test_a_version_that_named_its_table_otherwise_is_read(
     writer = changed.coalesce(1).write.format("delta").option("userMetadata", told)
     writer.save(str(other / "_versions"))
     again = Store(spark, other, pipeline)
-    assert again.head.stages["theirs"].table == f"{theirs}//"
+    assert again.head.stages["theirs"].origin.table == f"{theirs}//"
     assert again.content("theirs").count() == 3
     assert again.update().number == 1
 

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from selecting import chosen, long
 from swapping import swap
 
-from deltaproduce import ConflictError, Store
+from deltaproduce import ClosedError, ConflictError, Store
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
 
-OFTEN = Way("often", "merge_on_read", {"SMALL_TABLE_ROWS": 0, "COMPACTION_COMMITS": 2})
-REWRITTEN = Way("rewritten", "merge_on_read", {"SMALL_TABLE_ROWS": 0, "OVERLAY_RUNS": 0})
-SELDOM = Way("seldom", "merge_on_read", {"SMALL_TABLE_ROWS": 0})
+OFTEN = Way("often", "merge_on_read", {"small_table_rows": 0, "compaction_commits": 2})
+REWRITTEN = Way("rewritten", "merge_on_read", {"small_table_rows": 0, "overlay_runs": 0})
+SELDOM = Way("seldom", "merge_on_read", {"small_table_rows": 0})
 
 
 def changes(number: int) -> list[Change]:
@@ -37,7 +37,7 @@ def update(spark: SparkSession, store: Store, oracle: Oracle, number: int) -> No
 def live(spark: SparkSession, store: Store, table: str) -> int:
     """The files of a table as the head has it."""
     stage, kind = table.split("/")
-    path = f"{store._tables.location.address}/{table}"
+    path = f"{store._opened.tables.location.address}/{table}"
     pinned = store.head.stages[stage].delta_versions[kind]
     reader = spark.read.format("delta").option("versionAsOf", pinned)
     return len(reader.load(path).inputFiles())
@@ -56,8 +56,8 @@ def test_runs_are_folded_and_small_files_put_together_beside_the_versions(
         versions = store.versions()
         modes = {version.stages["swapped"].mode for version in versions[1:]}
         assert modes == {"seek"}  # no version wrote its tables anew
-        assert versions[-1].stages["swapped"].folded > 1
-        assert all(version.stages["swapped"].runs <= 4 for version in versions)
+        assert versions[-1].stages["swapped"].base.folded > 1
+        assert all(version.stages["swapped"].base.runs <= 4 for version in versions)
         for table in ("updates", "runs", "content", "key_mappings"):
             assert live(spark, store, f"swapped/{table}") <= 4
         for number in (3, 6):
@@ -122,9 +122,9 @@ def test_a_fold_that_another_writer_overtook_is_as_good_as_not_made(
     with forced(SELDOM), monkeypatch.context() as patched:
         if not notices:  # the other's commits came after it had looked
             patched.setattr("deltaproduce.operations.compaction.current", lambda pinned, _: pinned)
-        store._executor._compactor.start(old, at_once=True)
+        store._writer.executor._compactor.start(old, at_once=True)
         with nullcontext() if notices else pytest.raises(ConflictError):
-            store._executor._compactor.finish(raises=True)
+            store._writer.executor._compactor.finish(raises=True)
     with forced(REWRITTEN):
         update(spark, store, oracle, 4)
     for number in (2, 4):
@@ -152,3 +152,32 @@ def test_a_compaction_that_fails_is_logged_and_does_no_harm(
             store.compact()
     assert "disk full" in caplog.text
     assert_same(store, oracle, swap, 4)
+
+
+def test_a_closed_store_is_read_and_publishes_nothing(spark: SparkSession, location: str) -> None:
+    oracle, calls = Oracle(swap), 0
+    with Store(spark, location, swap) as store:
+        update(spark, store, oracle, 1)
+        writer = store.stream_writer("pairs")
+    store.close()
+    assert_same(store, oracle, swap, 1, in_spark=True)
+    assert store.verify() == ()
+    assert [step.how for step in store.plan(["pairs"])] == ["changes", "incremental"]
+    for refused in (
+        lambda: store.update(as_frames(spark, swap, {"pairs": changes(2)})),
+        lambda: store.load({"pairs": []}),
+        store.refresh,
+        lambda: store.rollback(0),
+        lambda: store.forget("pairs", 1),
+        store.repair,
+        store.compact,
+        lambda: store.vacuum(1),
+    ):
+        with pytest.raises(ClosedError):
+            refused()
+        calls += 1
+    assert (calls, store.head.number) == (8, 1)
+    update(spark, Store(spark, location, swap), oracle, 2)
+    batch = as_frames(spark, swap, {"pairs": changes(3)})["pairs"]
+    writer(batch, 0)  # it has a store of its own
+    assert store.head.number == 3

@@ -24,20 +24,23 @@ from deltaproduce import (
     Pipeline,
     Store,
 )
+from deltaproduce.engines.choice import Engines
+from deltaproduce.model.limits import Limits
 from deltaproduce.operations.publisher import Publisher
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
-from deltaproduce.storage.versions import EMPTY, Attempt
+from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
 
 REPLACED, RUNS, FOLDED = (
     next(way for way in WAYS if way.name == name)
     for name in ("replaced", "runs", "runs, often folded")
 )
-FOLDED_IN_SPARK = Way("folded, in Spark", "merge_on_read", {**FOLDED.limits, "LOCAL_ROWS": 0})
-JOINED = Way("joined", "merge_on_read", {**FOLDED_IN_SPARK.limits, "SEEK_KEYS": 0})
+FOLDED_IN_SPARK = Way("folded, in Spark", "merge_on_read", {**FOLDED.limits, "local_rows": 0})
+JOINED = Way("joined", "merge_on_read", {**FOLDED_IN_SPARK.limits, "seek_keys": 0})
 
 
 def some_changes(chance: random.Random) -> list[Change]:
@@ -146,12 +149,12 @@ def test_no_fold_of_what_was_rolled_back_comes_back(
         both.update({"pairs": some_changes(chance)})
         late = both.store.head
         both.rollback(4)  # only runs were added since: content is where it was, and yet it moves
-        assert both.store.head.stages["swapped"].runs == 1
+        assert both.store.head.stages["swapped"].base.runs == 1
         with monkeypatch.context() as patched:  # other does not notice that it comes too late
             patched.setattr("deltaproduce.operations.compaction.current", lambda pinned, _: pinned)
-            other._executor._compactor.start(late, at_once=True)
+            other._writer.executor._compactor.start(late, at_once=True)
             with pytest.raises(ConflictError):
-                other._executor._compactor.finish(raises=True)
+                other._writer.executor._compactor.finish(raises=True)
         both.update({"pairs": some_changes(chance)})
     both.same(6, 7)
     both.reopen(RUNS)
@@ -245,7 +248,7 @@ def test_a_stage_that_came_later_is_made_again_after_a_rollback(
 
 
 def test_a_table_is_set_back_in_one_commit(spark: SparkSession) -> None:
-    tables = Tables(spark, Location.parse("set_back"))
+    tables = Tables(Engines(spark, Limits()), Location.parse("set_back"))
     tables.ensure_schema()
     table, columns = tables.location.table("numbers", "content"), swap.stages[0].schema.key.columns
     attempt = Attempt.after(EMPTY, datetime.now(UTC))

@@ -24,11 +24,11 @@ from crashing import (
     run_ahead,
 )
 from killing import Stores, all_cases, as_table, killed, some_cases
+from limiting import limited
 from pyspark.sql import SparkSession
 from selecting import chosen
 
 from deltaproduce import Store
-from deltaproduce.model import limits
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
@@ -36,7 +36,7 @@ from deltaproduce.testing import Oracle
 @pytest.fixture(autouse=True)
 def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are written as if they were large, by runs, and one after the other."""
-    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    limited(monkeypatch, small_table_rows=0)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     FACTOR[0] = 1
 
@@ -150,17 +150,17 @@ def test_nothing_is_stored_outside_of_an_effect_unnoticed(
 
     def committing(store: Store, spark: SparkSession, number: int) -> None:
         update.run(store, spark, number)
-        table = store._tables.location.table("orders", "updates")
+        table = store._opened.tables.location.table("orders", "updates")
         spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('noticed' = 'no')")
 
     def writing(store: Store, spark: SparkSession, number: int) -> None:
-        table = store._tables.location.table("orders", "updates")
+        table = store._opened.tables.location.table("orders", "updates")
         Path(table.address, "left.parquet").touch()
         update.run(store, spark, number)
 
     def removing(store: Store, spark: SparkSession, number: int) -> None:
         update.run(store, spark, number)
-        table = store._tables.location.table("orders", "updates")
+        table = store._opened.tables.location.table("orders", "updates")
         next(Path(table.address).glob("*.parquet")).unlink()
 
     stores = Stores(spark, tmp_path)

@@ -16,7 +16,7 @@ from rich.console import Console
 from selecting import chosen, long
 
 import deltaproduce as dp
-from deltaproduce.model import limits
+from deltaproduce.model.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 
@@ -125,9 +125,9 @@ def test_all_code_is_run() -> None:
     """What is in another language is not taken for what was printed, and is none of Python."""
     assert {page.stem for page in PAGES} >= IN_NEW_PROCESSES
     languages = {language for page in [README, *PAGES] for language, _ in fences(page)}
-    assert languages == {"", "python"}
+    assert languages == {"", "python", "mermaid"}
     everywhere = {language for page in (ROOT / "docs").glob("*.md") for language, _ in fences(page)}
-    assert everywhere <= {"", "python", "sql", "sql refused"}
+    assert everywhere <= {"", "python", "sql", "sql refused", "mermaid"}
 
 
 def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str) -> None:
@@ -180,5 +180,5 @@ def test_the_flights_example_equals_its_recompute(
     recorded = flights.recorded_flights()
     day, first, last = pc.field("day"), datetime.date(2013, 11, 28), datetime.date(2013, 12, 20)
     some_weeks = recorded.filter((day >= first) & (day <= last))
-    assert len(some_weeks) > limits.SMALL_TABLE_ROWS
+    assert len(some_weeks) > Limits().small_table_rows
     assert flights.run(spark, Path("lake"), Console(quiet=True), some_weeks)

@@ -9,14 +9,15 @@ import pytest
 from comparing import as_snapshots, assert_changes, assert_same, on_disk
 from crashing import FACTOR, CrashAt, CrashError, batch, built, drawn, fail, frames, orders
 from deltalake import DeltaTable
+from limiting import limited
 from pyspark.sql import SparkSession
 from selecting import chosen, long
 
 from deltaproduce import CorruptStoreError, NotFoundError, Store
-from deltaproduce.model import limits
 from deltaproduce.operations.step.plan import TableType
 from deltaproduce.storage import failpoints
-from deltaproduce.storage.versions import EMPTY, Attempt
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Oracle, plain_rows
 
 Harm = Callable[[SparkSession, Path], object]
@@ -26,7 +27,7 @@ Harm = Callable[[SparkSession, Path], object]
 @pytest.fixture(autouse=True)
 def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are written as if they were large, by runs or by pairs."""
-    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    limited(monkeypatch, small_table_rows=0)
     FACTOR[0] = 1
 
 
@@ -36,7 +37,7 @@ def originals(
 ) -> Iterator[dict[TableType, tuple[Path, Oracle]]]:
     """A store of each table type."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(limits, "SMALL_TABLE_ROWS", 0)
+        limited(patched, small_table_rows=0)
         found: dict[TableType, tuple[Path, Oracle]] = {}
         for table_type in TABLE_TYPES if long_run else TABLE_TYPES[:1]:
             place = tmp_path_factory.mktemp(table_type) / "store"
@@ -350,7 +351,7 @@ def test_the_version_log_is_watched_and_set_back(place: Place) -> None:
             assert "RESTORE TABLE" in str(caught.value)
         assert found(place) == {("_versions", "versions")}
         mending = knowing if number % 2 else place.open()
-        mending._log.repair(Attempt.after(EMPTY, datetime.now(UTC)))
+        mending._opened.log.repair(Attempt.after(EMPTY, datetime.now(UTC)))
         assert place.open().head == mending.head
     assert place.open().repair().number == place.oracle.head  # there is nothing left to repair
     place.update(7)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from series import drawn
 
 from deltaproduce.engines.spark.frames import fetched, frame
-from deltaproduce.model import limits
+from deltaproduce.model.limits import Limits
 from deltaproduce.testing.strategies import keys, values
 from deltaproduce.types.columns import row_schema
 from deltaproduce.types.row_readers import zone_of
@@ -44,12 +44,9 @@ def in_plan(rows: DataFrame) -> bool:
     return "LocalRelation" in rows._jdf.queryExecution().optimizedPlan().toString()  # type: ignore[attr-defined]
 
 
-def test_rows_in_a_plan_and_in_an_rdd_are_the_same(
-    spark: SparkSession, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_in_a_plan_and_in_an_rdd_are_the_same(spark: SparkSession, rows: pa.Table) -> None:
     few = frame(rows, spark, COLUMNS)
-    monkeypatch.setattr(limits, "PLAN_ROWS", len(rows) - 1)
-    many = frame(rows, spark, COLUMNS)
+    many = frame(rows, spark, COLUMNS, len(rows) - 1)
     assert in_plan(few)
     assert not in_plan(many)
     assert few.schema == many.schema
@@ -58,14 +55,14 @@ def test_rows_in_a_plan_and_in_an_rdd_are_the_same(
 
 
 def test_many_rows_stay_in_order(spark: SparkSession) -> None:
-    numbers = pa.table({"n": np.arange(4 * limits.PLAN_ROWS + 1)})
+    numbers = pa.table({"n": np.arange(4 * Limits().plan_rows + 1)})
     found = frame(numbers, spark)
     assert not in_plan(found)
     assert found.coalesce(1).toArrow().equals(numbers)
 
 
 def test_the_session_keeps_its_settings(spark: SparkSession) -> None:
-    table = pa.table({"n": np.arange(limits.PLAN_ROWS + 1)})
+    table = pa.table({"n": np.arange(Limits().plan_rows + 1)})
     with setting(spark, THRESHOLD, "7MB"):
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda _: in_plan(frame(table, spark)), range(24)))

@@ -102,7 +102,7 @@ def test_a_reader_is_read_once_though_an_update_is_tried_again(
     spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(spark, location, shop(), on_conflict="retry")
-    run, tries = store._executor.run, []
+    run, tries = store._writer.executor.update, []
 
     def overtaken(*args: Any, **options: Any) -> Any:
         tries.append(1)
@@ -110,7 +110,7 @@ def test_a_reader_is_read_once_though_an_update_is_tried_again(
             raise ConflictError("overtaken")
         return run(*args, **options)
 
-    monkeypatch.setattr(store._executor, "run", overtaken)
+    monkeypatch.setattr(store._writer.executor, "update", overtaken)
     reader = pa.table({"id": [1, 2], "n": [1, 2]}).to_reader()
     store.update({"orders": reader})
     assert len(tries) == 2

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from selecting import chosen
 
 from deltaproduce import InvalidArgumentError, NotFoundError, Pipeline, Store
-from deltaproduce.model import limits
+from deltaproduce.model.limits import Limits
 from deltaproduce.operations.step.plan import TableType
 from deltaproduce.storage import failpoints
 
@@ -140,7 +140,7 @@ def accounts() -> Pipeline:
 def test_sql_reads_a_stage_above_the_small_ones_or_is_told_that_it_cannot(
     spark: SparkSession, location: str, table_type: TableType
 ) -> None:
-    count = limits.SMALL_TABLE_ROWS + 700
+    count = Limits().small_table_rows + 700
     store = Store(spark, location, accounts(), table_type=table_type)
     first = store.update({"entries": spark.range(count).selectExpr("id", "4L AS amount")})
     rows = spark.createDataFrame([(5, 100), (6, -10)], "id bigint, amount bigint")

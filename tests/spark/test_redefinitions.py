@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from comparing import as_frames, read_by_delta_rs
 from forcing import WAYS, Way, forced
+from limiting import limited
 from pyspark.sql import SparkSession
 from selecting import long
 from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
-from deltaproduce.model import limits
 from deltaproduce.testing import Oracle, plain_rows, strategies
 from deltaproduce.testing.strategies import by_text, rekeyed, unchanged
 
@@ -178,7 +178,7 @@ def test_a_strict_store_refuses_and_an_edited_function_of_one_revision_is_none(
 def test_a_stage_of_which_nearly_all_changes_is_produced_in_full_if_the_policy_lets_it(
     spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "FULL_ROWS", 600)
+    limited(monkeypatch, full_rows=600)
 
     def days(plus: int, begin: int, end: int) -> dict[str, Any]:
         rows = spark.range(begin, end).selectExpr("id AS visit", f"int(id % 7 + {plus}) AS day")

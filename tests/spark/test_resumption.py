@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from crashing import CrashAt, CrashError, Point, Recorder, fail
+from limiting import limited
 from pyspark.sql import DataFrame, SparkSession
 from selecting import chosen
 
 from deltaproduce import Pipeline, Store
-from deltaproduce.model import limits
 from deltaproduce.storage import failpoints
 
 ROWS = [(1, 10), (2, 20), (3, 30)]
@@ -96,9 +96,9 @@ def test_what_is_stored_is_not_produced_again(
 ) -> None:
     """A crash before each effect in turn; in a short run at a few, in the middle and at the end."""
     if way != "small":
-        monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+        limited(monkeypatch, small_table_rows=0)
     if way == "in Spark":
-        monkeypatch.setattr(limits, "LOCAL_ROWS", 0)
+        limited(monkeypatch, local_rows=0)
     calls, keys = tmp_path / "calls", set[int]()
     calls.mkdir()
     location, pipeline = str(tmp_path / "store"), dice(calls)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from selecting import long
 
-from deltaproduce.engines.spark.error_texts import explained
-from deltaproduce.engines.spark.session import check_session, local_session
+from deltaproduce.engines.spark.sessions.error_texts import explained
+from deltaproduce.engines.spark.sessions.session import check_session, local_session
 from deltaproduce.errors import SessionError
 
 
@@ -20,7 +20,8 @@ def run(script, **environment):
     kept = {k: v for k, v in os.environ.items() if k not in {"PYSPARK_PYTHON", "PYTHONPATH"}}
     prelude = (
         "from deltaproduce.errors import SessionError\n"
-        "from deltaproduce.engines.spark.session import check_session, explained, local_session\n"
+        "from deltaproduce.engines.spark.sessions.error_texts import explained\n"
+        "from deltaproduce.engines.spark.sessions.session import check_session, local_session\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", prelude + script],

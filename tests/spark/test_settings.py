@@ -9,8 +9,8 @@ from forcing import setting
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
-from deltaproduce.engines.spark import settings
-from deltaproduce.engines.spark.settings import Sessions
+from deltaproduce.engines.spark.sessions import settings
+from deltaproduce.engines.spark.sessions.settings import Sessions
 
 THRESHOLD = "spark.sql.execution.arrow.localRelationThreshold"
 ZONE = "spark.sql.session.timeZone"

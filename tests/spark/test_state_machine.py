@@ -36,6 +36,7 @@ from hypothesis.stateful import (
 from pyspark.sql import SparkSession
 
 from deltaproduce import Pipeline, Producer, Source, Store, merge
+from deltaproduce.stages.functions.kinds import ByKey
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
 from deltaproduce.types.columns import row_schema
@@ -71,12 +72,12 @@ def defined(drawn: Pipeline, edited: frozenset[str], *, with_query: bool) -> Pip
         names = [[feeder.name for feeder in merged] for merged in stage.inputs]
         inputs = [merge(*merged) if merged[1:] else merged[0] for merged in names]
         declared: dict[str, Any] = {"name": stage.name, **columns}
-        if stage.form == "rows":
-            kept = {"surrogate": stage.surrogate, "preserve": stage.preserve}
+        if isinstance(stage.kind, ByKey):
+            kept = {"surrogate": stage.kind.surrogate, "preserve": stage.kind.preserve}
             function = without_first(stage.function) if stage.name in edited else stage.function
             made.producer(*inputs, **declared, **kept)(function)
         else:
-            streaming = stage.form == "arrow_stream"
+            streaming = stage.kind.streaming
             made.arrow_producer(*inputs, **declared, streaming=streaming)(stage.function)
     schema = row_schema(**ROWS, stage="counts")
     feeder = next((stage.name for stage in reversed(drawn.stages) if stage.schema == schema), None)
@@ -157,7 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def edit(self, data: st.DataObject) -> None:
         """A function becomes another one, or what it was: its stage is made anew."""
-        names = [s.name for s in self.drawn.stages if s.feeders and s.form == "rows"]
+        names = [s.name for s in self.drawn.stages if isinstance(s.kind, ByKey)]
         if names:
             self._define(self.edited ^ {data.draw(st.sampled_from(names))})
             update_id = f"edit {self.oracle.head}"

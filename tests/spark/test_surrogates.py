@@ -12,7 +12,7 @@ import deltaproduce as dp
 from deltaproduce.testing import plain_rows
 
 HERE = Way("on the driver")
-JOINED = Way("in Spark, joined", limits={"SMALL_TABLE_ROWS": 0, "LOCAL_ROWS": 0, "SEEK_KEYS": 0})
+JOINED = Way("in Spark, joined", limits={"small_table_rows": 0, "local_rows": 0, "seek_keys": 0})
 ways = pytest.mark.parametrize("way", chosen((HERE, JOINED), JOINED.name), ids=lambda way: way.name)
 
 
@@ -58,7 +58,7 @@ def test_numbers_follow_the_key_order_stay_and_never_come_back(
         before = ids()
         store.refresh("persons")
         assert ids() == before
-        assert store.head.stages["persons"].surrogates == 54
+        assert store.head.stages["persons"].numbering.surrogates == 54
 
 
 @ways
@@ -155,7 +155,7 @@ def test_the_hook_is_called_in_key_order_over_the_whole_stage(
 def test_of_many_rows_each_task_has_the_next_range_of_keys(
     spark: SparkSession, location: str
 ) -> None:
-    with forced(Way("in tasks", limits={"PRESERVED_ROWS": 2_000})):
+    with forced(Way("in tasks", limits={"preserved_rows": 2_000})):
         store = dp.Store(spark, location, counted())
         store.update({"visits": spark.range(6_000).selectExpr(*VISITS)})
     numbers = [row.n for row in store.content("persons", ordered=True).collect()]

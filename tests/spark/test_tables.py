@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from forcing import WAYS, Way, forced
+from limiting import limited
 from pyspark.sql import Row, SparkSession
 from selecting import chosen
 
 from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version
-from deltaproduce.model import limits
 from deltaproduce.storage.parquet_seeks import ParquetFiles
 
 shop = Pipeline("shop")
@@ -83,7 +83,7 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, way: Wa
 
 @pytest.fixture(scope="module")
 def path(store: Store) -> Path:
-    return Path(store._tables.location.address)
+    return Path(store._opened.tables.location.address)
 
 
 TABLES = [
@@ -167,8 +167,8 @@ def test_keys_are_sought_in_small_row_groups(
     spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only what a table is looked up in has them: content and key mappings, not updates."""
-    monkeypatch.setattr(limits, "GROUP_ROWS", 8)
-    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    limited(monkeypatch, group_rows=8)
+    limited(monkeypatch, small_table_rows=0)
     store = Store(spark, location, shop)
     store.update({"orders": spark.range(400).selectExpr("id", "'c' || id % 100", "1").toDF(*ORDER)})
     for table, largest in (

@@ -12,14 +12,14 @@ from comparing import as_frames
 from counting import jobs
 from crashing import FACTOR, built, orders
 from forcing import WAYS, Way, forced
+from limiting import limited
 from pyspark.sql import SparkSession
 from selecting import chosen, long
 from series import drawn as examples
 from series import packed, packed_histories
 
 from deltaproduce import Store
-from deltaproduce.model import limits
-from deltaproduce.storage.versions import Attempt
+from deltaproduce.storage.attempts import Attempt
 from deltaproduce.testing import Oracle, strategies
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -71,7 +71,7 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     place = tmp_path_factory.mktemp("original") / "store"
     FACTOR[0] = 1
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(limits, "SMALL_TABLE_ROWS", 0)
+        limited(patched, small_table_rows=0)
         built(spark, str(place), table_type="copy_on_write")
     return place
 
@@ -83,18 +83,18 @@ def planted(spark: SparkSession, store: Store, statements: Mapping[str, str]) ->
     stages = {name: figures.carried() for name, figures in head.stages.items()}
     last = store.key_mappings("by_customer").agg({"_source_id": "max"}).collect()[0][0]
     for kind, statement in statements.items():
-        table = store._tables.location.table("by_customer", kind)
+        table = store._opened.tables.location.table("by_customer", kind)
         spark.conf.set(METADATA, attempt.metadata(table.name))
         try:
             spark.sql(statement.format(t=table.sql, last=last))
         finally:
             spark.conf.unset(METADATA)
-        newest = store._tables.recent_commits(table)[0].delta_version
+        newest = store._opened.tables.recent_commits(table)[0].delta_version
         wrong = stages["by_customer"].at({kind: newest})
-        added = {**wrong.added, kind: 0 if "ORDER" in statement else 1}
-        stages["by_customer"] = replace(wrong, added=added)
+        added = {**wrong.base.added, kind: 0 if "ORDER" in statement else 1}
+        stages["by_customer"] = replace(wrong, base=replace(wrong.base, added=added))
     version = replace(head, number=head.number + 1, stages=stages, attempt=attempt)
-    store._log.publish(version, attempt)
+    store._opened.log.publish(version, attempt)
 
 
 @pytest.mark.parametrize("fault", chosen(FAULTS, "numbers, mappings and words"))

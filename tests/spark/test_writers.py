@@ -27,13 +27,13 @@ from crashing import (
     updated,
 )
 from killing import Stores
+from limiting import limited
 from processes import TO_THE_END, Child, Stop, all_started
 from pyspark.sql import SparkSession
 from selecting import long
 from stressing import expected
 
 from deltaproduce import ConflictError, InvalidArgumentError, Progress, Store
-from deltaproduce.model import limits
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
@@ -205,7 +205,7 @@ def test_a_writer_that_sleeps_is_fenced_off(
 
     DELTAPRODUCE_SLEEPERS says how many of `all_sleepers` there are to be, drawn at random.
     """
-    monkeypatch.setattr(limits, "SMALL_TABLE_ROWS", 0)
+    limited(monkeypatch, small_table_rows=0)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
     stores, child, sleepers = Stores(spark, tmp_path), Child(SETTINGS), []
     try:

@@ -77,7 +77,7 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 """Each method that takes arguments -> good ones, of which one at a time is made wrong."""
 
-WITHOUT = {"head", "versions", "update_ids", "compact", "wait"}
+WITHOUT = {"head", "versions", "update_ids", "compact", "wait", "close"}
 
 
 def is_int(value: Any) -> bool:

@@ -16,11 +16,15 @@ from pyspark import cloudpickle
 from deltaproduce.errors import ProducerError
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.stages.functions import over_tables as arrow_producers
-from deltaproduce.stages.functions.by_key import calls
 from deltaproduce.types.atoms import arrow_type
 
 PARIS = ZoneInfo("Europe/Paris")
 LONGS = ("k bigint", "v bigint")
+
+
+def calls(stage, zone):
+    """What is done to one partition of a stage's rows."""
+    return stage.kind.calls(stage, zone)
 
 
 def stage_of(function, *, source=LONGS, target=LONGS, streaming=False):

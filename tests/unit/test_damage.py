@@ -3,7 +3,7 @@
 import pytest
 
 from deltaproduce import CorruptStoreError, StorageError
-from deltaproduce.engines.spark.damage import noticed, table_of, tells_of_damage
+from deltaproduce.engines.spark.sessions.damage import noticed, table_of, tells_of_damage
 
 PLACES = {"leaf/content": "/lake/a store/leaf/content", "leaf/updates": "s3://b/lake/leaf/updates"}
 

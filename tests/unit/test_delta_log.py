@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deltaproduce.storage.delta_log import newest_commits
-from deltaproduce.storage.locations import commit_file
-from deltaproduce.storage.recovery import landed
-from deltaproduce.storage.versions import Attempt, Commit
+from deltaproduce.engines.delta_log import commit_file, newest_commits
+from deltaproduce.engines.delta_tables import LoggedCommit
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.recovery import landed
 
 US, OTHER = Attempt("us", 4), Attempt("other", 4)
 
@@ -32,10 +32,10 @@ def test_commits_are_told_newest_first(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / "00000000000000000006.checkpoint.parquet").touch()
     found = newest_commits(tmp_path, 3)
     assert found == (
-        Commit(6, None, "OPTIMIZE", 77_000),
-        Commit(5, OTHER, "WRITE", 1_005_000),
-        Commit(4, US, "WRITE", 1_004_000),
-        Commit(3, None, "WRITE", 1_003_000),
+        LoggedCommit(6, None, "OPTIMIZE", 77_000),
+        LoggedCommit(5, OTHER.metadata("t/content"), "WRITE", 1_005_000),
+        LoggedCommit(4, US.metadata("t/content"), "WRITE", 1_004_000),
+        LoggedCommit(3, None, "WRITE", 1_003_000),
     )
     assert newest_commits(tmp_path) == found[:3]
     assert newest_commits(tmp_path, 6) == found[:3]

@@ -6,6 +6,7 @@ import pytest
 
 from deltaproduce import errors
 from deltaproduce.errors import (
+    ClosedError,
     CommitUnknownError,
     ConflictError,
     CorruptStoreError,
@@ -32,6 +33,7 @@ CASES = [
     (NotFoundError, {}),
     (CorruptStoreError, {"table": "totals/content"}),
     (CommitUnknownError, {}),
+    (ClosedError, {}),
     (StorageError, {"table": "totals/content"}),
     (SessionError, {}),
 ]

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltaproduce import CorruptStoreError
-from deltaproduce.storage.versions import (
-    Attempt,
-    Part,
+from deltaproduce.storage.attempts import Attempt, Part
+from deltaproduce.storage.figures import (
+    Numbering,
+    Past,
     StageFigures,
     figures_from_json,
     figures_of,
@@ -24,9 +25,8 @@ FIGURES = StageFigures(
     rows=3,
     seconds=0.5,
     delta_versions={"content": 3, "updates": 4},
-    surrogate="id",
-    begun_at=-1,
-    remade={"content": 2},
+    numbering=Numbering(surrogate="id"),
+    past=Past(begun_at=-1, remade={"content": 2}),
 )
 PART = Part(("orders", "totals"), {"orders": {"content": 5}}, ("content", "updates"), FIGURES)
 ATTEMPT = Attempt(

@@ -13,6 +13,8 @@ from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint, fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source
 from deltaproduce.pipeline import Pipeline, merge
+from deltaproduce.stages.functions.kinds import ByKey, OverTables
+from deltaproduce.stages.given.kind import Given
 from deltaproduce.types.columns import row_schema
 
 ID = {"key": "id bigint", "value": "v int"}
@@ -59,9 +61,8 @@ def refused(define, *, stage) -> DefinitionError:
 def test_a_pipeline_lists_its_stages_in_order_of_definition():
     assert shop.name == "shop"
     assert shop.stages == (orders, amounts, charged)
-    assert orders == Source(
-        "orders", row_schema("order_id long", "customer_id long, amount int", stage="orders")
-    )
+    schema = row_schema("order_id long", "customer_id long, amount int", stage="orders")
+    assert orders == Source("orders", schema, Given())
     assert amounts.name == "amounts"
     assert amounts.feeders == (orders,)
     assert amounts.schema == row_schema("customer_id long", "amount int", stage="amounts")
@@ -81,7 +82,7 @@ def test_a_producer_is_called_as_its_function():
 
 def test_an_arrow_producer_is_called_as_its_function():
     assert isinstance(charged, Producer)
-    assert (charged.name, charged.feeders, charged.form) == ("charged", (orders,), "arrow")
+    assert (charged.name, charged.feeders, charged.kind.word) == ("charged", (orders,), "arrow")
     assert (charged.__doc__, str(inspect.signature(charged))) == ("Amounts by order.", "(table)")
     table = pa.table({"order_id": [1], "customer_id": [7], "amount": [5]})
     assert charged(table).to_pylist() == [{"order_id": 1, "amount": 5, "_source_order_id": 1}]
@@ -92,8 +93,9 @@ def test_an_arrow_producer_is_called_as_its_function():
 def test_the_form_of_a_producer_says_how_its_function_is_called(pipeline, streaming, form):
     rows = pipeline.producer("a", **ID, name="b")(lambda key, values: [])
     arrow = pipeline.arrow_producer("a", **ID, name="c", streaming=streaming)(lambda table: table)
-    assert (rows.form, arrow.form) == ("rows", form)
-    assert pickle.loads(pickle.dumps(pipeline.arrow_producer("a", **ID)(table_of))).form == "arrow"
+    assert (rows.kind.word, arrow.kind.word) == ("rows", form)
+    copied = pickle.loads(pickle.dumps(pipeline.arrow_producer("a", **ID)(table_of)))
+    assert copied.kind.word == "arrow"
 
 
 def table_of(table):
@@ -357,10 +359,10 @@ def test_refused_columns_name_stage_and_column(pipeline):
 @pytest.fixture
 def diamond() -> Graph:
     """Joins cannot be defined yet, but a graph holds them: a -> b, c; (b, c) -> d; e -> f."""
-    a, e = Source("a", SCHEMA), Source("e", SCHEMA)
-    b, c = (Producer(name, ((a,),), SCHEMA, emit) for name in "bc")
-    d = Producer("d", ((b,), (c,)), SCHEMA, lambda key, left, right: [])
-    f = Producer("f", ((e,),), SCHEMA, emit)
+    a, e = Source("a", SCHEMA, Given()), Source("e", SCHEMA, Given())
+    b, c = (Producer(name, ((a,),), SCHEMA, ByKey(emit)) for name in "bc")
+    d = Producer("d", ((b,), (c,)), SCHEMA, ByKey(lambda key, left, right: []))
+    f = Producer("f", ((e,),), SCHEMA, ByKey(emit))
     return Graph((a, b, c, d, e, f))
 
 
@@ -412,7 +414,10 @@ def test_an_empty_graph():
 
 @pytest.mark.parametrize("order", [(1, 0), (1,)])
 def test_a_graph_has_feeders_first(order):
-    stages = (Source("a", SCHEMA), Producer("b", ((Source("a", SCHEMA),),), SCHEMA, emit))
+    stages = (
+        Source("a", SCHEMA, Given()),
+        Producer("b", ((Source("a", SCHEMA, Given()),),), SCHEMA, ByKey(emit)),
+    )
     refused(lambda: Graph(tuple(stages[i] for i in order)), stage="b")
 
 
@@ -575,17 +580,17 @@ def test_the_layout_counts(changed):
 
 def test_the_form_counts_as_a_part_of_the_function():
     found = [
-        fingerprint(Producer("b", ((Source("a", SCHEMA),),), SCHEMA, emit, form))
-        for form in ("rows", "arrow", "arrow_stream")
+        fingerprint(Producer("b", ((Source("a", SCHEMA, Given()),),), SCHEMA, kind))
+        for kind in (ByKey(emit), OverTables(emit), OverTables(emit, streaming=True))
     ]
     assert len({one.function for one in found}) == 3
     assert len({one.layout for one in found}) == 1
 
 
 def test_feeders_and_kind_count():
-    a, b = Source("a", SCHEMA), Source("b", SCHEMA)
+    a, b = Source("a", SCHEMA, Given()), Source("b", SCHEMA, Given())
     inputs = [((a,),), ((a,), (b,)), ((b,), (a,)), ((a, b),), ((b, a),)]
-    stages = [a, b, *(Producer("a", found, SCHEMA, emit) for found in inputs)]
+    stages = [a, b, *(Producer("a", found, SCHEMA, ByKey(emit)) for found in inputs)]
     assert len({fingerprint(stage).layout for stage in stages}) == len(stages)
     assert fingerprint(a).function == fingerprint(b).function
 

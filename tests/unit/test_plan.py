@@ -1,6 +1,7 @@
 """What an update looks at, and why: decided without Spark."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,28 +11,29 @@ from deltaproduce.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from deltaproduce.model import limits
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.limits import FULL_ROWS, SEEK_KEYS, SMALL_TABLE_ROWS
+from deltaproduce.model.graph import Producer
+from deltaproduce.model.limits import Limits
 from deltaproduce.operations.step.plan import Step, compactions, plan, rolled_back, weighed, writing
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.storage.recovery import action, compacted, current
-from deltaproduce.storage.versions import (
-    EMPTY,
-    Attempt,
-    Commit,
+from deltaproduce.stages.functions.kinds import ByKey
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.recovery import action, compacted, current
+from deltaproduce.storage.figures import (
+    Base,
+    Origin,
     StageFigures,
-    Version,
     figures_from_json,
+    figures_of,
     figures_to_json,
-    find,
-    span,
-    unbroken,
 )
+from deltaproduce.storage.versions import EMPTY, Version, find, span, unbroken
 
 pipeline = Pipeline("tree")
 left = pipeline.source("left", key="k int", value="v int")
 right = pipeline.source("right", key="k int", value="v int")
+
+LIMITS = Limits()
 
 
 @pipeline.producer(left, key="k int", value="v int")
@@ -97,7 +99,9 @@ def test_what_is_new_in_a_source_s_own_table_is_a_step_that_says_so():
     definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
     (step,) = plan(graph, EMPTY, definitions, arrived={"left": "it moved"})
     assert (step.how, step.reason) == ("changes", "it moved")
-    in_place = replace(EVERYTHING, stages={"left": replace(EVERYTHING.stages["left"], table="a/b")})
+    in_place = replace(
+        EVERYTHING, stages={"left": replace(EVERYTHING.stages["left"], origin=Origin("a/b"))}
+    )
     assert plan(graph, in_place, definitions) == ()
     with pytest.raises(DefinitionError) as caught:  # its rows are in the store's own tables
         plan(graph, EVERYTHING, definitions)
@@ -118,12 +122,12 @@ def test_a_refresh_is_full_and_reaches_what_follows():
 @pytest.mark.parametrize(
     ("stage", "changed", "rows", "policy", "how"),
     [
-        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "auto", "full"),
-        ("middle", 9 * FULL_ROWS - 1, 10 * FULL_ROWS, "auto", "incremental"),
-        ("middle", FULL_ROWS - 1, FULL_ROWS - 1, "auto", "incremental"),
-        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "incremental", "incremental"),
-        ("middle", 9 * FULL_ROWS, 10 * FULL_ROWS, "strict", "incremental"),
-        ("kept", 9 * FULL_ROWS, 10 * FULL_ROWS, "auto", "incremental"),
+        ("middle", 9 * LIMITS.full_rows, 10 * LIMITS.full_rows, "auto", "full"),
+        ("middle", 9 * LIMITS.full_rows - 1, 10 * LIMITS.full_rows, "auto", "incremental"),
+        ("middle", LIMITS.full_rows - 1, LIMITS.full_rows - 1, "auto", "incremental"),
+        ("middle", 9 * LIMITS.full_rows, 10 * LIMITS.full_rows, "incremental", "incremental"),
+        ("middle", 9 * LIMITS.full_rows, 10 * LIMITS.full_rows, "strict", "incremental"),
+        ("kept", 9 * LIMITS.full_rows, 10 * LIMITS.full_rows, "auto", "incremental"),
     ],
 )
 def test_a_stage_is_produced_in_full_where_nearly_all_that_it_reads_changed(
@@ -136,16 +140,15 @@ def test_a_stage_is_produced_in_full_where_nearly_all_that_it_reads_changed(
         source, key="k int", value="v int", name="kept", preserve=lambda value, example: value
     )(leaf)
     reached = Step(tree.graph().stage(stage), "incremental", "reached through left")
-    found = weighed(reached, changed, rows, policy)
+    found = weighed(reached, changed, rows, policy, LIMITS)
     assert found.how == how
     assert (found == reached) == (how == "incremental")
     assert how == "incremental" or "450,000 of 500,000 rows" in found.reason
 
 
-def test_a_stage_that_nothing_reached_is_not_produced_in_full(monkeypatch):
-    monkeypatch.setattr(limits, "FULL_ROWS", 0)
+def test_a_stage_that_nothing_reached_is_not_produced_in_full():
     reached = Step(GRAPH.stage("middle"), "incremental", "reached through left")
-    assert weighed(reached, 0, 0, "auto") == reached
+    assert weighed(reached, 0, 0, "auto", Limits(full_rows=0)) == reached
 
 
 def test_a_changed_function_is_noticed_and_says_so():
@@ -255,6 +258,44 @@ def test_what_a_commit_says_of_itself_can_be_read_back():
         assert Attempt.parse(strange) is None
 
 
+class Hourly(ByKey):
+    """A function by key whose stage is due when an hour has passed."""
+
+    __slots__ = ()
+
+    def due(self, since, now):
+        return "an hour has passed" if since is not None and now.hour > since.hour else None
+
+
+def test_a_stage_may_be_due_though_nothing_has_changed():
+    pipeline = Pipeline("hourly")
+    rows = pipeline.source("rows", key="k int", value="v int")
+    schema = rows.schema
+    hourly = pipeline.add(Producer("hourly", ((rows,),), schema, Hourly(middle.function)))
+
+    @pipeline.producer(hourly, key="k int", value="v int")
+    def follows(k, values):
+        yield from ((k, v) for v in values)
+
+    graph, published = pipeline.graph(), datetime(2026, 1, 1, 7, 10, tzinfo=UTC)
+    definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
+    stages = dict.fromkeys(definitions, StageFigures("full", delta_versions=TABLES))
+    version = Version(1, published, "update", None, stages, definitions)
+
+    def due(**options):
+        return {
+            s.stage.name: (s.how, s.reason) for s in plan(graph, version, definitions, **options)
+        }
+
+    assert due() == due(now=published.replace(minute=59)) == {}
+    assert due(now=published.replace(hour=8)) == {
+        "hourly": ("full", "an hour has passed"),
+        "follows": ("incremental", "reached through hourly"),
+    }
+    fed = due(now=published.replace(hour=8), given=["rows"])
+    assert fed["hourly"] == ("full", "an hour has passed")  # its keys that nobody changed, too
+
+
 @pytest.mark.parametrize(
     ("figures", "due", "at_once"),
     [
@@ -267,10 +308,10 @@ def test_what_a_commit_says_of_itself_can_be_read_back():
     ],
 )
 def test_when_tables_are_compacted(figures, due, at_once):
-    found = StageFigures("seek", **figures)
-    assert compactions(found) == due
-    assert compactions(found, at_once=True) == at_once
-    assert compactions(None) == []
+    found = figures_of({"mode": "seek", **figures})
+    assert compactions(found, LIMITS) == due
+    assert compactions(found, LIMITS, at_once=True) == at_once
+    assert compactions(None, LIMITS) == []
 
 
 @pytest.mark.parametrize("newest", [None, 2])
@@ -316,8 +357,8 @@ def test_a_stage_is_followed_as_long_as_it_is_in_the_pipeline():
 
 
 def test_figures_survive_the_log_and_later_fields():
-    kept = {"rows": 9, "row_bytes": 24, "delta_versions": TABLES, "added": {"content": 4}}
-    kept |= {"folded": 3, "runs": 2, "run_rows": 7}
+    base = Base({"content": 4}, folded=3, runs=2, run_rows=7)
+    kept = {"rows": 9, "row_bytes": 24, "delta_versions": TABLES, "base": base}
     figures = {"leaf": StageFigures("seek", "few keys", 3, 2, 1, 1, seconds=0.25, **kept)}
     text = figures_to_json(figures)
     assert figures_from_json(text) == figures
@@ -337,7 +378,7 @@ def written(table_type, **differs):
         "overlay_runs": 0,
         "added": 0,
     }
-    return writing(table_type, **{**few, **differs})
+    return writing(table_type, LIMITS, **{**few, **differs})
 
 
 @pytest.mark.parametrize(
@@ -346,10 +387,10 @@ def written(table_type, **differs):
         ({}, "replace", "run"),
         ({"pairs_changed": 0, "pairs_replaced": 0, "rows": 1}, "nothing", "nothing"),
         ({"complete": True}, "rewrite", "rewrite"),
-        ({"rows": SMALL_TABLE_ROWS}, "rewrite", "rewrite"),
-        ({"rows": SMALL_TABLE_ROWS, "row_bytes": 10_000}, "replace", "run"),
-        ({"pairs_changed": 2 * SEEK_KEYS}, "rewrite", "run"),
-        ({"pairs_changed": 2 * SEEK_KEYS, "pairs_replaced": 0}, "replace", "run"),
+        ({"rows": LIMITS.small_table_rows}, "rewrite", "rewrite"),
+        ({"rows": LIMITS.small_table_rows, "row_bytes": 10_000}, "replace", "run"),
+        ({"pairs_changed": 2 * LIMITS.seek_keys}, "rewrite", "run"),
+        ({"pairs_changed": 2 * LIMITS.seek_keys, "pairs_replaced": 0}, "replace", "run"),
         ({"run_rows": 310_000}, "replace", "rewrite"),
         ({"overlay_rows": 799_000, "overlay_runs": 7}, "rewrite", "rewrite"),
         ({"overlay_rows": 5_000, "overlay_runs": 7}, "rewrite", "run"),

@@ -35,7 +35,8 @@ def stored(rows: list[tuple[str, int | None, int | None, bool]], size: int) -> l
     ]
     batch = pa.RecordBatch.from_arrays(columns, names=[str(n) for n in range(len(columns))])
     batches = (batch.slice(offset, size) for offset in range(0, len(rows), size))
-    made = calls(stage_keeping_examples(), UTC)(batches)
+    stage = stage_keeping_examples()
+    made = calls(stage, stage.kind.settled, UTC)(batches)
     return [value for found in made for value in found.column(3).to_pylist()]
 
 

@@ -21,11 +21,16 @@ from pyspark.sql import Row
 from deltaproduce.engines.spark.failures import WorkerError, in_worker
 from deltaproduce.errors import DefinitionError, ProducerError
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.stages.functions.by_key import calls, output_struct, raised_by_producer
+from deltaproduce.stages.functions.by_key import output_struct, raised_by_producer
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.row_readers import zone_of
 
 PARIS = ZoneInfo("Europe/Paris")
+
+
+def calls(stage, zone):
+    """What is done to one partition of a stage's rows."""
+    return stage.kind.calls(stage, zone)
 
 
 def stage_of(function, *, source=("k bigint", "v bigint"), target=("k bigint", "v bigint")):

@@ -3,8 +3,14 @@
 import pytest
 
 from deltaproduce import ConflictError, CorruptStoreError
-from deltaproduce.storage.recovery import action, foreign, foreign_change, is_ahead, overtaken
-from deltaproduce.storage.versions import Attempt, Commit
+from deltaproduce.storage.attempts import Attempt, Commit
+from deltaproduce.storage.decisions.recovery import (
+    action,
+    foreign_change,
+    foreign_commits,
+    is_ahead,
+    overtaken,
+)
 
 US, OTHER = Attempt("us", 4), Attempt("other", 4)
 PINNED = Commit(5, Attempt("before", 3))
@@ -33,7 +39,7 @@ def test_rows_of_someone_else_are_damage(operation):
 def test_what_changes_no_row_is_none(operation):
     assert action("leaf/content", 5, commits((None, operation), (None, operation))) == "write"
     assert action("leaf/content", 5, commits(OTHER, (None, operation))) == "restore"
-    assert foreign(commits((None, operation)), 5) == ()
+    assert foreign_commits(commits((None, operation)), 5) == ()
 
 
 def test_a_table_that_was_set_back_by_an_attempt_is_set_back_again():

@@ -3,7 +3,8 @@
 import pytest
 
 from deltaproduce.reading.remains import Remaining, alive_in, remains
-from deltaproduce.storage.versions import StageFigures, Version
+from deltaproduce.storage.figures import Base, StageFigures
+from deltaproduce.storage.versions import Version
 
 TABLES = {"content": 0, "key_mappings": 0, "updates": 0}
 
@@ -13,7 +14,7 @@ def version(number, stages):
 
 
 def figures(*, runs=0, folded=0, tables=TABLES):
-    return StageFigures("seek", delta_versions=tables, runs=runs, folded=folded)
+    return StageFigures("seek", delta_versions=tables, base=Base(runs=runs, folded=folded))
 
 
 def versions(*found):

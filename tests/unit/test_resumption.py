@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deltaproduce.storage.resumption import NOTHING_KEPT, resumption
-from deltaproduce.storage.versions import Attempt, Commit, Part, StageFigures, Version
+from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, resumption
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 
 STAGES = ("orders", "totals", "bands")
 KINDS = ("content", "updates")

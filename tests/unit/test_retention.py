@@ -8,15 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaproduce import InvalidArgumentError, StageFigures, Version
-from deltaproduce.storage.retention import Cut, cuts, pins, repointed, retained
+from deltaproduce import InvalidArgumentError, Version
+from deltaproduce.storage.decisions.retention import (
+    Cut,
+    check_kept,
+    cuts,
+    pins,
+    repointed,
+    retained,
+)
+from deltaproduce.storage.figures import Base, StageColumns, figures_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def version(number: int, **figures: Any) -> Version:
     """A version that was published so many days after the start."""
-    found = StageFigures("seek", **{"key": "k bigint", "value": "n bigint", **figures})
+    found = figures_of({"mode": "seek", "key": "k bigint", "value": "n bigint", **figures})
+    assert found is not None
     return Version(number, START + timedelta(days=number), "update", None, {"stage": found})
 
 
@@ -47,8 +56,9 @@ def test_the_newest_are_kept(
     versions, now = history(count), START + timedelta(days=count + since, hours=1)
     if keep_versions is None and keep_days is None:
         with pytest.raises(InvalidArgumentError):
-            retained(versions, keep_versions, keep_days, now)
+            check_kept(keep_versions, keep_days)
         return
+    check_kept(keep_versions, keep_days)
     kept = retained(versions, keep_versions, keep_days, now)
     newest_in_days = [
         max((v.number for v in versions if v.committed_at and v.committed_at <= time), default=1)
@@ -77,7 +87,16 @@ def test_updates_are_cut_to_the_kept_versions_and_runs_to_what_is_not_folded() -
 def test_nothing_is_cut_that_dropped_versions_did_not_add() -> None:
     versions = history(8)
     untouched = [
-        replace(v, stages={"stage": replace(v.stages["stage"], changed_keys=0, runs=0)})
+        replace(
+            v,
+            stages={
+                "stage": replace(
+                    v.stages["stage"],
+                    changed_keys=0,
+                    base=Base(folded=v.stages["stage"].base.folded),
+                )
+            },
+        )
         for v in versions[:5]
     ]
     assert cuts([*untouched, *versions[5:]], versions[5:]) == ()
@@ -87,7 +106,12 @@ def test_updates_that_began_anew_are_read_from_where_they_were() -> None:
     """Versions with other columns keep their delta versions."""
     versions = history(8)
     earlier = [
-        replace(v, stages={"stage": replace(v.stages["stage"], value="t string")})
+        replace(
+            v,
+            stages={
+                "stage": replace(v.stages["stage"], columns=StageColumns("k bigint", "t string"))
+            },
+        )
         for v in versions[:6]
     ]
     (updates, _) = cuts([*earlier, *versions[6:]], (*earlier[4:], *versions[6:]))

@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.selections import Selection
-from deltaproduce.model import limits
+from deltaproduce.model.limits import Limits
 from deltaproduce.storage.parquet_seeks import ParquetFiles, local_path
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -31,13 +32,13 @@ _ID, _PART, _TEXT = (
 _PLACE = Column("place", t.IntegerType())
 
 
-def _selection(columns: Sequence[Column], *keys: Any) -> Selection:
+def _selection(columns: Sequence[Column], *keys: Any, limits: Limits = Limits()) -> Selection:
     rows = [key if isinstance(key, tuple) else (key,) for key in keys]
     arrays = [
         pa.array([row[i] for row in rows], arrow_type(c.data_type)) for i, c in enumerate(columns)
     ]
     table = pa.table(arrays, [c.name for c in columns])
-    return Selection(tuple(columns), table, cast(Any, None))
+    return Selection(tuple(columns), table, Engines(cast(Any, None), limits))
 
 
 def _written(folder: Path, tables: Sequence[pa.Table], group_rows: int = 3) -> list[str]:
@@ -287,10 +288,8 @@ def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:
     )
 
 
-def test_more_rows_than_the_limit_are_for_spark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_rows_than_the_limit_are_for_spark(tmp_path: Path) -> None:
     files = ParquetFiles(_written(tmp_path, [_numbers(0, 30)]))
-    monkeypatch.setattr(limits, "SEEK_ROWS", 6)
-    assert files.rows_of(_selection([_ID], 0, 4), (_ID, _TEXT), _MOST) is not None
-    assert files.rows_of(_selection([_ID], 0, 4, 8), (_ID, _TEXT), _MOST) is None
+    limits = Limits(seek_rows=6)
+    assert files.rows_of(_selection([_ID], 0, 4, limits=limits), (_ID, _TEXT), _MOST) is not None
+    assert files.rows_of(_selection([_ID], 0, 4, 8, limits=limits), (_ID, _TEXT), _MOST) is None

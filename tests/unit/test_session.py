@@ -7,8 +7,8 @@ import sys
 import pytest
 from pyspark.errors import PySparkException
 
-from deltaproduce.engines.spark.error_texts import explained
-from deltaproduce.engines.spark.session import check_session
+from deltaproduce.engines.spark.sessions.error_texts import explained
+from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import ProducerError, SessionError
 
 IVY_EXIT = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
@@ -189,7 +189,7 @@ def test_no_java_at_all_is_said_in_one_line_and_nothing_else(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k not in {"JAVA_HOME", "SPARK_HOME"}}
     script = """
 from deltaproduce.errors import SessionError
-from deltaproduce.engines.spark.session import local_session
+from deltaproduce.engines.spark.sessions.session import local_session
 try:
     local_session()
 except SessionError as error:

@@ -294,7 +294,7 @@ def test_pipelines_have_functions_of_all_forms():
     for form in ("rows", "arrow", "arrow_stream"):
         find(
             pipelines(),
-            lambda pipeline, form=form: form in [p.form for p in pipeline.graph().producers],
+            lambda pipeline, form=form: form in [p.kind.word for p in pipeline.graph().producers],
             settings=SEARCH,
         )
 

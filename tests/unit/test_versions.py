@@ -4,19 +4,28 @@ from dataclasses import replace
 
 import pytest
 
-from deltaproduce import InvalidArgumentError, NotFoundError
-from deltaproduce.storage.versions import (
-    EMPTY,
+from deltaproduce import InvalidArgumentError, NotFoundError, Pipeline
+from deltaproduce.storage.figures import (
+    Base,
+    Past,
+    StageColumns,
     StageFigures,
-    Version,
-    check_there,
     figures_from_json,
     figures_of,
     figures_to_json,
+)
+from deltaproduce.storage.versions import (
+    EMPTY,
+    Version,
+    check_there,
+    columns_of,
+    stage_at,
     told_since,
 )
 
-FIGURES = StageFigures("seek", delta_versions={"content": 3, "updates": 4}, key="k int")
+FIGURES = StageFigures(
+    "seek", delta_versions={"content": 3, "updates": 4}, columns=StageColumns("k int")
+)
 
 
 def versions(*found, first=1):
@@ -26,15 +35,35 @@ def versions(*found, first=1):
     ]
 
 
+def test_a_stage_has_the_columns_that_its_tables_had():
+    pipeline = Pipeline("now")
+    orders = pipeline.source("orders", key="id bigint", value="n int, t string")
+
+    @pipeline.producer(orders, key="k int desc", value="n bigint", surrogate="n")
+    def leaf(key, values):
+        yield 1, None
+
+    columns = {
+        "orders": StageColumns("id bigint", "n int", ""),
+        "leaf": StageColumns("k string", "n int", "id int DESC"),
+    }
+    figures = {name: StageFigures("full", columns=known) for name, known in columns.items()}
+    version = Version(1, None, "update", None, figures)
+    then = {stage.name: stage_at(version, stage) for stage in pipeline.stages}
+    assert {name: columns_of(stage) for name, stage in then.items()} == columns
+    assert [stage.kind for stage in then.values()] == [orders.kind, leaf.kind]
+    assert [stage_at(EMPTY, stage) is stage for stage in pipeline.stages] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("figures", "first", "since"),
     [
         ([FIGURES, FIGURES], 1, (1, True)),
         ([FIGURES, FIGURES], 5, (5, False)),
         ([None, FIGURES], 5, (6, True)),
-        ([replace(FIGURES, key="k string"), FIGURES], 5, (6, True)),
+        ([replace(FIGURES, columns=StageColumns("k string")), FIGURES], 5, (6, True)),
         ([FIGURES, None, FIGURES, FIGURES], 5, (7, True)),
-        ([FIGURES, replace(FIGURES, begun=6), replace(FIGURES, begun=6)], 5, (6, True)),
+        ([FIGURES, replace(FIGURES, past=Past(6)), replace(FIGURES, past=Past(6))], 5, (6, True)),
         ([StageFigures("skipped"), FIGURES], 5, (6, True)),
     ],
 )
@@ -43,7 +72,7 @@ def test_updates_say_all_since_they_were_begun(figures, first, since):
 
 
 def test_older_versions_of_a_table_that_was_made_anew_are_refused():
-    old, new = versions(FIGURES, replace(FIGURES, remade={"content": 2}))
+    old, new = versions(FIGURES, replace(FIGURES, past=Past(remade={"content": 2})))
     check_there(new, old, ["leaf", "none"], "updates")
     check_there(new, new, ["leaf"], "content")
     check_there(new, EMPTY, ["leaf"], "content")
@@ -55,7 +84,10 @@ def test_a_delta_version_that_lacks_rows_is_not_given_away():
     """With merge on read the rows that came since a table was written are in its runs."""
     pins = {"content": 1, "key_mappings": 2, "updates": 3, "runs": 4}
     (plain, beside) = versions(
-        *(StageFigures("seek", delta_versions=pins, folded=1, runs=runs) for runs in (0, 1))
+        *(
+            StageFigures("seek", delta_versions=pins, base=Base(folded=1, runs=runs))
+            for runs in (0, 1)
+        )
     )
     for kind, pinned in pins.items():
         assert plain.delta_version("leaf", kind) == pinned

@@ -5,8 +5,10 @@ import inspect
 import pytest
 
 import deltaproduce as dp
-from deltaproduce import DefinitionError, InvalidArgumentError, Pipeline
-from deltaproduce.engines.spark.session import local_session
+from deltaproduce import DefinitionError, InvalidArgumentError, Pipeline, Source
+from deltaproduce.engines.spark.sessions.session import local_session
+from deltaproduce.stages.given.kind import Given
+from deltaproduce.types.columns import row_schema
 
 WRONG = [
     *(None, -1, 0, 1.5, float("nan"), "", "x", "\ud800", b"x", [], {}, (), object(), True),
@@ -55,6 +57,10 @@ def calls():
         "sql": (
             lambda **given: shop().sql(**given),
             {"name": "totals", "query": "SELECT id, n FROM orders", "key": "id"},
+        ),
+        "add": (
+            lambda stage: shop().add(stage),
+            {"stage": Source("lines", row_schema("id bigint", "n int", stage="lines"), Given())},
         ),
         "merge": (
             lambda feeders: shop().producer(dp.merge(feeders), name="t", **columns)(function),

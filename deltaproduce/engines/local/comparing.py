@@ -36,14 +36,13 @@ from deltaproduce.engines.marks import (
     SIDE,
     UPDATE,
 )
-from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, POSITION, Column, RowSchema
+from deltaproduce.model.layouts import Layout
+from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, POSITION
 
 _NONE: Final = -1  # less than any rank, group and side
 
 
-def compare(
-    before: pa.Table, stays: Marks, new: pa.Table, schema: RowSchema, sources: Sequence[Column]
-) -> pa.Table:
+def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa.Table:
     """Number the rows of each key on both sides of a step, and mark what differs.
 
     Args:
@@ -57,20 +56,20 @@ def compare(
     """
     rows = pa.concat_tables([before, before.filter(pa.array(stays)), new])
     side = np.repeat([BEFORE, AFTER], [len(before), len(rows) - len(before)])
-    key_ranks, source_ranks = dense_ranks(rows, schema.key), dense_ranks(rows, sources)
+    key_ranks, source_ranks = dense_ranks(rows, layout.key), dense_ranks(rows, layout.sources)
     ordinal = rows.column(ORDINAL).to_numpy()
     order = np.lexsort([ordinal, *source_ranks[::-1], side, *key_ranks[::-1]])
     rows, side = rows.take(pa.array(order)), side[order]
     key = _numbered([found[order] for found in key_ranks])
     pair = factorize(map(pa.array, [key, *(found[order] for found in source_ranks)]))
-    values = factorize(rows.select(schema.value.names).columns)
+    values = factorize(rows.select([c.name for c in layout.value]).columns)
     position, ordinal = _places(key, side), _places(pair, side)
     by_pair = _matched(pair, side, ordinal, values)
     by_key = _matched(key, side, position, values)
     columns = {
-        **{c.name: rows.column(c.name) for c in (*schema.key, *sources)},
+        **{c.name: rows.column(c.name) for c in (*layout.key, *layout.sources)},
         ORDINAL: ordinal,
-        **{c.name: rows.column(c.name) for c in schema.value},
+        **{c.name: rows.column(c.name) for c in layout.value},
         SIDE: side.astype(np.int32),
         POSITION: position,
         **dict(zip((ROW_DIFFERS, PAIR_DIFFERS, PAIR_BEFORE, PAIR_AFTER), by_pair, strict=True)),
@@ -82,7 +81,15 @@ def compare(
     return pa.table(columns)
 
 
-def updates(compared: pa.Table, schema: RowSchema) -> pa.Table:
+def all_different(compared: pa.Table) -> pa.Table:
+    """What `compare` says when no row before can be equal to one after: every one differs."""
+    for name in (ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS):
+        place = compared.schema.get_field_index(name)
+        compared = compared.set_column(place, name, pa.array(np.ones(len(compared), bool)))
+    return compared
+
+
+def updates(compared: pa.Table, layout: Layout) -> pa.Table:
     """The updates of a step (S7), in the columns and order of `spark.comparing.updates`."""
     alive = _marks(compared, SIDE) == AFTER
     is_first, is_new = _marks(compared, POSITION) == 0, ~_marks(compared, KEY_BEFORE)
@@ -93,9 +100,9 @@ def updates(compared: pa.Table, schema: RowSchema) -> pa.Table:
     return pa.table(
         {
             CHANGE_TYPE: pa.array(change_type.tolist(), pa.string()),
-            **{c.name: compared.column(c.name).take(rows) for c in schema.key},
+            **{c.name: compared.column(c.name).take(rows) for c in layout.key},
             POSITION: compared.column(POSITION).take(rows),
-            **{c.name: compared.column(c.name).take(values) for c in schema.value},
+            **{c.name: compared.column(c.name).take(values) for c in layout.value},
         }
     )
 

@@ -1,6 +1,7 @@
 """The Spark engine, and everything that only Spark's ways explain.
 
-All that goes behind PySpark's public interface (`file_systems`, `session`), sets a session's conf
-(`settings`, `session`) or reads an error's text (`error_texts`, `damage`, `failures`) is in this
-package. No stage, version or table of a store is known here.
+Only this package goes behind PySpark's interface (`file_systems`, `sessions.session`), sets a
+session's conf (`sessions.settings`, `sessions.session`, `delta`) or reads an error's text
+(`sessions.error_texts`, `sessions.damage`, `failures`, `delta`), and only here is how Delta spells
+things (`delta`, `log_actions`). No stage, version or table of a store is known here.
 """

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, Observation
 
-from deltaproduce.engines.spark.error_texts import explained
 from deltaproduce.engines.spark.failures import raised_by_producer
+from deltaproduce.engines.spark.sessions.error_texts import explained
 
 
 def checkpoint(

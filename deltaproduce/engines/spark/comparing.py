@@ -33,13 +33,12 @@ from deltaproduce.engines.marks import (
     UPDATE,
 )
 from deltaproduce.engines.spark.columns import col, cols, comparable, order
-from deltaproduce.model.layouts import content_columns
+from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
     ORDINAL,
     POSITION,
     Column,
-    RowSchema,
 )
 from deltaproduce.types.ddl import identifier
 
@@ -50,14 +49,12 @@ _PAIR_MARKS: Final = (ROW_DIFFERS, PAIR_DIFFERS, PAIR_BEFORE, PAIR_AFTER)
 EMITTED: Final = "_emitted"
 
 
-def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+def compare(rows: DataFrame, layout: Layout) -> DataFrame:
     """Number the rows of each key on both sides of a step, and mark what differs.
 
     Args:
         rows: all rows of the keys in question, before and after: key columns, ``sources``,
             ``_ordinal`` (any numbers that order the rows of a pair), value columns, ``_side``.
-        schema: the key and value columns.
-        sources: the columns of the source key; none in the content of a source.
 
     Returns:
         The rows, with ``_ordinal`` 0, 1, … within their pair (key, source key) and ``_position`` 0,
@@ -69,13 +66,13 @@ def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
         ``_is_key`` hold for exactly one row a pair and a key: its first, after the step if it is
         alive. A key's rows are in one partition, sorted by key, side and position.
     """
-    key = _named(schema.key)
-    together = rows.repartition(*cols(schema.key))  # one shuffle serves all windows below
-    numbered = number(together, schema, sources).drop(EMITTED)
-    compared = _match(numbered, schema, [POSITION], _KEY_MARKS, key)
-    if sources:
-        in_pair = [*_named(sources), ORDINAL]
-        compared = _match(compared, schema, in_pair, _PAIR_MARKS, [*key, *_named(sources)])
+    key = _named(layout.key)
+    together = rows.repartition(*cols(layout.key))  # one shuffle serves all windows below
+    numbered = number(together, layout).drop(EMITTED)
+    compared = _match(numbered, layout, [POSITION], _KEY_MARKS, key)
+    if layout.sources:
+        in_pair = [*_named(layout.sources), ORDINAL]
+        compared = _match(compared, layout, in_pair, _PAIR_MARKS, [*key, *_named(layout.sources)])
     else:
         pairs_are_keys = zip(_PAIR_MARKS, _KEY_MARKS, strict=True)
         compared = compared.withColumns({pair: f.col(mark) for pair, mark in pairs_are_keys})
@@ -86,7 +83,7 @@ def compare(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Da
         PAIR_MOVED: f.col(PAIR_BEFORE) != f.col(PAIR_AFTER),
     }
     marked = compared.withColumns(firsts).drop(_MOVED)
-    return marked.sortWithinPartitions(*order(schema.key), SIDE, POSITION)
+    return marked.sortWithinPartitions(*order(layout.key), SIDE, POSITION)
 
 
 def all_new(numbered: DataFrame) -> DataFrame:
@@ -111,15 +108,15 @@ def all_different(compared: DataFrame) -> DataFrame:
     )
 
 
-def number(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+def number(rows: DataFrame, layout: Layout) -> DataFrame:
     """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side.
 
     The ``_ordinal`` that the rows had is then ``_emitted``.
     """
-    sides = [*_named(schema.key), SIDE] if SIDE in rows.columns else _named(schema.key)
+    sides = [*_named(layout.key), SIDE] if SIDE in rows.columns else _named(layout.key)
     emitted = rows.withColumnRenamed(ORDINAL, EMITTED)
-    in_key = Window.partitionBy(*sides).orderBy(*order(sources), EMITTED)
-    in_pair = Window.partitionBy(*sides, *_named(sources)).orderBy(EMITTED)
+    in_key = Window.partitionBy(*sides).orderBy(*order(layout.sources), EMITTED)
+    in_pair = Window.partitionBy(*sides, *_named(layout.sources)).orderBy(EMITTED)
     numbers = {
         name: f.row_number().over(window) - 1
         for name, window in ((POSITION, in_key), (ORDINAL, in_pair))
@@ -127,17 +124,17 @@ def number(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> Dat
     return emitted.withColumns({name: n.cast("bigint") for name, n in numbers.items()})
 
 
-def numbered_in_order(rows: DataFrame, schema: RowSchema, sources: Sequence[Column]) -> DataFrame:
+def numbered_in_order(rows: DataFrame, layout: Layout) -> DataFrame:
     """Content columns and ``_position``, numbered and in order within the partitions."""
-    placed = number(rows, schema, sources).sortWithinPartitions(
-        *order(schema.key),
-        *order(sources),
+    placed = number(rows, layout).sortWithinPartitions(
+        *order(layout.key),
+        *order(layout.sources),
         EMITTED,  # as the windows sort, so that nobody sorts again
     )
-    return placed.select(*cols(content_columns(schema, sources)), POSITION)
+    return placed.select(*cols(layout.content), POSITION)
 
 
-def updates(compared: DataFrame, schema: RowSchema) -> DataFrame:
+def updates(compared: DataFrame, layout: Layout) -> DataFrame:
     """The updates of a step (S7), sorted like ``compared``: change type, key, position, values."""
     alive = f.col(SIDE) == AFTER
     gone = ~f.col(KEY_AFTER) & (f.col(POSITION) == 0)
@@ -148,19 +145,19 @@ def updates(compared: DataFrame, schema: RowSchema) -> DataFrame:
     )
     return compared.where(f.col(KEY_DIFFERS) & (alive | gone)).select(
         change_type.alias(CHANGE_TYPE),
-        *cols(schema.key),
+        *cols(layout.key),
         POSITION,
-        *(f.when(alive, col(c.name)).alias(c.name) for c in schema.value),
+        *(f.when(alive, col(c.name)).alias(c.name) for c in layout.value),
     )
 
 
-def numbered_by_values(rows: DataFrame, schema: RowSchema) -> DataFrame:
+def numbered_by_values(rows: DataFrame, layout: Layout) -> DataFrame:
     """The content of a source whose rows have no order: ``_ordinal`` counts a key's by value."""
-    values = [comparable(col(c.name), c.data_type) for c in schema.value]
-    in_key = Window.partitionBy(*cols(schema.key)).orderBy(*values)
+    values = [comparable(col(c.name), c.data_type) for c in layout.value]
+    in_key = Window.partitionBy(*cols(layout.key)).orderBy(*values)
     place = (f.row_number().over(in_key) - 1).cast("bigint")
-    numbered = rows.select(*cols(schema.key), place.alias(ORDINAL), *cols(schema.value))
-    typed = (col(c.name).cast(c.data_type).alias(c.name) for c in content_columns(schema, ()))
+    numbered = rows.select(*cols(layout.key), place.alias(ORDINAL), *cols(layout.value))
+    typed = (col(c.name).cast(c.data_type).alias(c.name) for c in layout.content)
     return numbered.select(*typed)
 
 
@@ -184,7 +181,7 @@ def _named(columns: Iterable[Column]) -> list[str]:
 
 def _match(
     rows: DataFrame,
-    schema: RowSchema,
+    layout: Layout,
     place: Sequence[str],
     marks: tuple[str, str, str, str],
     group: Sequence[str],
@@ -198,9 +195,9 @@ def _match(
         group: the key columns, and perhaps some of ``place``.
     """
     differs, group_differs, before, after = marks
-    values = (comparable(col(c.name), c.data_type).alias(c.name) for c in schema.value)
+    values = (comparable(col(c.name), c.data_type).alias(c.name) for c in layout.value)
     what = f.struct(*place, *values)
-    sides = Window.partitionBy(*_named(schema.key)).orderBy(*place, SIDE)
+    sides = Window.partitionBy(*_named(layout.key)).orderBy(*place, SIDE)
     is_after = f.col(SIDE) == AFTER
     twin = f.when(is_after, f.lag(what).over(sides)).otherwise(f.lead(what).over(sides))
     whole = Window.partitionBy(*group)

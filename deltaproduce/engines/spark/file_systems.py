@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from deltaproduce.engines.delta_log import LOG
 from deltaproduce.errors import DefinitionError, StorageError
 
-_LOG = "_delta_log"
 _LOCAL: Final = re.compile(r"(?:file:(?://)?)?(/|/[^/].*)", re.DOTALL)
 
 
@@ -110,8 +110,8 @@ def remove_table(spark: SparkSession, address: str) -> None:
 
 def removed_in_turn(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Java
     """What is removed of a table's directory, and at last the directory with the first commit."""
-    log = path.suffix(f"/{_LOG}")
-    data = [entry for entry in _entries(system, path) if entry.getName() != _LOG]
+    log = path.suffix(f"/{LOG}")
+    data = [entry for entry in _entries(system, path) if entry.getName() != LOG]
     commits = sorted(_entries(system, log), key=_place, reverse=True)
     return [*data, *commits[:-1], path]
 
@@ -124,9 +124,9 @@ def _holds_a_log(system: Any, path: Any) -> bool:  # noqa: ANN401 objects of Jav
     """Whether a directory below one has a log, beside the one that it has itself."""
     below = [status.getPath() for status in _listed(system, path) if status.isDirectory()]
     return any(
-        system.exists(directory.suffix(f"/{_LOG}")) or _holds_a_log(system, directory)
+        system.exists(directory.suffix(f"/{LOG}")) or _holds_a_log(system, directory)
         for directory in below
-        if directory.getName() != _LOG
+        if directory.getName() != LOG
     )
 
 

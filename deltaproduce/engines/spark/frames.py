@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from deltaproduce.engines.spark.error_texts import contexts
-from deltaproduce.model import limits
+from deltaproduce.engines.spark.sessions.error_texts import contexts
+from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
@@ -45,17 +45,25 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
 
 
-def frame(table: pa.Table, spark: SparkSession, columns: Sequence[Column] = ()) -> DataFrame:
+def frame(
+    table: pa.Table,
+    spark: SparkSession,
+    columns: Sequence[Column] = (),
+    plan_rows: int = Limits().plan_rows,
+) -> DataFrame:
     """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
 
-    Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave. Rows
-    that are more than a few are an RDD, as a checkpoint that is made when it is first read: Spark
-    would keep them in the query's plan, over which each of its rules walks row by row, for seconds.
+    Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave. And
+    slices are copied, because it refuses those of maps with nulls. Rows that are more than a few
+    are an RDD, as a checkpoint that is made when it is first read: Spark would keep them in the
+    query's plan, over which each of its rules walks row by row, for seconds.
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
     table = table.combine_chunks()
+    if any(chunk.offset for column in table.columns for chunk in column.chunks):
+        table = table.take(pa.array(range(len(table))))
     rows = spark.createDataFrame(table, schema)
-    return rows if len(table) <= limits.PLAN_ROWS else rows.localCheckpoint(eager=False)
+    return rows if len(table) <= plan_rows else rows.localCheckpoint(eager=False)
 
 
 def row_bytes(columns: Iterable[Column]) -> Expression:

@@ -15,29 +15,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
 from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame
 
-from deltaproduce.engines.comparisons import Comparison, LocalComparison, SparkComparison
-from deltaproduce.engines.local import comparing as arrow_changes
-from deltaproduce.engines.local.arrays import Marks, distinct, empty
-from deltaproduce.engines.marks import AFTER, BEFORE, SIDE
-from deltaproduce.engines.selections import Rows, Selection, as_frame, united
-from deltaproduce.engines.spark.columns import cols, same
-from deltaproduce.engines.spark.comparing import all_different, compare
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Source, Stage
-from deltaproduce.model.layouts import content_columns, sources_of
-from deltaproduce.operations.step.edits import file_count, in_ranges
-from deltaproduce.operations.step.inputs import StageInput, changed_keys
-from deltaproduce.operations.step.productions import Production
+from deltaproduce.model.layouts import Layout, sources_of
 from deltaproduce.operations.step.redefinitions import Redefinition
-from deltaproduce.stages.given.batches import Batch
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.inputs import StageInput, changed_keys
+from deltaproduce.stages.productions import Production
 from deltaproduce.storage.stored import Stored
-from deltaproduce.types.columns import ORDINAL, Column, RowSchema
-from deltaproduce.types.ddl import identifier
 
 _GONE: Final = "_gone"
 
@@ -72,20 +64,20 @@ def source_step(
     Returns:
         What it changes; None if no key's rows differ, and its columns neither.
     """
-    schema, spark, upserts = source.schema, batch.spark, batch.upserts()
+    layout, engines, upserts = Layout.of(source), batch.engines, batch.upserts()
     if redefined is not None:
         before = _conformed(redefined, content)
-        return Found(_made_anew(redefined, before, upserts, batch.count, spark))
+        return Found(_made_anew(redefined, before, upserts, batch.count, engines))
     if content is None:
-        compared = _first(upserts, batch.count, schema, (), spark)
+        compared = Comparison.first(upserts, batch.count, layout, engines)
     elif batch.is_snapshot:
         before = content.fetched() if content.small else content.all()
-        compared = _all_replaced(before, upserts, schema, (), spark)
+        compared = Comparison.of_all(before, upserts, layout, engines)
     else:
         keys = batch.keys()
         whole = content.small and keys.few
         rows = content.fetched() if whole else content.of(keys)
-        compared = _replaced(rows, keys, upserts, schema, (), complete=whole, sought=keys.few)
+        compared = Comparison.of_some(rows, keys, upserts, layout, complete=whole, sought=keys.few)
     return Found(compared) if compared.counts.keys_changed or anew else None
 
 
@@ -126,17 +118,17 @@ def selected_step(
             are among them. The rest is as for `producer_step`.
     """
     stage = production.stage
-    schema, sources, spark = stage.schema, sources_of(stage), production.spark
+    layout, engines = Layout.of(stage), production.engines
     if content is None:
         return _first_of(production, *production.of_changed(inputs, changed))
     if content.small and changed.few:
         before: Rows = content.fetched()
         emitted, count = production.of_changed(inputs, changed)
         new, surrogates = production.kept(before, emitted, count)
-        compared = _replaced(before, changed, new, schema, sources, complete=True)
+        compared = Comparison.of_some(before, changed, new, layout, complete=True)
         return Found(compared, surrogates)
 
-    @inheritable_thread_target(spark)
+    @inheritable_thread_target(engines.spark)
     def were_produced() -> Rows:
         produced = mappings()
         assert produced is not None  # content has rows, and each has its pair
@@ -145,13 +137,12 @@ def selected_step(
     with ThreadPoolExecutor(1) as beside:  # the function leaves cores free, and Spark much waiting
         old = beside.submit(were_produced)
         emitted, count = production.of_changed(inputs, changed)
-    key = schema.key.columns
-    targets = united(old.result(), emitted, spark, key)
-    affected = Selection.of(targets, key, spark)
+    targets = engines.united(old.result(), emitted, layout.key)
+    affected = Selection.of(targets, layout.key, engines)
     before = content.of(affected)
     new, surrogates = production.kept(before, emitted, count)
     sought = changed.few and affected.few
-    return Found(_replaced(before, changed, new, schema, sources, sought=sought), surrogates)
+    return Found(Comparison.of_some(before, changed, new, layout, sought=sought), surrogates)
 
 
 def full_step(
@@ -171,8 +162,7 @@ def full_step(
     Returns:
         What it changes; None if no feeder has ever had rows.
     """
-    stage, spark = production.stage, production.spark
-    schema, sources = stage.schema, sources_of(stage)
+    layout, engines = Layout.of(production.stage), production.engines
     found = production.of_all(inputs)
     if found is None and redefined is None:
         return None
@@ -180,12 +170,12 @@ def full_step(
     if redefined is not None:
         old = _conformed(redefined, content)
         new, surrogates = production.kept(old if redefined.same_values else None, emitted, count)
-        return Found(_made_anew(redefined, old, new, count, spark), surrogates)
+        return Found(_made_anew(redefined, old, new, count, engines), surrogates)
     if content is None:
         return _first_of(production, emitted, count)
     before = content.fetched() if content.small else content.all()
     new, surrogates = production.kept(before, emitted, count)
-    return Found(_all_replaced(before, new, schema, sources, spark), surrogates)
+    return Found(Comparison.of_all(before, new, layout, engines), surrogates)
 
 
 def difference(
@@ -193,7 +183,7 @@ def difference(
     before: Stored | None,
     after: Stored | None,
     keys: Callable[[], Selection] | None,
-    spark: SparkSession,
+    engines: Engines,
 ) -> Comparison:
     """Compare the rows that a stage has in one version with those of another.
 
@@ -203,12 +193,12 @@ def difference(
         keys: finds all keys whose values may differ, which is asked for if there are many rows;
             None if nobody knows.
     """
-    schema, sources = stage.schema, sources_of(stage)
-    nothing = empty(content_columns(schema, sources))
+    layout = Layout.of(stage)
+    nothing = empty(layout.content)
     is_small = all(side is None or side.small for side in (before, after))
     sought = None if keys is None or is_small else keys()
     were, are = (nothing if side is None else _rows(side, sought) for side in (before, after))
-    return _all_replaced(were, are, schema, sources, spark, complete=sought is None)
+    return Comparison.of_all(were, are, layout, engines, complete=sought is None)
 
 
 def stored_step(
@@ -216,7 +206,7 @@ def stored_step(
     before: Stored | None,
     after: Stored | None,
     keys: Callable[[], Selection],
-    spark: SparkSession,
+    engines: Engines,
     redefined: Redefinition | None = None,
 ) -> Comparison:
     """What a step found out whose outcome is stored: nothing is produced.
@@ -228,29 +218,17 @@ def stored_step(
         redefined: if the stage has other columns than its tables.
     """
     if redefined is not None:
-        nothing = empty(content_columns(stage.schema, sources_of(stage)))
+        nothing = empty(Layout.of(stage).content)
         rows, count = (nothing, 0) if after is None else (after.all(), after.count)
-        return _made_anew(redefined, _conformed(redefined, before), rows, count, spark)
-    return difference(stage, before, after, None if before is None else keys, spark)
+        return _made_anew(redefined, _conformed(redefined, before), rows, count, engines)
+    return difference(stage, before, after, None if before is None else keys, engines)
 
 
 def _first_of(production: Production, emitted: Rows, count: int) -> Found:
     """What comes into a stage without rows."""
-    stage = production.stage
     new, surrogates = production.kept(None, emitted, count)
-    compared = _first(new, count, stage.schema, sources_of(stage), production.spark)
-    return Found(compared, surrogates)
-
-
-def _first(
-    rows: Rows, count: int, schema: RowSchema, sources: Sequence[Column], spark: SparkSession
-) -> Comparison:
-    """The comparison for a table without rows: sorted over disjoint ranges, ready to be written."""
-    if isinstance(rows, pa.Table):
-        nothing = empty(content_columns(schema, sources))
-        return _local(nothing, np.empty(0, bool), rows, schema, sources, spark, complete=True)
-    ranged = in_ranges(rows, file_count(rows, count), schema.key)
-    return SparkComparison.of_new(ranged, schema, sources)
+    layout = Layout.of(production.stage)
+    return Found(Comparison.first(new, count, layout, production.engines), surrogates)
 
 
 def _conformed(redefined: Redefinition, content: Stored | None) -> DataFrame | None:
@@ -261,101 +239,14 @@ def _conformed(redefined: Redefinition, content: Stored | None) -> DataFrame | N
 
 
 def _made_anew(
-    redefined: Redefinition, before: DataFrame | None, new: Rows, count: int, spark: SparkSession
+    redefined: Redefinition, before: DataFrame | None, new: Rows, count: int, engines: Engines
 ) -> Comparison:
     """Compare with what is there after tables with other columns took the place of all."""
-    schema, sources = redefined.new.schema, sources_of(redefined.new)
+    layout = Layout.of(redefined.new)
     if before is None:
-        return _first(new, count, schema, sources, spark)
+        return Comparison.first(new, count, layout, engines)
     differ = not redefined.same_values
-    return _all_replaced(before, new, schema, sources, spark, all_differ=differ)
-
-
-def _all_replaced(
-    before: Rows,
-    new: Rows,
-    schema: RowSchema,
-    sources: Sequence[Column],
-    spark: SparkSession,
-    *,
-    complete: bool = True,
-    all_differ: bool = False,
-) -> Comparison:
-    """Compare with what is there after ``new`` took the place of all of ``before``.
-
-    Args:
-        complete: these are all rows of the table.
-        all_differ: no row before can be equal to one after.
-    """
-    if isinstance(before, pa.Table) and isinstance(new, pa.Table):
-        none = np.zeros(len(before), bool)
-        return _local(before, none, new, schema, sources, spark, complete=complete)
-    columns = content_columns(schema, sources)
-    old = as_frame(before, spark, columns).withColumn(SIDE, f.lit(BEFORE))
-    rows = _union(old, as_frame(new, spark, columns), schema, sources)
-    compared = compare(rows, schema, sources)
-    if all_differ:
-        compared = all_different(compared)
-    return SparkComparison.of(compared, schema, sources, complete=complete)
-
-
-def _replaced(
-    before: Rows,
-    changed: Selection,
-    new: Rows,
-    schema: RowSchema,
-    sources: Sequence[Column],
-    *,
-    complete: bool = False,
-    sought: bool = True,
-) -> Comparison:
-    """Compare with what is there after ``new`` took the place of the changed keys' rows."""
-    spark, columns = changed.spark, content_columns(schema, sources)
-    if isinstance(before, pa.Table) and isinstance(new, pa.Table) and changed.few:
-        stays = ~changed.holds(before)
-        return _local(before, stays, new, schema, sources, spark, complete=complete)
-    sides = _both_sides(as_frame(before, spark, columns), changed)
-    rows = _union(sides, as_frame(new, spark, columns), schema, sources)
-    return SparkComparison.of(
-        compare(rows, schema, sources), schema, sources, complete=complete, sought=sought
-    )
-
-
-def _local(
-    before: pa.Table,
-    stays: Marks,
-    new: pa.Table,
-    schema: RowSchema,
-    sources: Sequence[Column],
-    spark: SparkSession,
-    *,
-    complete: bool,
-) -> Comparison:
-    new = new.select(before.schema.names)
-    rows = arrow_changes.compare(before, stays, new, schema, sources)
-    key = list(schema.key.names)
-    touched = pa.concat_tables([before.filter(pa.array(~stays)).select(key), new.select(key)])
-    affected = len(distinct(touched))
-    return LocalComparison.of(rows, schema, sources, spark, affected, complete=complete)
-
-
-def _both_sides(rows: DataFrame, gone: Selection) -> DataFrame:
-    """Each row as it was before and, unless its (source) key is one of ``gone``, as it stays."""
-    marks = gone.frame.withColumn(_GONE, f.lit(True))
-    marked = rows.join(marks, same(rows, marks, gone.columns), "left_outer")
-    sides = f.when(marks[_GONE], f.array(f.lit(BEFORE))).otherwise(
-        f.array(f.lit(BEFORE), f.lit(AFTER))
-    )
-    return marked.select(
-        *(rows[identifier(name)] for name in rows.columns), f.explode(sides).alias(SIDE)
-    )
-
-
-def _union(
-    before: DataFrame, new: DataFrame, schema: RowSchema, sources: Sequence[Column]
-) -> DataFrame:
-    columns = [*cols(schema.key), *cols(sources), f.col(ORDINAL), *cols(schema.value), f.col(SIDE)]
-    return before.select(*columns).union(new.withColumn(SIDE, f.lit(AFTER)).select(*columns))
+    return Comparison.of_all(before, new, layout, engines, all_differ=differ)
 
 
 def _rows(stored: Stored, keys: Selection | None) -> Rows:

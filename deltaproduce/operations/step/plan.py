@@ -2,22 +2,24 @@
 
 Pure: from the graph, the head and the definitions' fingerprints, before anything is read. The
 invariant: a stage is produced in full only for a reason that the plan states (a new stage, a
-changed function, a refresh that was asked for) or, where nearly all that it reads turns out to have
-changed, its version; everything else is incremental.
+changed function, a refresh that was asked for, a time that has come) or, where nearly all that it
+reads turns out to have changed, its version; everything else is incremental.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.model import limits
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
-from deltaproduce.storage.versions import StageFigures, Version, has_tables
+from deltaproduce.model.limits import Limits
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version, has_tables
 
 TableType = Literal["copy_on_write", "merge_on_read"]
 """How a stage's content and key mappings take a step, in Hudi's words.
@@ -60,6 +62,15 @@ class Step:
     reason: str
     redefined: bool = False
 
+    def as_dict(self) -> dict[str, Any]:
+        """The step as JSON has it, with the name of its stage."""
+        return {
+            "stage": self.stage.name,
+            "how": self.how,
+            "reason": self.reason,
+            "redefined": self.redefined,
+        }
+
 
 def plan(
     graph: Graph,
@@ -71,6 +82,7 @@ def plan(
     arrived: Mapping[str, str] = _NOTHING,
     refreshed: Collection[str] = (),
     policy: Policy = "auto",
+    now: datetime | None = None,
 ) -> tuple[Step, ...]:
     """The steps of an update, feeders first.
 
@@ -81,6 +93,7 @@ def plan(
         arrived: the sources in whose own tables there is something new -> what an update says.
         refreshed: the stages to be produced in full because someone asked.
         policy: whether changed definitions are accepted.
+        now: the time, for stages that are due at some; they wait if None.
 
     Raises:
         DefinitionError: the columns of a source are not those of its tables, and not all its rows
@@ -88,21 +101,21 @@ def plan(
             the policy is strict, and a stage's definition changed; with `stage`.
     """
     steps: dict[str, Step] = {}
-    for stage in graph.stages:
-        definition = definitions[stage.name]
-        if isinstance(stage, Source):
-            step = _source_step(stage, head, definition, given, snapshots, arrived)
-        else:
-            step = _producer_step(stage, head, definition, steps, refreshed)
-            if step is not None and step.redefined and policy == "strict":
-                raise DefinitionError(
-                    f"stage {stage.name!r} would be produced in full, as {step.reason}, and the "
-                    "policy is 'strict': open the store with another, or undo the change",
-                    stage=stage.name,
-                )
+    for source in graph.sources:
+        step = _source_step(source, head, definitions[source.name], given, snapshots, arrived)
+        if step is not None:
+            steps[source.name] = step
+    for stage in graph.producers:
+        step = _producer_step(stage, head, definitions[stage.name], steps, refreshed, now)
+        if step is not None and step.redefined and policy == "strict":
+            raise DefinitionError(
+                f"stage {stage.name!r} would be produced in full, as {step.reason}, and the "
+                "policy is 'strict': open the store with another, or undo the change",
+                stage=stage.name,
+            )
         if step is not None:
             steps[stage.name] = step
-    return tuple(steps.values())
+    return tuple(steps[stage.name] for stage in graph.stages if stage.name in steps)
 
 
 def _source_step(
@@ -133,11 +146,12 @@ def _source_step(
 
 def _check_place(source: Source, head: Version) -> None:
     """Refuse a source whose rows have moved from this store's tables to another, or back."""
-    if not has_tables(head, source.name) or source.is_in_place == bool(
-        head.stages[source.name].table
+    elsewhere = source.table is not None
+    if not has_tables(head, source.name) or elsewhere == bool(
+        head.stages[source.name].origin.table
     ):
         return
-    was, is_now = ("in this store", "a Delta table that exists")[:: 1 if source.is_in_place else -1]
+    was, is_now = ("in this store", "a Delta table that exists")[:: 1 if elsewhere else -1]
     raise DefinitionError(
         f"source {source.name!r} is {is_now}, and was {was}: give it a new name",
         stage=source.name,
@@ -150,6 +164,7 @@ def _producer_step(
     definition: Fingerprint,
     steps: Mapping[str, Step],
     refreshed: Collection[str],
+    now: datetime | None,
 ) -> Step | None:
     reached = [feeder.name for feeder in stage.feeders if feeder.name in steps]
     if not has_tables(head, stage.name):
@@ -163,12 +178,15 @@ def _producer_step(
         return Step(stage, "full", "refresh asked for")
     if head.definitions[stage.name].function != definition.function:
         return Step(stage, "full", "its function changed", redefined=True)
+    due = None if now is None else stage.kind.due(head.committed_at, now)
+    if due is not None:
+        return Step(stage, "full", due)
     if reached:
         return Step(stage, "incremental", f"reached through {', '.join(reached)}")
     return None
 
 
-def weighed(step: Step, changed: int, rows: int, policy: Policy) -> Step:
+def weighed(step: Step, changed: int, rows: int, policy: Policy, limits: Limits) -> Step:
     """The step, in full where that is quicker: at least nine in ten rows are of changed keys.
 
     Then it calls the function for a ninth more keys at most, however long a call takes, and looks
@@ -179,10 +197,9 @@ def weighed(step: Step, changed: int, rows: int, policy: Policy) -> Step:
         rows: how many they have after it.
         policy: whether a stage may be produced in full that need not be.
     """
-    preserves = isinstance(step.stage, Producer) and step.stage.preserve is not None
-    if step.how != "incremental" or policy != "auto" or preserves:
+    if step.how != "incremental" or policy != "auto" or step.stage.kind.depends_on_history:
         return step
-    if not changed or rows < limits.FULL_ROWS or 10 * changed < 9 * rows:
+    if not limits.is_nearly_all(changed, rows):
         return step
     reason = f"{step.reason}, {changed:,} of {rows:,} rows are of changed keys"
     return replace(step, how="full", reason=reason)
@@ -190,6 +207,7 @@ def weighed(step: Step, changed: int, rows: int, policy: Policy) -> Step:
 
 def writing(
     table_type: TableType,
+    limits: Limits,
     *,
     complete: bool,
     rows: int,
@@ -221,12 +239,14 @@ def writing(
     if table_type == "merge_on_read":
         fits = limits.fits_overlay(run_rows, overlay_rows, overlay_runs, row_bytes)
         return "run" if fits else "rewrite"
-    if overlay_runs or added >= limits.COMPACTION_COMMITS:
+    if overlay_runs or added >= limits.compaction_commits:
         return "rewrite"
-    return "rewrite" if pairs_replaced and pairs_changed > limits.SEEK_KEYS else "replace"
+    return "rewrite" if pairs_replaced and pairs_changed > limits.seek_keys else "replace"
 
 
-def compactions(figures: StageFigures | None, *, at_once: bool = False) -> Collection[Compaction]:
+def compactions(
+    figures: StageFigures | None, limits: Limits, *, at_once: bool = False
+) -> Collection[Compaction]:
     """What a stage's tables need, beside the versions.
 
     Args:
@@ -235,10 +255,10 @@ def compactions(figures: StageFigures | None, *, at_once: bool = False) -> Colle
     found: list[Compaction] = []
     if figures is None:
         return found
-    if figures.runs and (at_once or limits.is_full(figures.run_rows, figures.runs)):
+    if figures.base.runs and (at_once or limits.is_full(figures.base.run_rows, figures.base.runs)):
         found.append("fold")
-    added = figures.added.get("updates", 0)
-    if added and (at_once or added % limits.COMPACTION_COMMITS == 0):
+    added = figures.base.added.get("updates", 0)
+    if added and (at_once or added % limits.compaction_commits == 0):
         found.append("feed")
     return found
 

@@ -18,7 +18,8 @@ from pyspark.sql.types import DataType
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.comparing import number
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import content_columns, sources_of
+from deltaproduce.model.layouts import Layout, content_columns, sources_of
+from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import ORDINAL, POSITION, Column
 
 
@@ -28,6 +29,12 @@ class Redefinition:
 
     old: Stage
     new: Stage
+
+    @staticmethod
+    def of(stage: Stage, head: Version) -> Redefinition | None:
+        """How a stage is defined anew; None if its tables in a version have its columns."""
+        old = stage_at(head, stage)
+        return None if old is stage else Redefinition(old, stage)
 
     @property
     def same_key(self) -> bool:
@@ -53,7 +60,7 @@ class Redefinition:
             given |= {new.name: old.name for new, old in zip(sources, old_sources, strict=True)}
             given[ORDINAL] = ORDINAL
         else:
-            rows = number(rows, self.old.schema, old_sources)
+            rows = number(rows, Layout.of(self.old))
             given[ORDINAL] = POSITION
         if self.same_values:
             given |= {c.name: c.name for c in self.new.schema.value}

@@ -14,9 +14,9 @@ from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from deltaproduce.engines.choice import is_local
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.model import limits
-from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.operations.step.edits import (
     Read,
@@ -27,10 +27,11 @@ from deltaproduce.operations.step.edits import (
     updates_edit,
 )
 from deltaproduce.operations.step.plan import TableType, Writing, writing
+from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.edits import Edit, Restore
-from deltaproduce.storage.resumption import Kept
+from deltaproduce.storage.figures import Base, InPlace, Mode, Numbering, Past, StageFigures
 from deltaproduce.storage.stored import Overlay
-from deltaproduce.storage.versions import InPlace, Mode, StageFigures, columns_of
+from deltaproduce.storage.versions import columns_of
 
 Edits: TypeAlias = Mapping[str, Edit | Restore]
 """What is committed to the tables of one stage, by kind."""
@@ -53,11 +54,11 @@ class StepResult:
     stage: Stage
     comparison: Comparison
     reason: str
-    seconds: float
     full: bool
     surrogates: int = 0
     anew: bool = False
     updates_anew: bool = False
+    seconds: float = 0.0
 
     @property
     def mode(self) -> Mode:
@@ -77,10 +78,13 @@ class StepResult:
         seen = counts.rows_before + counts.rows_after
         return counts.rows_after + others, counts.bytes // seen if seen else last.row_bytes
 
+    def past(self, last: StageFigures) -> Past:
+        """How far back the stage's tables tell what happened, after the step."""
+        return replace(last.past, begun=0, begun_at=0) if self.updates_anew else last.past
+
     def figures(self, mode: Mode) -> StageFigures:
         """What a version says of the step, without the tables that it leaves."""
         counts = self.comparison.counts
-        key, value, source_key = columns_of(self.stage)
         return StageFigures(
             mode=mode,
             reason=self.reason,
@@ -89,11 +93,8 @@ class StepResult:
             rows_added=counts.rows_added,
             rows_removed=counts.rows_removed,
             seconds=round(self.seconds, 3),
-            surrogates=self.surrogates,
-            surrogate=self.stage.surrogate if isinstance(self.stage, Producer) else None,
-            key=key,
-            value=value,
-            source_key=source_key,
+            numbering=Numbering(self.surrogates, self.stage.kind.numbered),
+            columns=columns_of(self.stage),
         )
 
 
@@ -151,12 +152,14 @@ class Write:
     ) -> Write:
         """Decide how a step is written."""
         comparison, counts = result.comparison, result.comparison.counts
+        limits = comparison.engines.limits
         rows, row_bytes = result.size(last)
         how = (
             "rewrite"
             if result.anew
             else writing(
                 table_type,
+                limits,
                 complete=comparison.complete,
                 rows=rows,
                 row_bytes=row_bytes,
@@ -165,14 +168,14 @@ class Write:
                 run_rows=counts.rows_of_changed_pairs + counts.pairs_gone,
                 overlay_rows=overlay.added if overlay else 0,
                 overlay_runs=overlay.runs if overlay else 0,
-                added=last.added.get(CONTENT, 0),
+                added=last.base.added.get(CONTENT, 0),
             )
         )
         if how != "run":
             replaces = table_type == "copy_on_write"
             return Write(result, last, rows, row_bytes, how, overlay, replaces=replaces)
-        run, added = run_of(comparison), last.added.get(RUNS)
-        runs_anew = added is None or added >= limits.COMPACTION_COMMITS
+        run, added = run_of(comparison), last.base.added.get(RUNS)
+        runs_anew = added is None or added >= limits.compaction_commits
         if runs_anew and overlay is not None:  # many small files become one
             run, overlay = overlay.with_run(run).rows, None
         return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew)
@@ -198,7 +201,7 @@ class Write:
             ),
             UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }
-        if comparison.sources:
+        if comparison.layout.sources:
             edits[KEY_MAPPINGS] = mappings_edit(
                 comparison,
                 how,
@@ -219,7 +222,7 @@ class Write:
         if self.run is None:
             return self.overlay if self.how == "nothing" else None
         comparison = self.result.comparison
-        before = self.overlay or Overlay.none(comparison.pair, comparison.content)
+        before = self.overlay or Overlay.none(comparison.layout.pair, comparison.layout.content)
         return before.with_run(self.run)
 
     def figures(self, number: int, edits: Edits) -> StageFigures:
@@ -230,18 +233,18 @@ class Write:
             rows=self.rows,
             row_bytes=self.row_bytes,
             delta_versions=self.last.delta_versions,
-            added={**self._added_before(), **added(self.last, edits)},
-            folded=self.last.folded if self.how in ("nothing", "run") else number,
-            runs=0 if overlay is None else overlay.runs,
-            run_rows=0 if overlay is None else overlay.added,
-            begun=0 if self.result.updates_anew else self.last.begun,
-            begun_at=0 if self.result.updates_anew else self.last.begun_at,
-            remade=self.last.remade,
+            base=Base(
+                added={**self._added_before(), **added(self.last, edits)},
+                folded=self.last.base.folded if self.how in ("nothing", "run") else number,
+                runs=0 if overlay is None else overlay.runs,
+                run_rows=0 if overlay is None else overlay.added,
+            ),
+            past=self.result.past(self.last),
         )
 
     def _added_before(self) -> dict[str, int]:
         """What had been added to the tables that still count: runs of other columns do not."""
-        return {k: n for k, n in self.last.added.items() if k != RUNS or not self.result.anew}
+        return {k: n for k, n in self.last.base.added.items() if k != RUNS or not self.result.anew}
 
     def _mode(self) -> Mode:
         return "rewrite" if self.how == "rewrite" and not self.result.full else self.result.mode
@@ -293,18 +296,16 @@ class WriteInPlace:
             for kind, delta_version in last.delta_versions.items()
             if kind == UPDATES and not self.result.updates_anew
         }
-        begun = (number, self.place.delta_version) if self.begins and self.place else None
-        if begun is None:
-            begun = (0, 0) if self.result.updates_anew else (last.begun, last.begun_at)
+        past, before = self.result.past(last), last.base.added
+        if self.begins and self.place:
+            past = replace(past, begun=number, begun_at=self.place.delta_version)
         figures = replace(
             self.result.figures(self.mode),
             rows=rows,
             row_bytes=row_bytes,
             delta_versions=kept,
-            added={**{k: n for k, n in last.added.items() if k == UPDATES}, **added(last, edits)},
-            begun=begun[0],
-            begun_at=begun[1],
-            remade=last.remade,
+            base=Base({**{k: n for k, n in before.items() if k == UPDATES}, **added(last, edits)}),
+            past=past,
         )
         return figures if self.place is None else self.place.pinned(figures)
 
@@ -342,7 +343,7 @@ class WriteKept:
 def added(last: StageFigures, edits: Edits) -> dict[str, int]:
     """How often the edited tables have been added to since their rows were last put in order."""
     return {
-        kind: 0 if edit.overwrite else last.added.get(kind, 0) + 1
+        kind: 0 if edit.overwrite else last.base.added.get(kind, 0) + 1
         for kind, edit in edits.items()
         if isinstance(edit, Edit)
     }
@@ -351,6 +352,6 @@ def added(last: StageFigures, edits: Edits) -> dict[str, int]:
 def content_at_hand(edits: Edits) -> pa.Table | None:
     """The content, if it is written whole from the driver; None if not."""
     edit = edits.get(CONTENT)
-    if not isinstance(edit, Edit) or not edit.overwrite or not isinstance(edit.rows, pa.Table):
+    if not isinstance(edit, Edit) or not edit.overwrite or not is_local(edit.rows):
         return None
     return edit.rows

@@ -1,16 +1,16 @@
 """Delta sources: sources that are Delta tables of someone else, read in place and never written.
 
 The content of such a source in a version is its table at one delta version, which the version log
-keeps; so nothing is copied, and no user keeps a watermark. An `Arrival` is what an update finds new
-in the table. The invariant: the delta version that a version names is the one that went into every
-stage of it, and what was between two of them is found, or the update fails and says why.
+keeps; so nothing is copied, and no user keeps a watermark. A `TableArrival` is what an update finds
+new in the table. The invariant: the delta version that a version names is the one that went into
+every stage of it, and what was between two of them is found, or the update fails and says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
@@ -18,76 +18,26 @@ from pyspark.sql import types as t
 
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.comparing import numbered_by_values
-from deltaproduce.engines.spark.damage import tells_of_damage
-from deltaproduce.engines.spark.file_systems import check_relative
-from deltaproduce.errors import DefinitionError, InvalidChangesError
-from deltaproduce.model.graph import Graph, Source
-from deltaproduce.model.layouts import CONTENT, content_columns
+from deltaproduce.engines.spark.sessions.damage import tells_of_damage
+from deltaproduce.errors import InvalidChangesError
+from deltaproduce.model.graph import Source
+from deltaproduce.model.layouts import CONTENT, Layout, content_columns
+from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.external.existing_tables import TableState, changed_keys, state
-from deltaproduce.stages.given.batches import Batch
-from deltaproduce.storage.locations import Table, is_relative
+from deltaproduce.storage.figures import InPlace, StageFigures
+from deltaproduce.storage.locations import Table
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
-from deltaproduce.storage.versions import InPlace, StageFigures, Version, has_columns
-from deltaproduce.types.columns import Column, row_schema
+from deltaproduce.storage.versions import Version, has_columns
+from deltaproduce.types.columns import Column
 from deltaproduce.types.conversions import widens
-from deltaproduce.types.ddl import DESCENDING
 
 _LONG_AGO: Final = timedelta(days=1)
 
 
-def resolved(source: Source, tables: Tables) -> Source:
-    """A source with the types, and perhaps the names, of its table's columns, and a whole path.
-
-    Raises:
-        DefinitionError: there is no such Delta table, or it lacks a column, or has it in another
-            type; with `stage` and `column`.
-    """
-    if source.table is None:
-        return source
-    if is_relative(source.table):
-        check_relative(tables.spark, source.table)
-    table = tables.existing(source.table)
-    if state(tables, table) is None:
-        message = (
-            f"source {source.name!r}: {source.table!r} is no Delta table; create it first, or "
-            "correct table="
-        )
-        raise DefinitionError(message, stage=source.name)
-    found = tables.read(table).schema
-    fields = {field.name.lower(): field for field in found}
-    key = [_field(source, column, fields) for column in source.schema.key]
-    value = [_field(source, column, fields) for column in source.schema.value]
-    if source.whole:
-        keys = {column.name.lower() for column in source.schema.key}
-        value = [t.StructField(x.name, x.dataType) for x in found if x.name.lower() not in keys]
-    schema = row_schema(t.StructType(key), t.StructType(value), stage=source.name)
-    return replace(source, schema=schema, table=table.name)
-
-
-def arrivals(
-    graph: Graph, head: Version, tables: Tables, *, anew: str | None = None
-) -> dict[str, Arrival]:
-    """What is new in the tables of a graph's sources, by source; nothing of those without news.
-
-    Args:
-        anew: a source to be taken as if it were read for the first time.
-
-    Raises:
-        InvalidChangesError: a table is gone, or is another one, or its columns have changed.
-    """
-    found = {}
-    for source in graph.sources:
-        if source.table is not None:
-            arrival = _arrival(source, source.table, head, tables, begins=source.name == anew)
-            if arrival is not None:
-                found[source.name] = arrival
-    return found
-
-
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """What is new in the table of a source.
+class TableArrival:
+    """What is new in the table of a source (an `Arrival`).
 
     Attributes:
         now: the table's state.
@@ -125,29 +75,29 @@ class Arrival:
         """
         if self.last is None:
             return False
-        return now.timestamp() - self.last.table_micros / 1e6 > _LONG_AGO.total_seconds()
+        return now.timestamp() - self.last.origin.table_micros / 1e6 > _LONG_AGO.total_seconds()
 
     def content(self) -> Stored:
         """The source's rows as they are now."""
         last = self.last or StageFigures("skipped")
         rows = numbered_by_values(
-            self.tables.read(self.table, self.now.delta_version), self.source.schema
+            self.tables.read(self.table, self.now.delta_version), Layout.of(self.source)
         )
         columns = content_columns(self.source.schema, ())
-        return Stored(rows, columns, None, max(last.rows, 1), last.row_bytes, self.tables.spark)
+        return Stored(rows, columns, None, max(last.rows, 1), last.row_bytes, self.tables.engines)
 
     def batch(self) -> Batch:
         """The rows that the keys which changed have now; all rows if only they can tell."""
         content, schema = self.content(), self.source.schema
-        last, spark = self.last, self.tables.spark
+        last, engines = self.last, self.tables.engines
         if last is None or self.begins or self.redefined:
-            return Batch.snapshot(content.all(), self.source, spark)
+            return Batch.snapshot(content.all(), self.source, engines)
         columns = (*schema.key, *schema.value)
         since = last.delta_versions[CONTENT]
         found = changed_keys(self.tables, self.table, self.now, since, schema.key.columns, columns)
         if found is None:
-            return Batch.snapshot(content.all(), self.source, spark)
-        keys = Selection.of(found, schema.key.columns, spark)
+            return Batch.snapshot(content.all(), self.source, engines)
+        keys = Selection.of(found, schema.key.columns, engines)
         return Batch.replacing(keys, keys.exactly(content.of(keys)), self.source)
 
     @contextmanager
@@ -170,9 +120,18 @@ class Arrival:
             )
 
 
-def _arrival(
+def arrival(
     source: Source, address: str, head: Version, tables: Tables, *, begins: bool
-) -> Arrival | None:
+) -> TableArrival | None:
+    """What is new in the table of a source since the head; None if there is nothing.
+
+    Args:
+        address: the table's path or name.
+        begins: as if the source were read for the first time.
+
+    Raises:
+        InvalidChangesError: the table is gone, or is another one, or its columns have changed.
+    """
     table = tables.existing(address)
     now = state(tables, table)
     if now is None:
@@ -180,16 +139,16 @@ def _arrival(
     _check_columns(source, tables.read(table, now.delta_version).schema)
     last = head.stages.get(source.name)
     if last is None or CONTENT not in last.delta_versions:
-        return Arrival(source, table, now, None, begins=True, redefined=False, tables=tables)
+        return TableArrival(source, table, now, None, begins=True, redefined=False, tables=tables)
     redefined = not has_columns(last, source)
-    arrival = Arrival(source, table, now, last, begins, redefined, tables)
+    found = TableArrival(source, table, now, last, begins, redefined, tables)
     if begins:
-        return arrival
+        return found
     pinned = last.delta_versions[CONTENT]
     if not _goes_on(tables, table, now, last, pinned):
         finding = f"its table {address!r} is another one than that of version {head.number}"
         _refuse(source, f"{finding}: it was dropped and made again, or put back from a copy")
-    return arrival if redefined or now.delta_version != pinned else None
+    return found if redefined or now.delta_version != pinned else None
 
 
 def _goes_on(
@@ -201,25 +160,13 @@ def _goes_on(
     """
     if now.delta_version < pinned:
         return False
-    if now.id == last.table_id:
+    if now.id == last.origin.table_id:
         return True
     commits = tables.recent_commits(table, pinned)
-    return any(c.delta_version == pinned and c.micros == last.table_micros for c in commits)
+    return any(c.delta_version == pinned and c.micros == last.origin.table_micros for c in commits)
 
 
-def _field(source: Source, column: Column, fields: dict[str, t.StructField]) -> t.StructField:
-    """A declared column in the type that it is declared with or, without, that of the table."""
-    field = fields.get(column.name.lower())
-    fault = _fault(column, field)
-    if fault or field is None:
-        message = f"source {source.name!r}: column {column.name!r} {fault} in {source.table!r}"
-        raise DefinitionError(message, stage=source.name, column=column.name)
-    data_type = column.data_type if column.is_known else field.dataType
-    metadata = {DESCENDING: True} if column.descending else {}
-    return t.StructField(column.name, data_type, column.nullable, metadata)
-
-
-def _fault(column: Column, field: t.StructField | None) -> str | None:
+def column_fault(column: Column, field: t.StructField | None) -> str | None:
     """What is wrong with a column of a table that stands for a declared one."""
     if field is None:
         return "is not"
@@ -236,8 +183,10 @@ def _check_columns(source: Source, struct: t.StructType) -> None:
     """Refuse columns that changed since the store was opened."""
     fields = {field.name.lower(): field for field in struct}
     known = (*source.schema.key, *source.schema.value)
-    faults = [(column.name, _fault(column, fields.get(column.name.lower()))) for column in known]
-    if source.whole:
+    faults = [
+        (column.name, column_fault(column, fields.get(column.name.lower()))) for column in known
+    ]
+    if not source.kind.lists_columns:
         names = {column.name.lower() for column in known}
         faults += [(field.name, "is new") for field in struct if field.name.lower() not in names]
     for name, fault in faults:

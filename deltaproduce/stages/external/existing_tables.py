@@ -4,9 +4,6 @@ They are read, never written. `state` says where such a table is now; `changed_k
 whose rows differ between two of its delta versions, without reading what is in both: from its
 change data feed, or from the files that its log says were added or removed. The invariant: it finds
 every such key, and perhaps others.
-
-Delta's log is read as its protocol lays it down: a JSON file for each commit, with actions ``add``
-and ``remove`` (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
 """
 
 from __future__ import annotations
@@ -24,10 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.comparing import unmatched
-from deltaproduce.storage.locations import Table, commit_file
-from deltaproduce.storage.tables import PLAIN_PATH, Tables
+from deltaproduce.engines.spark.delta import PLAIN_PATH
+from deltaproduce.engines.spark.log_actions import actions
+from deltaproduce.storage.locations import Table
+from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import Column
 
 _COMMITS: Final = 500
@@ -38,10 +38,6 @@ _FILES: Final = 1_000
 
 _ACTIONS: Final = 10 * _FILES
 
-_ACTION: Final = (
-    "struct<path: string, deletionVector: struct<storageType: string>, "
-    "partitionValues: map<string, string>>"
-)
 _FILE: Final = "_file"
 _ROW: Final = "_row"
 _PRUNING: Final = (t.StringType, t.DateType, t.IntegerType, t.LongType)
@@ -71,11 +67,10 @@ class TableState:
 
 def state(tables: Tables, table: Table) -> TableState | None:
     """What a table is now; None if there is no Delta table. Two Spark jobs."""
-    try:
-        found = tables.spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
-    except AnalysisException:
+    found = tables.detail(table)
+    if found is None or found.format != "delta":
         return None
-    commits = tables.recent_commits(table) if found.format == "delta" else ()
+    commits = tables.recent_commits(table)
     if not commits:
         return None
     properties = found.properties
@@ -85,7 +80,7 @@ def state(tables: Tables, table: Table) -> TableState | None:
         micros=commits[0].micros,
         location=found.location,
         has_feed=properties.get("delta.enableChangeDataFeed", "").lower() == "true",
-        partitioned_by=tuple(found.partitionColumns),
+        partitioned_by=found.partition_columns,
         is_plain=properties.get("delta.columnMapping.mode", "none") == "none",
     )
 
@@ -156,18 +151,9 @@ def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files |
         return None
     logs = [f"{now.location}/{commit_file(number)}" for number in numbers]
     try:
-        entries = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(logs)
+        found = actions(spark, logs).drop("vector").limit(_ACTIONS + 1).collect()
     except AnalysisException:  # cleaned up
         return None
-    action = f.coalesce("add", "remove")
-    actions = entries.where("add IS NOT NULL OR remove IS NOT NULL").select(
-        f.col("_metadata.file_name").alias("commit"),
-        f.col("add").isNotNull().alias("adds"),
-        action["path"].alias("path"),
-        action["deletionVector"].isNotNull().alias("marked"),
-        action["partitionValues"].alias("partition"),
-    )
-    found = actions.limit(_ACTIONS + 1).collect()
     paths = {row.path: _absolute(row.path, now.location) for row in found}
     if len(found) > _ACTIONS or len(paths) > _FILES:
         return None

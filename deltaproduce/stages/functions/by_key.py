@@ -11,7 +11,7 @@ What a user's code may do wrong here ends in a `ProducerError`. How rows become 
 in `key_groups`, how values are converted in `types`, how an error leaves the worker in `failures`.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from functools import partial
 from itertools import chain, islice
@@ -25,19 +25,20 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from deltaproduce.engines.spark.failures import BatchFunction, in_worker, raised_by_producer
 from deltaproduce.errors import ProducerError
-from deltaproduce.model.graph import ProduceFunction, Producer
+from deltaproduce.model.graph import Stage
 from deltaproduce.stages.functions.key_groups import Block, Blocks, Continuation, skip_all
-from deltaproduce.stages.functions.over_tables import arrow_calls
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL, SOURCE_PREFIX, RowSchema
 from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import EmissionWriter, emission_writer, settled
 
-__all__ = ["Values", "calls", "output_struct", "produce", "raised_by_producer"]
+__all__ = ["Values", "calls", "output_struct", "produced", "raised_by_producer"]
 
 
-def produce(rows: DataFrame, stage: Producer, time_zone: str) -> DataFrame:
+def produced(
+    rows: DataFrame, stage: Stage, calls: Callable[[Stage, tzinfo], BatchFunction], time_zone: str
+) -> DataFrame:
     """Calls a stage's function for every key of ``rows``.
 
     Costs one pass over the rows in Python: roughly 0.3 microseconds a row of two values, and 1 for
@@ -49,6 +50,7 @@ def produce(rows: DataFrame, stage: Producer, time_zone: str) -> DataFrame:
             both, the number of the row's input, and the value columns of all inputs, where the
             others' are null; a key's rows are in the order of the inputs.
         stage: the producer.
+        calls: what is done to one partition of the rows, as `calls` says it of functions by key.
         time_zone: the session's time zone, on whose clock the function sees timestamps.
 
     Returns:
@@ -64,8 +66,8 @@ def produce(rows: DataFrame, stage: Producer, time_zone: str) -> DataFrame:
     return numbered.mapInArrow(run, output_struct(stage))
 
 
-def output_struct(stage: Producer) -> StructType:
-    """Returns the columns of `produce`."""
+def output_struct(stage: Stage) -> StructType:
+    """Returns the columns of `produced`."""
     source = stage.feeders[0].schema.key.struct
     return StructType(
         [
@@ -77,8 +79,8 @@ def output_struct(stage: Producer) -> StructType:
     )
 
 
-def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
-    """Returns what `produce` does to one partition, as a function that cloudpickle can pickle.
+def calls(stage: Stage, function: Callable[..., Iterable[Any]], zone: tzinfo) -> BatchFunction:
+    """Returns what `produced` does to one partition, as a function that cloudpickle can pickle.
 
     Args:
         stage: the producer; of its feeders only the schemas are taken along.
@@ -86,15 +88,12 @@ def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
 
     Returns:
         A function from the input's batches to the output's, both lazy. It holds one input batch
-        and a bounded number of emissions (or what `arrow_calls` says), and raises ProducerError.
+        and a bounded number of emissions, and raises ProducerError.
     """
-    names = output_struct(stage).names
-    if stage.form != "rows":
-        return arrow_calls(stage, zone, names)
-    name, function = stage.name, stage.callable
+    name, names = stage.name, output_struct(stage).names
     source, target = stage.feeders[0].schema.key, stage.schema
     values = [merged[0].schema.value for merged in stage.inputs]
-    writer = emission_writer(target, zone, stage.surrogate)
+    writer = emission_writer(target, zone, stage.kind.numbered)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blocks = Blocks(batches, source, values, zone, stage=name)
@@ -154,7 +153,7 @@ _FIRST_ROWS: Final = 256
 
 
 def _emitted(
-    stage: str, function: ProduceFunction, blocks: Blocks, buffer: "_Emissions"
+    stage: str, function: Callable[..., Iterable[Any]], blocks: Blocks, buffer: "_Emissions"
 ) -> Iterator[pa.RecordBatch]:
     """Calls the function key by key: the loop that everything else is made for."""
     block, first = next(blocks, None), 0

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import ProducerError
-from deltaproduce.model.graph import Producer
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import sources_of
 from deltaproduce.stages.functions.emitted_tables import RowMisfit, SourceKeys, TableReader
 from deltaproduce.stages.functions.key_groups import StickyErrors, key_changes, same_key
@@ -36,15 +36,21 @@ from deltaproduce.types.row_readers import RowReader, UnreadableError, row_reade
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 
-def arrow_calls(
-    stage: Producer, zone: tzinfo, names: Sequence[str]
+def calls(
+    stage: Stage,
+    function: Callable[[Any], Any],
+    zone: tzinfo,
+    names: Sequence[str],
+    *,
+    streaming: bool,
 ) -> Callable[[Batches], Batches]:
-    """Returns what `by_key.produce` does to one partition if the function takes Arrow.
+    """Returns what `by_key.produced` does to one partition if the function takes Arrow.
 
     Args:
         stage: the producer; of its feeder only the schema is taken along.
         zone: the clock on which errors show the timestamps of keys.
         names: the names of the output's columns.
+        streaming: call it for each key, with an iterator over batches.
 
     Returns:
         A function from the input's batches to the output's, both lazy, which raises ProducerError.
@@ -53,8 +59,8 @@ def arrow_calls(
     """
     feeder = stage.feeders[0].schema
     reader = TableReader(sources_of(stage), stage.schema)
-    calls = _Calls(stage.name, stage.callable, reader, row_reader(feeder.key, zone), names)
-    call = calls.by_key if stage.form == "arrow_stream" else calls.by_table
+    by_name = _Calls(stage.name, function, reader, row_reader(feeder.key, zone), names)
+    call = by_name.by_key if streaming else by_name.by_table
     declared = feeder.names
 
     def run(batches: Batches) -> Batches:

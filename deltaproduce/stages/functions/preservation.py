@@ -4,15 +4,15 @@ A stage's ``preserve`` function sees each emitted value beside an example: the f
 key had before the step, or else the first one that is stored in it. The invariant: it is called
 once for each emitted row, in key order, and what it returns takes the place of the value; key,
 source key and emission number stay. One task has all rows of a step while they fit it
-(`limits.PRESERVED_ROWS`), so that one call follows the other; of more each has a range of keys.
+(`Limits.preserved_rows`), so that one call follows the other; of more each has a range of keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
@@ -22,8 +22,7 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.engines.spark.columns import cols, order, same
 from deltaproduce.engines.spark.failures import BatchFunction, in_worker
 from deltaproduce.errors import ProducerError
-from deltaproduce.model import limits
-from deltaproduce.model.graph import PreserveFunction, Producer
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import content_columns, sources_of
 from deltaproduce.stages.functions.key_groups import key_changes, same_key
 from deltaproduce.types.atoms import Misfit
@@ -33,6 +32,8 @@ from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_readers import RowReader, row_reader, zone_of
 from deltaproduce.types.row_writers import RowsWriter, rows_writer, settled
 
+PreserveFunction: TypeAlias = Callable[[Any, Any], Any]
+
 _EXAMPLE: Final = "_example"
 _HAS_EXAMPLE: Final = "_has_example"
 _PLACE: Final = "_place"
@@ -40,15 +41,20 @@ _PART_ROWS: Final = 10_000
 
 
 def preserved(
-    before: DataFrame, new: DataFrame, count: int, stage: Producer, time_zone: str
+    before: DataFrame,
+    new: DataFrame,
+    tasks: int,
+    stage: Stage,
+    preserve: PreserveFunction,
+    time_zone: str,
 ) -> DataFrame:
     """Call a stage's ``preserve`` for every new row.
 
     Args:
         before: content before the step, of all keys of the new rows at least.
         new: rows that the function emitted, in the content's columns.
-        count: how many they are.
-        stage: one that has such a function.
+        tasks: how many tasks call it, each for a range of keys.
+        preserve: that function of the stage.
         time_zone: the session's, for timestamps.
 
     Returns:
@@ -68,7 +74,7 @@ def preserved(
         known[_EXAMPLE],
         f.coalesce(known[_HAS_EXAMPLE], f.lit(False)).alias(_HAS_EXAMPLE),
     )
-    together = rows.repartitionByRange(limits.preserving_tasks(count), *order(key))
+    together = rows.repartitionByRange(tasks, *order(key))
     together = together.sortWithinPartitions(*order(placed))
     flat = together.select(
         *cols(columns),
@@ -77,14 +83,14 @@ def preserved(
     )
     numbered = flat.toDF(*map(str, range(len(flat.columns))))  # Spark misreads names with dots
     struct = StructType([StructField(c.name, c.data_type) for c in columns])
-    return numbered.mapInArrow(in_worker(calls(stage, zone_of(time_zone))), struct)
+    return numbered.mapInArrow(in_worker(calls(stage, preserve, zone_of(time_zone))), struct)
 
 
-def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
+def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFunction:
     """Returns what `preserved` does to one partition, as a function that can be pickled.
 
     Args:
-        stage: one with a ``preserve`` function.
+        preserve: the stage's function of that name.
         zone: the clock on which it sees timestamps.
 
     Returns:
@@ -95,11 +101,10 @@ def calls(stage: Producer, zone: tzinfo) -> BatchFunction:
     names = [c.name for c in content_columns(stage.schema, sources_of(stage))]
     widths = len(key), len(names) - len(value), len(value)
     forms = _Forms(row_reader(key, zone), row_reader(value, zone), rows_writer(value, zone))
-    name, function = stage.name, stage.preserve
-    assert function is not None
+    name = stage.name
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        hook = _Hook(name, function, forms)
+        hook = _Hook(name, preserve, forms)
         for batch in batches:
             for offset in range(0, batch.num_rows, _PART_ROWS):
                 columns = batch.slice(offset, _PART_ROWS).columns

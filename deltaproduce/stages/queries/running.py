@@ -19,14 +19,14 @@ from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.spark.columns import col, cols, comparable
 from deltaproduce.errors import DefinitionError
-from deltaproduce.model.graph import Producer
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import content_columns, sources_of
-from deltaproduce.stages.queries import Query
+from deltaproduce.stages.queries.query import Query
 from deltaproduce.types.columns import ORDINAL, RowSchema, row_schema
 from deltaproduce.types.ddl import DESCENDING, identifier
 
 
-def query_schema(stage: Producer, query: Query, spark: SparkSession) -> RowSchema:
+def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
     """The columns of a stage with their types, as Spark finds them without any data.
 
     Raises:
@@ -53,7 +53,7 @@ def query_schema(stage: Producer, query: Query, spark: SparkSession) -> RowSchem
 
 @contextmanager
 def queried(
-    stage: Producer, query: Query, rows: Mapping[str, DataFrame], spark: SparkSession
+    stage: Stage, query: Query, rows: Mapping[str, DataFrame], spark: SparkSession
 ) -> Iterator[DataFrame]:
     """What a stage's query makes of some rows, lazily, while the context lasts.
 
@@ -84,7 +84,7 @@ def _struct(schema: RowSchema) -> StructType:
 
 @contextmanager
 def _views(
-    stage: Producer, rows: Mapping[str, DataFrame], spark: SparkSession
+    stage: Stage, rows: Mapping[str, DataFrame], spark: SparkSession
 ) -> Iterator[dict[str, str]]:
     """Temporary views of the feeders' rows, under names that nobody else has."""
     views = {feeder.name: f"_deltaproduce_{uuid.uuid4().hex}" for feeder in stage.feeders}

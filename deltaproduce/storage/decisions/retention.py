@@ -14,7 +14,8 @@ from typing import Final
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.layouts import RUNS, UPDATES
-from deltaproduce.storage.versions import StageFigures, Version, told_since
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version, told_since
 from deltaproduce.types.columns import VERSION
 
 _CENTURY_DAYS: Final = 36_500
@@ -66,17 +67,13 @@ def retained(
     keep_days: float | None,
     now: datetime,
 ) -> tuple[Version, ...]:
-    """The versions to keep: what either of the two asks for.
+    """The versions to keep: what either of the two asks for; both are as `check_kept` has them.
 
     Args:
         versions: all of a store, oldest first.
         keep_versions: so many of the newest.
         keep_days: those that were the newest at any time in so many days before ``now``.
-
-    Raises:
-        InvalidArgumentError: neither is given, or no version would be kept.
     """
-    check_kept(keep_versions, keep_days)
     if not versions:
         return ()
     counted = 1 if keep_versions is None else keep_versions
@@ -102,11 +99,12 @@ def cuts(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[Cut, ...
         if UPDATES in figures.delta_versions and any(old.changed_keys for old in had):
             alike = _same_history(kept, stage)
             found.append(Cut(stage, UPDATES, kept[0].number, alike))
-        if RUNS in figures.delta_versions and figures.folded and any(old.runs for old in had):
+        had_runs = any(old.base.runs for old in had)
+        if RUNS in figures.delta_versions and figures.base.folded and had_runs:
             alike = frozenset(
                 v.number for v in kept if _reads_the_same(v.stages.get(stage), figures)
             )
-            found.append(Cut(stage, RUNS, figures.folded + 1, alike))
+            found.append(Cut(stage, RUNS, figures.base.folded + 1, alike))
     return tuple(found)
 
 
@@ -141,5 +139,5 @@ def _reads_the_same(figures: StageFigures | None, newest: StageFigures) -> bool:
     return (
         figures is not None
         and figures.delta_versions.get(RUNS) == newest.delta_versions[RUNS]
-        and figures.folded == newest.folded
+        and figures.base.folded == newest.base.folded
     )

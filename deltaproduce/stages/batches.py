@@ -1,8 +1,9 @@
-"""Batches: the changes, or all rows, that a user gives for one source, checked.
+"""Batches: the changes, or all rows, that come into one source, checked.
 
-`Batch.of` turns them into rows in the source's own columns and order, or into an
-`InvalidChangesError`, before anything is written. The invariant: a batch is computed once, has no
-key with both deletes and upserts (S2), and no null where the schema says NOT NULL.
+`Batch.of` turns what a user gives into rows in the source's own columns and order, or into an
+`InvalidChangesError`, before anything is written; other batches come from tables that are read in
+place. The invariant: a batch is computed once, has no key with both deletes and upserts (S2), and
+no null where the schema says NOT NULL.
 """
 
 from __future__ import annotations
@@ -13,27 +14,24 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from deltaproduce.engines.local.arrays import isin_rows
-from deltaproduce.engines.selections import Rows, Selection, as_frame
+from deltaproduce.engines.choice import Engines, is_empty
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols
-from deltaproduce.engines.spark.error_texts import contexts, essence, explained
-from deltaproduce.engines.spark.frames import fetched, frame, row_bytes
+from deltaproduce.engines.spark.frames import row_bytes
+from deltaproduce.engines.spark.sessions.error_texts import contexts, essence, explained
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
-from deltaproduce.model import limits
 from deltaproduce.model.graph import Source
-from deltaproduce.model.layouts import content_columns
-from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_columns, table_of
+from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, Column, row_type
+from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, ORDINAL_COLUMN, Column, row_type
 from deltaproduce.types.excerpts import shown
-from deltaproduce.types.row_readers import zone_of
 
 UPSERTS: Final = ("upsert", "add", "insert", "update", "update_postimage")
 DELETES: Final = ("delete",)
@@ -58,31 +56,34 @@ class Batch:
     source: Source
     rows: Rows
     count: int
-    spark: SparkSession
+    engines: Engines
     is_snapshot: bool = False
 
     @staticmethod
     def of(
-        changes: object, source: Source, spark: SparkSession, *, is_snapshot: bool = False
+        given: DataFrame, source: Source, engines: Engines, *, is_snapshot: bool = False
     ) -> Batch:
-        """Check the changes, or all rows, and compute them, once.
+        """Check the contents of changes, or of all rows, and compute them, once.
+
+        Args:
+            given: has the source's columns, in types that fit.
 
         Raises:
             InvalidChangesError: see the module.
         """
         with computing(source):
-            given = given_frame(changes, source, spark, is_snapshot=is_snapshot)
             rows, counts = checkpoint(_conformed(given, source), _counted(source))
-        _check_change_types(rows, counts["unknown"], source)
+        _check_change_types(rows, counts["unknown"], source, engines)
         for column in (*source.schema.key, *source.schema.value):
-            _check_not_null(rows, counts.get(_nulls(column), 0), column, source)
+            _check_not_null(rows, counts.get(_nulls(column), 0), column, source, engines)
         ordered = any(name.lower() == ORDINAL for name in given.columns)
-        found: Rows = _final(rows, source, ordered=ordered)
-        if counts["rows"] <= limits.LOCAL_ROWS and counts["bytes"] <= limits.LOCAL_BYTES:
-            found = fetched(found, (*content_columns(source.schema, ()), _IS_DELETE))
+        final = _final(rows, source, ordered=ordered)
+        columns = (*Layout.of(source).content, _IS_DELETE)
+        found = engines.settled(final, columns, counts["rows"], counts["bytes"])
+        batch = Batch(source, found, counts["rows"], engines, is_snapshot)
         if counts["upserts"] and counts["deletes"]:
-            _check_not_mixed(found, source, spark)
-        return Batch(source, found, counts["rows"], spark, is_snapshot)
+            batch._check_not_mixed()
+        return batch
 
     @staticmethod
     def deleting(keys: Selection, source: Source) -> Batch:
@@ -94,62 +95,52 @@ class Batch:
             nothing = pa.nulls(len(rows), arrow_type(column.data_type))
             rows = rows.append_column(column.name, nothing)
         rows = rows.append_column(_IS_DELETE.name, pa.array([True] * len(rows), pa.bool_()))
-        return Batch(source, rows, len(rows), keys.spark)
+        return Batch(source, rows, len(rows), keys.engines)
 
     @staticmethod
     def replacing(keys: Selection, rows: Rows, source: Source) -> Batch:
         """The rows that some keys have now, as content has them; keys without any are gone."""
-        spark, columns = keys.spark, content_columns(source.schema, ())
-        if isinstance(rows, pa.Table) and keys.few:
-            alive = rows.append_column(_IS_DELETE.name, pa.array([False] * len(rows), pa.bool_()))
-            found = Selection.of(rows.select(list(source.schema.key.names)), keys.columns, spark)
-            gone = keys if found.empty else keys.without(found)
-            dead = Batch.deleting(gone, source).rows
-            assert isinstance(dead, pa.Table)
-            together = pa.concat_tables([alive, dead.select(alive.schema.names)])
-            return Batch(source, together, len(together), spark)
-        alive = as_frame(rows, spark, columns).withColumn(_IS_DELETE.name, f.lit(False))
-        dead = keys.without(Selection(keys.columns, alive.select(*cols(keys.columns)), spark)).frame
-        nothing = [f.lit(None).cast(c.data_type).alias(c.name) for c in source.schema.value]
-        ordinal = f.lit(0).cast("bigint").alias(ORDINAL)
-        deleted = f.lit(True).alias(_IS_DELETE.name)
-        dead = dead.select(*cols(source.schema.key), ordinal, *nothing, deleted)
-        together, counts = checkpoint(alive.union(dead), {"rows": f.count(f.lit(1))})
-        return Batch(source, together, counts["rows"], spark)
+        engines, layout = keys.engines, Layout.of(source)
+        engine = engines.of(rows, keys.keys)
+        gone = keys.without(Selection(keys.columns, engine.here(rows, layout.key), engines))
+        dead = engine.here(gone.keys, layout.key)
+        for column, value in ((ORDINAL_COLUMN, 0), *((c, None) for c in layout.value)):
+            dead = engine.with_all(dead, column, value)
+        parts = [
+            engine.with_all(part, _IS_DELETE, is_delete)
+            for part, is_delete in ((engine.here(rows, layout.content), False), (dead, True))
+        ]
+        together, count = engine.computed(engine.united(parts, (*layout.content, _IS_DELETE)))
+        return Batch(source, together, count, engines)
 
     @staticmethod
-    def snapshot(rows: DataFrame, source: Source, spark: SparkSession) -> Batch:
+    def snapshot(rows: DataFrame, source: Source, engines: Engines) -> Batch:
         """All rows of a source, in the columns of its content; they can be read again and again."""
-        columns = content_columns(source.schema, ())
+        columns = Layout.of(source).content
         size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
         (count, total) = rows.select(f.count(f.lit(1)), size).collect()[0]
-        found: Rows = rows.withColumn(_IS_DELETE.name, f.lit(False))
-        if count <= limits.LOCAL_ROWS and total <= limits.LOCAL_BYTES:
-            found = fetched(found, (*columns, _IS_DELETE))
-        return Batch(source, found, count, spark, is_snapshot=True)
+        all_alive = rows.withColumn(_IS_DELETE.name, f.lit(False))
+        found = engines.settled(all_alive, (*columns, _IS_DELETE), count, total)
+        return Batch(source, found, count, engines, is_snapshot=True)
 
     def upserts(self) -> Rows:
         """The new rows: key columns, ``_ordinal``, value columns."""
-        if isinstance(self.rows, pa.Table):
-            upserts = pc.invert(self.rows.column(_IS_DELETE.name))
-            return self.rows.filter(upserts).drop_columns([_IS_DELETE.name])
-        return self.rows.where(~f.col(_IS_DELETE.name)).drop(_IS_DELETE.name)
+        return self._picked(Layout.of(self.source).content, is_delete=False)
 
     def keys(self) -> Selection:
         """The keys that the batch is about."""
         key = self.source.schema.key.columns
-        rows = self.rows
-        keys = rows.select([c.name for c in key]) if isinstance(rows, pa.Table) else rows
-        return Selection.of(keys, key, self.spark, self.count)
+        keys = self.engines.of(self.rows).here(self.rows, key)
+        return Selection.of(keys, key, self.engines, self.count)
 
     def digest(self) -> str:
         """Equal batches have equal ones, and others hardly ever; one Spark job.
 
         In which order keys come does not count, in which a key's rows come does.
         """
-        columns = (*content_columns(self.source.schema, ()), _IS_DELETE)
+        columns = (*Layout.of(self.source).content, _IS_DELETE)
         in_key = Window.partitionBy(*cols(self.source.schema.key)).orderBy(ORDINAL)
-        rows = as_frame(self.rows, self.spark, columns)
+        rows = self.engines.frame(self.rows, columns)
         rows = rows.withColumn(ORDINAL, f.row_number().over(in_key))
         text = f.to_json(f.struct(*cols(columns)), {"ignoreNullFields": "false"})
         hashes = (f.xxhash64(text), f.xxhash64(text, f.lit(1)))
@@ -157,32 +148,25 @@ class Batch:
         found = rows.select(f.count(f.lit(1)), *sums).collect()[0]
         return f"{'snapshot' if self.is_snapshot else 'changes'}: {found[0]} {found[1]} {found[2]}"
 
+    def _picked(self, columns: Sequence[Column], *, is_delete: bool) -> Rows:
+        engine = self.engines.of(self.rows)
+        found: Rows = engine.pick(self.rows, columns, {_IS_DELETE.name: is_delete})
+        return found
 
-def given_frame(
-    changes: object, source: Source, spark: SparkSession, *, is_snapshot: bool = False
-) -> DataFrame:
-    """What is given as a DataFrame whose columns are right; nothing of it is computed.
-
-    Args:
-        changes: a DataFrame, or whatever `formats.table_of` takes.
-
-    Raises:
-        InvalidChangesError: it is nothing of the kind, or its columns are missing, not declared,
-            repeated or of other types: all of them are told.
-    """
-    if isinstance(changes, DataFrame):
-        if changes.isStreaming:
-            refuse(
-                source,
-                "are a streaming DataFrame, which has no end: write it with "
-                f"foreachBatch(store.stream_writer({source.name!r}))",
+    def _check_not_mixed(self) -> None:
+        """Refuse a key with both deletes and upserts (S2)."""
+        key, engines = self.source.schema.key.columns, self.engines
+        upserts, deletes = (self._picked(key, is_delete=wanted) for wanted in (False, True))
+        both = engines.of(upserts, deletes).only(upserts, deletes, key)
+        keys = _keys(both, self.source, engines)
+        if keys:
+            raise InvalidChangesError(
+                f"changes of source {self.source.name!r} have both deletes and upserts for keys "
+                f"{shown(keys)}: an upsert replaces all values of its key, so drop the deletes, or "
+                "the upserts",
+                source=self.source.name,
+                keys=keys,
             )
-        check(frame_faults(changes.schema, source, is_snapshot=is_snapshot), source)
-        return changes
-    clock = zone_of(spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    table = table_of(changes, source, clock, is_snapshot=is_snapshot)
-    names = {name.lower() for name in table.column_names}
-    return frame(table, spark, table_columns(source, names))
 
 
 @contextmanager
@@ -256,61 +240,34 @@ def _nulls(column: Column) -> str:
     return f"nulls in {column.name}"
 
 
-def _check_change_types(rows: DataFrame, unknown: int, source: Source) -> None:
+def _check_change_types(rows: DataFrame, unknown: int, source: Source, engines: Engines) -> None:
     if not unknown:
         return
     other = f.coalesce(~f.col(CHANGE_TYPE).isin(*UPSERTS, *DELETES), f.lit(True))
     wrong = rows.where(other)
     found = [row[0] for row in wrong.select(CHANGE_TYPE).distinct().limit(_SHOWN).collect()]
     known = ", ".join((*UPSERTS, *DELETES, *IGNORED))
-    keys = _keys(wrong, source, wrong.sparkSession)
+    keys = _keys(wrong, source, engines)
     _refuse(source, CHANGE_TYPE, f"is {shown(found)} in {unknown} rows; known: {known}", keys)
 
 
-def _check_not_null(rows: DataFrame, nulls: int, column: Column, source: Source) -> None:
+def _check_not_null(
+    rows: DataFrame, nulls: int, column: Column, source: Source, engines: Engines
+) -> None:
     if not nulls:
         return
     wrong = rows.where(col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*UPSERTS, *DELETES))
-    keys = _keys(wrong, source, wrong.sparkSession)
+    keys = _keys(wrong, source, engines)
     _refuse(
         source, column.name, f"is NOT NULL, and null in {nulls} rows, of keys {shown(keys)}", keys
     )
 
 
-def _check_not_mixed(rows: Rows, source: Source, spark: SparkSession) -> None:
-    keys = _keys(_mixed(rows, source.schema.key.columns, spark), source, spark)
-    if keys:
-        raise InvalidChangesError(
-            f"changes of source {source.name!r} have both deletes and upserts for keys "
-            f"{shown(keys)}: an upsert replaces all values of its key, so drop the deletes, or the "
-            "upserts",
-            source=source.name,
-            keys=keys,
-        )
-
-
-def _mixed(rows: Rows, key: Sequence[Column], spark: SparkSession) -> Rows:
-    """The keys with both deletes and upserts."""
-    if isinstance(rows, DataFrame):
-        deletes = f.col(_IS_DELETE.name)
-        found = rows.groupBy(*cols(key)).agg(
-            f.bool_or(deletes).alias("_deletes"), f.bool_and(deletes).alias("_only_deletes")
-        )
-        return found.where(f.col("_deletes") & ~f.col("_only_deletes"))
-    names = [c.name for c in key]
-    deletes, upserts = (
-        rows.filter(pc.equal(rows.column(_IS_DELETE.name), is_delete)).select(names)
-        for is_delete in (True, False)
-    )
-    return upserts.filter(pa.array(isin_rows(upserts, deletes)))
-
-
-def _keys(rows: Rows, source: Source, spark: SparkSession) -> tuple[object, ...]:
+def _keys(rows: Rows, source: Source, engines: Engines) -> tuple[object, ...]:
     """Some distinct keys, as a produce function gets them."""
-    key = source.schema.key.columns
-    if isinstance(rows, pa.Table) and not len(rows):
+    if is_empty(rows):
         return ()
-    found = as_frame(rows, spark, key).distinct().limit(_SHOWN).collect()
+    found = engines.frame(rows, source.schema.key.columns).distinct().limit(_SHOWN).collect()
     return tuple(row[0] if len(row) == 1 else row_type(row.__fields__)(*row) for row in found)
 
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from deltaproduce.storage.recovery import current, landed
-from deltaproduce.storage.versions import Attempt, Commit, Part, StageFigures, Version
+from deltaproduce.storage.attempts import Attempt, Commit, Part
+from deltaproduce.storage.decisions.recovery import current, landed
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Surrogate keys: a number for each target key, which it keeps as long as it has rows (S12).
+"""Surrogate keys in Spark: a number for each target key, kept as long as it has rows (S12).
 
 A key that had rows before the step has its number in them; keys that are new get the next numbers
 in key order. The invariant: the numbers depend on the content before, the new rows and the last
@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from deltaproduce.engines.local.arrays import dense_ranks, factorize
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, order, same
-from deltaproduce.types.columns import Column, RowSchema
+from deltaproduce.model.layouts import Layout
+from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
 _NUMBER: Final = "_number"
@@ -32,40 +30,11 @@ _PLACE_BITS: Final = 33
 """So many of monotonically_increasing_id count the rows of a partition, the others partitions."""
 
 
-def numbered_here(
-    before: pa.Table, new: pa.Table, schema: RowSchema, surrogate: str, last: int
-) -> tuple[pa.Table, int]:
-    """Fill the surrogate of new rows, on the driver.
-
-    Args:
-        before: content before the step, of all keys of the new rows at least.
-        new: rows that a function emitted, in the same columns.
-        surrogate: the value column to be filled.
-        last: the last number given out.
-
-    Returns:
-        The new rows, and the last number given out now.
-    """
-    names = list(schema.key.names)
-    keys = factorize(pa.concat_tables([before.select(names), new.select(names)]).columns)
-    old, found = keys[: len(before)], keys[len(before) :]
-    numbers = np.zeros(keys.max(initial=-1) + 1, np.int64)
-    numbers[old] = before.column(surrogate).to_numpy()
-    unknown = np.flatnonzero(numbers[found] == 0)
-    fresh, first = np.unique(found[unknown], return_index=True)
-    rows = new.take(pa.array(unknown[first]))
-    in_key_order = fresh[np.lexsort(dense_ranks(rows, schema.key)[::-1])]
-    numbers[in_key_order] = last + 1 + np.arange(len(fresh))
-    place = new.schema.names.index(surrogate)
-    filled = pa.array(numbers[found]).cast(new.schema.types[place])
-    return new.set_column(place, surrogate, filled), last + len(fresh)
-
-
 def numbered(
-    before: DataFrame, new: DataFrame, schema: RowSchema, surrogate: str, last: int
+    before: DataFrame, new: DataFrame, layout: Layout, surrogate: str, last: int
 ) -> tuple[DataFrame, int]:
-    """Fill the surrogate of new rows, as `numbered_here` does; two Spark jobs, and a join."""
-    key = schema.key.columns
+    """Fill the surrogate of new rows; see `Engine.give_numbers`."""
+    key = layout.key
     old = before.groupBy(*cols(key)).agg(f.max(col(surrogate)).cast("bigint").alias(_NUMBER))
     emitted = new.select(*cols(key)).distinct()
     unknown = emitted.join(old, same(emitted, old, key), "left_anti")

@@ -1,10 +1,10 @@
-"""The newest commits of a Delta table on this machine, read from its log without Spark.
+"""Delta's log: how its files are called, and a table's newest commits, read without Spark.
 
 Delta keeps each commit as a JSON file that is named by its delta version, and is there once the
 commit counts; its action ``commitInfo`` says what it was, and carries the ``userMetadata`` that its
 writer gave (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). The invariant: what is read
 here is what Delta's own history says. Where the files do not tell all of it, nothing is read, and
-Spark is to be asked.
+Spark is to be asked. What commits did to files is read in Spark (`engines.spark.log_actions`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from deltaproduce.storage.locations import commit_file
-from deltaproduce.storage.versions import Attempt, Commit
+from deltaproduce.engines.delta_tables import LoggedCommit
 
-_COMMIT: Final = re.compile(r"(\d{20})\.json")
-_LEAST: Final = 3
-"""So many commits are read at least: an attempt's, and what a table service may add behind it."""
+LOG: Final = "_delta_log"
+"""The directory of a table's log, below the table's own."""
+
+COMMIT_NAME: Final = r"(\d{20})\.json"
+"""The name of a commit's file, as a pattern: its number is the delta version."""
+
+LEAST_COMMITS: Final = 3
+"""So many commits are asked for at least: ours, and what a table service may add behind it."""
 
 
-def newest_commits(table: Path, since: int | None = None) -> tuple[Commit, ...] | None:
+def commit_file(delta_version: int) -> str:
+    """Where Delta keeps the commit of a delta version, below the table's directory."""
+    return f"{LOG}/{delta_version:020d}.json"
+
+
+def newest_commits(table: Path, since: int | None = None) -> tuple[LoggedCommit, ...] | None:
     """A table's newest commits, newest first.
 
     Args:
@@ -36,29 +45,31 @@ def newest_commits(table: Path, since: int | None = None) -> tuple[Commit, ...] 
         has a commit that does not say what it was.
     """
     try:
-        names = os.listdir(table / "_delta_log")
+        names = os.listdir(table / LOG)
     except FileNotFoundError:
         return ()
     except OSError:
         return None
-    numbers = {int(found[1]) for found in map(_COMMIT.fullmatch, names) if found}
+    numbers = {int(found[1]) for name in names if (found := re.fullmatch(COMMIT_NAME, name))}
     newest = len(numbers) - 1
     if not numbers or max(numbers) != newest:
         return None
-    first = max(0, newest + 1 - _LEAST if since is None else min(since, newest + 1 - _LEAST))
+    least = newest + 1 - LEAST_COMMITS
+    first = max(0, least if since is None else min(since, least))
     try:
         return tuple(_commit(table, number) for number in range(newest, first - 1, -1))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _commit(table: Path, delta_version: int) -> Commit:
+def _commit(table: Path, delta_version: int) -> LoggedCommit:
     path = table / commit_file(delta_version)
     with path.open(encoding="utf-8") as lines:
         info = next(filter(None, map(_info, lines)), {})
     millis = info.get("inCommitTimestamp") or path.stat().st_mtime_ns // 1_000_000
-    attempt = Attempt.parse(info.get("userMetadata"))
-    return Commit(delta_version, attempt, str(info["operation"]), int(millis) * 1_000)
+    told, operation = info.get("userMetadata"), str(info["operation"])
+    metadata = None if told is None else str(told)
+    return LoggedCommit(delta_version, metadata, operation, int(millis) * 1_000)
 
 
 def _info(line: str) -> Mapping[str, Any] | None:

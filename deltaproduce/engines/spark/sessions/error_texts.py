@@ -172,6 +172,11 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 _LONGEST: Final = 500
 
 
+def is_missing_path(error: PySparkException) -> bool:
+    """Whether Spark found nothing at a path, or by its pattern."""
+    return error.getCondition() == "PATH_NOT_FOUND"
+
+
 def contexts(error: BaseException) -> Iterator[BaseException]:
     """What was being handled when an error came up, and before that."""
     while error.__context__ is not None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from deltaproduce.errors import ConflictError, CorruptStoreError
-from deltaproduce.storage.versions import Attempt, Commit
+from deltaproduce.storage.attempts import Attempt, Commit
 
 Action = Literal["build", "restore", "write"]
 
@@ -70,7 +70,7 @@ def is_maintenance(commit: Commit) -> bool:
     return commit.operation in _MAINTENANCE and not is_ours
 
 
-def foreign(commits: Sequence[Commit], since: int) -> tuple[Commit, ...]:
+def foreign_commits(commits: Sequence[Commit], since: int) -> tuple[Commit, ...]:
     """The commits after a delta version that no attempt made, and that may have changed rows.
 
     Args:
@@ -102,10 +102,10 @@ def foreign_change(table: str, pinned: int, commits: Sequence[Commit]) -> Corrup
             "or made anew by someone else; store.repair() makes it again",
             table=table,
         )
-    strange = foreign(commits, pinned)
-    if not strange:
+    foreign = foreign_commits(commits, pinned)
+    if not foreign:
         return None
-    first = strange[-1]
+    first = foreign[-1]
     return CorruptStoreError(
         f"table {table!r} should be at delta version {pinned}, and someone else has committed to "
         f"it: delta version {first.delta_version} is a {first.operation} by no store; "
@@ -122,7 +122,7 @@ def gone(pinned: int, commits: Sequence[Commit]) -> bool:
     """
     if not commits or commits[0].delta_version < pinned:
         return True
-    return any(c.delta_version == pinned for c in foreign(commits, pinned - 1))
+    return any(c.delta_version == pinned for c in foreign_commits(commits, pinned - 1))
 
 
 def is_ahead(version: int, commits: Iterable[Commit]) -> bool:

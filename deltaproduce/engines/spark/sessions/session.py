@@ -20,7 +20,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from deltaproduce.engines.spark.error_texts import (
+from deltaproduce.engines.spark.sessions.error_texts import (
     _CATALOG_KEY,
     _EXTENSIONS_KEY,
     CATALOG,

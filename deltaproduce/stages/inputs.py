@@ -13,33 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, TypeAlias
+from typing import Final
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType
 
-from deltaproduce.engines.comparisons import ALIVE, Comparison
-from deltaproduce.engines.local.arrays import dense_ranks, empty, in_order
-from deltaproduce.engines.marks import KEY_DIFFERS
-from deltaproduce.engines.selections import Rows, Selection, as_frame, united
-from deltaproduce.engines.spark.columns import col, cols, order
-from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.engines.engine import Filling, Part, Rows
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.marks import ALIVE, KEY_DIFFERS
+from deltaproduce.engines.selections import Selection
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import content_columns, sources_of
 from deltaproduce.storage.stored import Stored
-from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import ORDINAL_COLUMN, Column
 
 _INPUT: Final = Column("_input", IntegerType())
 """In the rows of a join, which iterator a row's values are for."""
-
-_FEEDER: Final = Column("_feeder", IntegerType())
-"""While a join's rows are sorted, which feeder a row is from."""
-
-_Filling: TypeAlias = str | int | None
-"""What a column is filled with: a feeder's column, a number, or null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +66,7 @@ class StageInput:
             return None
         return before.fetched() if before.small else before.all()
 
-    def rows_of(self, keys: Selection, spark: SparkSession) -> Rows | None:
+    def rows_of(self, keys: Selection, engines: Engines) -> Rows | None:
         """Its content of some keys after the step, unsorted; None if there is none.
 
         Args:
@@ -84,14 +74,14 @@ class StageInput:
         """
         changed = self.changed
         if changed is not None and changed.complete:
-            return keys.only(changed.pick(self.content, ALIVE))
+            return keys.only(changed.pick(self.content, ALIVE), self.content)
         unchanged = keys if changed is None else keys.without(changed.changed_keys)
         before = None if unchanged.empty else self.before()
         old = None if before is None else unchanged.exactly(before.of(unchanged))
         if changed is None:
             return old
         new = changed.pick(self.content, {**ALIVE, KEY_DIFFERS: True})
-        return new if old is None else united(old, new, spark, self.content)
+        return new if old is None else engines.united(old, new, self.content)
 
 
 def changed_keys(inputs: Sequence[StageInput], columns: Sequence[Column]) -> Selection | None:
@@ -105,23 +95,23 @@ def changed_keys(inputs: Sequence[StageInput], columns: Sequence[Column]) -> Sel
     return reduce(lambda one, other: one.union(other), found) if found else None
 
 
-def changed_rows(stage: Producer, inputs: Sequence[StageInput], keys: Selection) -> Rows:
+def changed_rows(stage: Stage, inputs: Sequence[StageInput], keys: Selection) -> Rows:
     """What the function is called with for the changed keys: the columns of `input_columns`."""
     if len(inputs) == 1 and (only := inputs[0].changed):
         return only.upserts()  # they are in order
-    found = _together(stage, changed_parts(inputs, keys), keys.spark)
+    found = _together(stage, changed_parts(inputs, keys), keys.engines)
     return empty(input_columns(stage)) if found is None else found
 
 
-def all_rows(stage: Producer, inputs: Sequence[StageInput], spark: SparkSession) -> Rows | None:
+def all_rows(stage: Stage, inputs: Sequence[StageInput], engines: Engines) -> Rows | None:
     """What the function is called with for all keys, as `changed_rows`; None if there are none."""
-    return _together(stage, all_parts(inputs), spark)
+    return _together(stage, all_parts(inputs), engines)
 
 
 def changed_parts(inputs: Sequence[StageInput], keys: Selection) -> list[tuple[StageInput, Rows]]:
     """The content of the changed keys of each input that has some, unsorted."""
     parts = (
-        (each, each.rows_of(keys.renamed(each.stage.schema.key.columns), keys.spark))
+        (each, each.rows_of(keys.renamed(each.stage.schema.key.columns), keys.engines))
         for each in inputs
     )
     return [(each, rows) for each, rows in parts if rows is not None]
@@ -133,7 +123,7 @@ def all_parts(inputs: Sequence[StageInput]) -> list[tuple[StageInput, Rows]]:
     return [(each, rows) for each, rows in parts if rows is not None]
 
 
-def input_columns(stage: Producer) -> tuple[Column, ...]:
+def input_columns(stage: Stage) -> tuple[Column, ...]:
     """The source key, and the values of each input, with its number if there are several."""
     key = stage.feeders[0].schema.key
     if len(stage.inputs) == 1:
@@ -142,43 +132,25 @@ def input_columns(stage: Producer) -> tuple[Column, ...]:
     return (*key, _INPUT, *values)
 
 
-def _values(stage: Producer, number: int) -> Iterator[Column]:
+def _values(stage: Stage, number: int) -> Iterator[Column]:
     """The value columns of one of several inputs, which may have the same names."""
     for column in stage.inputs[number][0].schema.value:
         yield Column(f"_{number}_{column.name}", column.data_type)
 
 
 def _together(
-    stage: Producer, parts: Sequence[tuple[StageInput, Rows]], spark: SparkSession
+    stage: Stage, parts: Sequence[tuple[StageInput, Rows]], engines: Engines
 ) -> Rows | None:
     """The inputs' rows as the function reads them: a key's together and in order."""
     if not parts:
         return None
-    key, columns = stage.feeders[0].schema.key, input_columns(stage)
-    if all(isinstance(rows, pa.Table) for _, rows in parts):
-        tables = [
-            _filled(in_order(rows, _placed(each.stage)), columns, _fillings(stage, each.stage))
-            for each, rows in parts
-        ]
-        together = pa.concat_tables(tables)
-        by_key = np.lexsort(
-            dense_ranks(together, key)[::-1]
-        )  # stable: a key's rows stay in their order
-        return together.take(pa.array(by_key))
-    placed = [
-        Column(f"_{place}_{number}", c.data_type, descending=c.descending)
-        for place, (each, _) in enumerate(parts)
-        for number, c in enumerate(_placed(each.stage))
+    found = [
+        Part(rows, each.content, _placed(each.stage), tuple(_fillings(stage, each.stage)))
+        for each, rows in parts
     ]
-    frames = []
-    for place, (each, rows) in enumerate(parts):
-        own = {f"_{place}_{number}": c.name for number, c in enumerate(_placed(each.stage))}
-        fillings = [*_fillings(stage, each.stage), place, *(own.get(c.name) for c in placed)]
-        frame = as_frame(rows, spark, each.content)
-        frames.append(_selected(frame, (*columns, _FEEDER, *placed), fillings))
-    together = reduce(DataFrame.union, frames).repartition(*cols(key))  # one shuffle for all
-    in_place = together.sortWithinPartitions(*order((*key, _FEEDER, *placed)))
-    return in_place.select(*cols(columns))
+    engine = engines.of(*(rows for _, rows in parts))
+    together: Rows = engine.by_key(found, input_columns(stage), stage.feeders[0].schema.key.columns)
+    return together
 
 
 def _placed(feeder: Stage) -> tuple[Column, ...]:
@@ -186,35 +158,13 @@ def _placed(feeder: Stage) -> tuple[Column, ...]:
     return (*feeder.schema.key, *sources_of(feeder), ORDINAL_COLUMN)
 
 
-def _fillings(stage: Producer, feeder: Stage) -> list[_Filling]:
+def _fillings(stage: Stage, feeder: Stage) -> list[Filling]:
     """What each of `input_columns` is filled with in the rows of one feeder."""
     values = feeder.schema.value.names
     if len(stage.inputs) == 1:
         return [*feeder.schema.key.names, *values]
     own = next(n for n, merged in enumerate(stage.inputs) if any(feeder is x for x in merged))
-    found: list[_Filling] = [*feeder.schema.key.names, own]
+    found: list[Filling] = [*feeder.schema.key.names, own]
     for number, merged in enumerate(stage.inputs):
         found += values if number == own else [None] * len(merged[0].schema.value)
     return found
-
-
-def _filled(rows: pa.Table, columns: Sequence[Column], fillings: Sequence[_Filling]) -> pa.Table:
-    arrays = [
-        rows.column(filling)
-        if isinstance(filling, str)
-        else pa.repeat(pa.scalar(filling, arrow_type(column.data_type)), len(rows))
-        for column, filling in zip(columns, fillings, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
-
-
-def _selected(
-    rows: DataFrame, columns: Sequence[Column], fillings: Sequence[_Filling]
-) -> DataFrame:
-    found = (col(filling) if isinstance(filling, str) else f.lit(filling) for filling in fillings)
-    return rows.select(
-        *(
-            filled.cast(column.data_type).alias(column.name)
-            for column, filled in zip(columns, found, strict=True)
-        )
-    )

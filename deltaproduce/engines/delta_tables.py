@@ -1,0 +1,156 @@
+"""Delta tables: what engines do with them, by plain addresses and plain values.
+
+An engine knows no version, no attempt and no store: what a commit says of itself is text to it, and
+which commits count is for others to decide. The invariant: what a method changes it changes in one
+Delta commit, or it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as t
+
+from deltaproduce.types.columns import Column
+from deltaproduce.types.ddl import identifier
+
+Rows: TypeAlias = DataFrame | pa.Table
+"""Rows in Spark, or on the driver in Arrow."""
+
+MARKS_ROWS: Final = "delta.enableDeletionVectors"
+
+_COMMITS_A_CHECKPOINT: Final = 50
+"""One costs as much as five commits; Delta makes one every ten."""
+
+_FOR_EVER: Final = "interval 36500 days"
+
+KEPT: Final[Mapping[str, str]] = {
+    # A session may want deletion vectors in all new tables, but delta-rs makes no pandas or Arrow
+    # table of a table that may have them; so only those have them whose rows are replaced.
+    MARKS_ROWS: "false",
+    "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
+    # By default Delta reads no delta version that is a week old and not the newest, lets VACUUM
+    # remove its files, and forgets it after a month; but versions pin it.
+    "delta.deletedFileRetentionDuration": _FOR_EVER,
+    "delta.logRetentionDuration": _FOR_EVER,
+}
+"""The properties of every table that is made."""
+
+# Data skipping on other types is refused by Delta (DELTA_COLUMN_DATA_SKIPPING_NOT_SUPPORTED_TYPE).
+_WITHOUT_STATISTICS = (t.BooleanType, t.BinaryType)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a Delta table is: a path, or a quoted name in a catalog."""
+
+    address: str
+    in_catalog: bool
+
+    @property
+    def sql(self) -> str:
+        """The table as SQL text, for statements on it."""
+        return self.address if self.in_catalog else f"delta.{identifier(self.address)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One commit that writes rows.
+
+    Attributes:
+        rows: in the order in which they are to be stored, within partitions if they are in Spark.
+        columns: the table's.
+        mode: ``append`` adds the rows, and makes the table if there is none; ``replace`` puts those
+            of them for which the predicate holds in the place of all that it holds for;
+            ``overwrite`` makes them all rows of the table, whatever columns it had; ``create`` does
+            too, and the table has no other properties than these.
+        metadata: what the commit says of itself.
+        predicate: what is replaced.
+        properties: those of the table, if it is overwritten or created.
+        file_rows: a file has at most so many rows; without it, those of a partition.
+        group_rows: a row group has at most so many.
+        fence: of all commits to the table with the same number, one takes effect at most.
+    """
+
+    rows: Rows
+    columns: tuple[Column, ...]
+    mode: Literal["append", "replace", "overwrite", "create"]
+    metadata: str
+    predicate: str | None = None
+    properties: Mapping[str, str] | None = None
+    file_rows: int | None = None
+    group_rows: int | None = None
+    fence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCommit:
+    """One commit as a table's history tells it.
+
+    Attributes:
+        metadata: what it says of itself; None if it says nothing.
+        operation: in Delta's words.
+        micros: when, in microseconds since 1970.
+    """
+
+    delta_version: int
+    metadata: str | None
+    operation: str
+    micros: int
+
+
+class RefusedError(Exception):
+    """Delta refused a commit because of another one; its own error is the cause."""
+
+
+class DeltaTables(Protocol):
+    """What an engine does with Delta tables; whatever commits may raise a `RefusedError`."""
+
+    def exists(self, place: Place) -> bool:
+        """Whether there is a Delta table."""
+
+    def history(self, place: Place, limit: int) -> tuple[LoggedCommit, ...]:
+        """So many of the newest commits, newest first; none if there is no table."""
+
+    def read(self, place: Place, delta_version: int | None = None) -> Rows:
+        """The rows at a delta version; at the newest without one."""
+
+    def create(
+        self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
+    ) -> None:
+        """Make an empty table if there is none, or one that was begun and has no commit."""
+
+    def write(self, place: Place, write: Write) -> None:
+        """Write rows."""
+
+    def delete(self, place: Place, predicate: str, metadata: str) -> None:
+        """Delete rows, and write the files anew that had some; no commit if there are none."""
+
+    def restore(self, place: Place, delta_version: int, metadata: str) -> None:
+        """Give a table the rows of an earlier delta version; no commit if it is at that one."""
+
+    def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:
+        """Set one of the table's properties: a commit that changes no row."""
+
+    def optimize(self, place: Place) -> None:
+        """Write small files as large ones; rows of a file stay in order."""
+
+
+def properties(lookup: Iterable[Column], *, marked: bool) -> dict[str, str]:
+    """The properties of a table that is made.
+
+    Args:
+        lookup: the columns by which rows will be looked up: files have statistics of these.
+        marked: rows may be marked as replaced (deletion vectors).
+    """
+    names = [identifier(c.name) for c in lookup if not isinstance(c.data_type, _WITHOUT_STATISTICS)]
+    skipping = (
+        {"delta.dataSkippingStatsColumns": ",".join(names)}
+        if names
+        else {"delta.dataSkippingNumIndexedCols": "0"}
+    )
+    return {**KEPT, **({MARKS_ROWS: "true"} if marked else {}), **skipping}

@@ -1,0 +1,141 @@
+"""The engine: what is done with rows, as one protocol.
+
+There are two: `local.engine` for Arrow tables on the driver, and `spark.engine` for DataFrames.
+Both give the same rows for the same rows; laws on random rows hold the two against each other.
+Where rows are worked on is decided in `choice`, by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from deltaproduce.engines.marks import Counts, Which
+from deltaproduce.model.layouts import Layout
+from deltaproduce.types.columns import Column
+
+Rows: TypeAlias = DataFrame | pa.Table
+"""Rows in Spark, or on the driver."""
+
+Filling: TypeAlias = str | int | None
+"""What a column is filled with: the values of another, by its name, or a number, or null."""
+
+RowsT = TypeVar("RowsT", DataFrame, pa.Table)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one of several feeders, which are read as one.
+
+    Attributes:
+        columns: the rows' own.
+        order: what the rows of a key are sorted by, among those of this part.
+        fillings: what each column of the whole is filled with.
+    """
+
+    rows: Rows
+    columns: tuple[Column, ...]
+    order: tuple[Column, ...]
+    fillings: tuple[Filling, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison says.
+
+    Attributes:
+        rows: the rows before and after, numbered and marked (see `marks`).
+        ranged: they are in partitions of disjoint ranges of the key, in order.
+    """
+
+    rows: Rows
+    counts: Counts
+    ranged: bool = False
+
+
+class Engine(Protocol[RowsT]):
+    """What is done with rows. Rows that are given may be elsewhere: they are brought here."""
+
+    def here(self, rows: Rows, columns: Sequence[Column]) -> RowsT:
+        """Some columns of the rows, here."""
+
+    def pick(self, rows: RowsT, columns: Sequence[Column], which: Which) -> RowsT:
+        """Some columns of the rows that are ``which``, in the order that they have."""
+
+    def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> RowsT:
+        """These columns of all parts, one after the other."""
+
+    def only(self, rows: RowsT, keys: RowsT, columns: Sequence[Column]) -> RowsT:
+        """Of some rows those that have one of the keys, in these columns of both."""
+
+    def computed(self, rows: RowsT) -> tuple[RowsT, int]:
+        """The rows, not to be computed again, and how many they are."""
+
+    def by_key(
+        self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
+    ) -> RowsT:
+        """Several parts as one: a key's rows together, those of the first part first.
+
+        Args:
+            columns: of the whole; each part says what they are filled with.
+        """
+
+    def with_all(self, rows: RowsT, column: Column, value: object) -> RowsT:
+        """The rows with one more column, which has this value in all of them."""
+
+    def filed(
+        self, rows: RowsT, count: int, by: Sequence[Column], order: Sequence[Column]
+    ) -> RowsT:
+        """The rows sorted, as they are to be written: in Spark a partition is a file.
+
+        Args:
+            count: how many they are.
+            by: the first of ``order``: partitions have disjoint ranges of it.
+        """
+
+    def first(self, new: RowsT, count: int, layout: Layout) -> Compared:
+        """The comparison where there was no row before.
+
+        Args:
+            new: all rows of the content, unsorted.
+        """
+
+    def compare(
+        self,
+        before: Rows,
+        gone: Rows | None,
+        new: Rows,
+        layout: Layout,
+        *,
+        all_differ: bool = False,
+    ) -> Compared:
+        """Compare what is there with what is there after ``new`` has come, and some has gone.
+
+        Args:
+            before: content rows: all of the keys in question, and perhaps of others.
+            gone: the keys whose rows go: source keys, in a source the keys themselves; all if None.
+            new: content rows that come.
+            all_differ: no row before can be equal to one after.
+        """
+
+    def updates(self, compared: RowsT, layout: Layout) -> RowsT:
+        """The updates of what was compared (S7), without ``_version``, in the key's order."""
+
+    def give_numbers(
+        self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int
+    ) -> tuple[RowsT, int]:
+        """Fill the surrogate of new rows: each key keeps its number, new ones get the next (S12).
+
+        Args:
+            before: content before the step, of all keys of the new rows at least.
+            new: content rows that a function emitted.
+            surrogate: the value column to be filled.
+            last: the last number given out.
+
+        Returns:
+            The new rows, and the last number given out now.
+        """

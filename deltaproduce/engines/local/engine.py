@@ -1,0 +1,123 @@
+"""The local engine: see `engines.engine`. Rows are Arrow tables on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.engine import Compared, Engine, Part, Rows
+from deltaproduce.engines.local import comparing, surrogates
+from deltaproduce.engines.local.arrays import Marks, dense_ranks, distinct, in_order, isin_rows
+from deltaproduce.engines.marks import COUNTED, Counts, Which
+from deltaproduce.model.layouts import Layout
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column
+
+
+class LocalEngine(Engine[pa.Table]):
+    """What is done with rows on the driver: all that are given are there."""
+
+    def here(self, rows: Rows, columns: Sequence[Column]) -> pa.Table:
+        """See `Engine.here`."""
+        return _local(rows).select([c.name for c in columns])
+
+    def pick(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
+        """See `Engine.pick`."""
+        return rows.select([c.name for c in columns]).filter(pa.array(_mask(rows, which)))
+
+    def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> pa.Table:
+        """See `Engine.united`."""
+        return pa.concat_tables([self.here(rows, columns) for rows in parts])
+
+    def only(self, rows: pa.Table, keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
+        """See `Engine.only`."""
+        found = isin_rows(self.here(rows, columns), self.here(keys, columns))
+        return rows.filter(pa.array(found))
+
+    def computed(self, rows: pa.Table) -> tuple[pa.Table, int]:
+        """See `Engine.computed`: they are."""
+        return rows, len(rows)
+
+    def by_key(
+        self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
+    ) -> pa.Table:
+        """See `Engine.by_key`."""
+        together = pa.concat_tables([_filled(part, columns) for part in parts])
+        stable = np.lexsort(dense_ranks(together, key)[::-1])  # a key's rows stay in their order
+        return together.take(pa.array(stable))
+
+    def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
+        """See `Engine.with_all`."""
+        scalar = pa.scalar(value, arrow_type(column.data_type))
+        return rows.append_column(column.name, pa.repeat(scalar, len(rows)))
+
+    def filed(
+        self, rows: pa.Table, count: int, by: Sequence[Column], order: Sequence[Column]
+    ) -> pa.Table:
+        """See `Engine.filed`: all rows are one file."""
+        del count, by
+        return in_order(rows, order)
+
+    def first(self, new: pa.Table, count: int, layout: Layout) -> Compared:
+        """See `Engine.first`."""
+        del count
+        return self.compare(self.here(new, layout.content).slice(0, 0), None, new, layout)
+
+    def compare(
+        self,
+        before: Rows,
+        gone: Rows | None,
+        new: Rows,
+        layout: Layout,
+        *,
+        all_differ: bool = False,
+    ) -> Compared:
+        """See `Engine.compare`."""
+        old, come = self.here(before, layout.content), self.here(new, layout.content)
+        stays = np.zeros(len(old), bool)
+        if gone is not None:
+            names = [c.name for c in layout.sources or layout.key]
+            stays = ~isin_rows(old.select(names), _local(gone))
+        rows = comparing.compare(old, stays, come, layout)
+        if all_differ:
+            rows = comparing.all_different(rows)
+        key = [c.name for c in layout.key]
+        touched = pa.concat_tables([old.filter(pa.array(~stays)).select(key), come.select(key)])
+        counted = {name: int(_mask(rows, which).sum()) for name, which in COUNTED.items()}
+        counted |= {"keys": len(distinct(touched)), "bytes": rows.nbytes}
+        return Compared(rows, Counts(**counted))
+
+    def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
+        """See `Engine.updates`."""
+        return comparing.updates(compared, layout)
+
+    def give_numbers(
+        self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int
+    ) -> tuple[pa.Table, int]:
+        """See `Engine.give_numbers`."""
+        old, come = self.here(before, layout.content), self.here(new, layout.content)
+        return surrogates.numbered(old, come, layout, surrogate, last)
+
+
+def _local(rows: Rows) -> pa.Table:
+    assert isinstance(rows, pa.Table)  # `choice` sees to it
+    return rows
+
+
+def _mask(rows: pa.Table, which: Which) -> Marks:
+    columns = (np.asarray(rows.column(name)) == value for name, value in which.items())
+    return reduce(np.logical_and, columns)
+
+
+def _filled(part: Part, columns: Sequence[Column]) -> pa.Table:
+    rows = in_order(_local(part.rows), part.order)
+    arrays = [
+        rows.column(filling)
+        if isinstance(filling, str)
+        else pa.repeat(pa.scalar(filling, arrow_type(column.data_type)), len(rows))
+        for column, filling in zip(columns, part.fillings, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])

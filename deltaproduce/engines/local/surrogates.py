@@ -1,0 +1,28 @@
+"""Surrogate keys on the driver: a number for each target key; see `spark.surrogates`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.local.arrays import dense_ranks, factorize
+from deltaproduce.model.layouts import Layout
+
+
+def numbered(
+    before: pa.Table, new: pa.Table, layout: Layout, surrogate: str, last: int
+) -> tuple[pa.Table, int]:
+    """Fill the surrogate of new rows; see `Engine.give_numbers`."""
+    names = [c.name for c in layout.key]
+    keys = factorize(pa.concat_tables([before.select(names), new.select(names)]).columns)
+    old, found = keys[: len(before)], keys[len(before) :]
+    numbers = np.zeros(keys.max(initial=-1) + 1, np.int64)
+    numbers[old] = before.column(surrogate).to_numpy()
+    unknown = np.flatnonzero(numbers[found] == 0)
+    fresh, first = np.unique(found[unknown], return_index=True)
+    rows = new.take(pa.array(unknown[first]))
+    in_key_order = fresh[np.lexsort(dense_ranks(rows, layout.key)[::-1])]
+    numbers[in_key_order] = last + 1 + np.arange(len(fresh))
+    place = new.schema.names.index(surrogate)
+    filled = pa.array(numbers[found]).cast(new.schema.types[place])
+    return new.set_column(place, surrogate, filled), last + len(fresh)

@@ -1,0 +1,387 @@
+"""Delta in Spark: how it spells what is done with tables.
+
+Options, settings, statements and errors of Delta are named here and nowhere else. The invariant:
+whatever commits does so in a session of our own; the user's session is read with, and never written
+with. And of a path nothing is read as a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from delta import exceptions as conflicts
+from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from deltaproduce.engines.delta_tables import (
+    MARKS_ROWS,
+    DeltaTables,
+    LoggedCommit,
+    Place,
+    RefusedError,
+    Write,
+)
+from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.file_systems import remove_table
+from deltaproduce.engines.spark.frames import frame
+from deltaproduce.engines.spark.sessions import settings
+from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
+from deltaproduce.model.limits import Limits
+from deltaproduce.types.columns import Column
+
+PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
+"""Paths that Spark neither takes for patterns nor encodes."""
+
+_APP_ID: Final = "deltaproduce"
+_USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"  # for statements
+_MARKED_ROWS: Final = "spark.databricks.delta.delete.deletionVectors.persistent"
+_GROUP_ROWS: Final = "parquet.block.row.count.limit"  # Delta passes it to Parquet as a setting only
+_UNKNOWN_COLUMN: Final = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
+
+_UNWRITABLE: Final = re.compile(
+    "No space left on device|Disk quota exceeded|Read-only file system|Permission denied|"
+    "Access ?Denied|403 Forbidden"
+)
+
+_CONFLICTS: Final = (
+    conflicts.ConcurrentAppendException,
+    conflicts.ConcurrentDeleteDeleteException,
+    conflicts.ConcurrentDeleteReadException,
+    conflicts.ConcurrentTransactionException,
+    conflicts.ConcurrentWriteException,
+    conflicts.DeltaConcurrentModificationException,
+    conflicts.MetadataChangedException,
+    conflicts.ProtocolChangedException,
+)
+
+_SETTINGS: Final = {
+    # Delta would re-check each written row against the predicate: quadratic in a list of literals.
+    "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+    # Metrics about the commit that nobody here reads, for several Spark jobs (delta-io/delta#2718).
+    "spark.databricks.delta.commitStats.collect": "false",
+    # A vacuum removes files that no version needs, however young they are.
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.logging.enabled": "false",  # it would commit to the table
+    # When files are put together: those below the one size, to files up to the other.
+    "spark.databricks.delta.optimize.minFileSize": str(16 << 20),
+    "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),
+}
+"""What the sessions have in which tables are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What Delta says of a table.
+
+    Attributes:
+        id: Delta's; another table at the same place has another one.
+        format: ``delta``, or what else it is.
+        location: the directory that it is in.
+    """
+
+    id: str
+    format: str
+    location: str
+    partition_columns: tuple[str, ...]
+    properties: Mapping[str, str]
+
+
+class SparkDelta(DeltaTables):
+    """Delta tables in Spark, and what only Spark does with them.
+
+    Args:
+        spark: the user's session.
+        plan_rows: the most rows from the driver that are part of a query's plan.
+    """
+
+    def __init__(self, spark: SparkSession, plan_rows: int = Limits().plan_rows) -> None:
+        self._spark = spark
+        self._plan_rows = plan_rows
+        self._sessions = settings.Sessions(spark, _SETTINGS)
+
+    def many_effects(self) -> AbstractContextManager[None]:
+        """For an operation of many commits: the user's settings are read once, not for each."""
+        return self._sessions.read_once()
+
+    def exists(self, place: Place) -> bool:
+        """Whether there is a Delta table."""
+        if place.in_catalog:
+            return self._spark.catalog.tableExists(place.address)
+        return bool(DeltaTable.isDeltaTable(self._spark, place.address))
+
+    def describe(self, place: Place) -> Detail | None:
+        """What Delta says of a table; None if there is none. One Spark job."""
+        try:
+            found = self._spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()[0]
+        except AnalysisException:
+            return None
+        return Detail(
+            found.id,
+            found.format,
+            found.location,
+            tuple(found.partitionColumns or ()),
+            found.properties or {},
+        )
+
+    def history(self, place: Place, limit: int) -> tuple[LoggedCommit, ...]:
+        """So many of the newest commits, newest first; none if there is no table. One Spark job."""
+        try:
+            table = (
+                DeltaTable.forName(self._spark, place.address)
+                if place.in_catalog
+                else DeltaTable.forPath(self._spark, place.address)
+            )
+            found = (
+                table.history(limit)
+                .selectExpr(
+                    "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
+                )
+                .collect()
+            )
+        except AnalysisException:
+            if self.exists(place):
+                raise
+            return ()
+        return tuple(
+            LoggedCommit(row.version, row.userMetadata, row.operation, row.micros) for row in found
+        )
+
+    def read(self, place: Place, delta_version: int | None = None) -> DataFrame:
+        """The rows at a delta version; at the newest without one."""
+        reader = self._spark.read
+        if delta_version is not None:
+            reader = reader.option("versionAsOf", delta_version)
+        return _loaded(reader, place)
+
+    def change_feed(self, place: Place, first: int, last: int) -> DataFrame:
+        """What the change data feed says of some delta versions, both among them.
+
+        Delta finds out whether it has all of it when the rows are used.
+        """
+        reader = self._spark.read.option("readChangeFeed", "true")
+        return _loaded(reader.option("startingVersion", first).option("endingVersion", last), place)
+
+    def from_files(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+        """The rows of a delta version of which none are marked as deleted, from its files.
+
+        One Spark job instead of Delta's three, or seven: Delta plans each read with jobs over its
+        list of files, to leave some out by their statistics; where files are few, Parquet's own
+        statistics do.
+
+        Returns:
+            The rows, and their files; the same rows, and none, if those cannot be read by name.
+        """
+        addresses = tuple(rows.inputFiles())
+        if not addresses or not all(PLAIN_PATH.fullmatch(address) for address in addresses):
+            return rows, ()
+        return self._spark.read.schema(rows.schema).parquet(*addresses), addresses
+
+    def tables_in(self, schema: str) -> tuple[str, ...]:
+        """The names of the tables of a catalog's schema; one Spark job."""
+        rows = self._spark.sql(f"SHOW TABLES IN {schema}").collect()
+        return tuple(row.tableName for row in rows if not row.isTemporary)
+
+    def with_file(self, root: str, below: str, file: str) -> tuple[str, ...]:
+        """The directories so deep below another one that have a file; one Spark job.
+
+        Args:
+            below: how deep, as a pattern, such as ``*/*``.
+            file: its path from there.
+
+        Returns:
+            Their paths, as Spark names them.
+        """
+        try:
+            found = self._spark.read.format("binaryFile").load(f"{globbed(root)}/{below}/{file}")
+            paths = [row.path for row in found.select("path").collect()]
+        except AnalysisException as error:
+            if not is_missing_path(error):
+                raise
+            return ()
+        return tuple(path.removesuffix(f"/{file}") for path in paths)
+
+    def create_schema(self, schema: str) -> None:
+        """Make a catalog's schema if it is missing."""
+        self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+
+    def create(
+        self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
+    ) -> None:
+        """Make an empty table if there is none, or one that was begun and has no commit."""
+        with self._session() as session:
+            builder = DeltaTable.createIfNotExists(session)
+            named = (
+                builder.tableName(place.address)
+                if place.in_catalog
+                else builder.location(place.address)
+            )
+            for name, value in properties.items():
+                named = named.property(name, value)
+            struct = StructType([StructField(c.name, c.data_type) for c in columns])
+            try:
+                named.addColumns(struct).execute()
+            except AnalysisException:
+                if self.exists(place):
+                    raise
+                # A process ended before the first commit. The builder takes an empty log for a
+                # table, and then does not find it; a write makes one, if only one file too many.
+                writer = session.createDataFrame([], struct).write.format("delta")
+                _save(writer.options(**properties).mode("ignore"), place)
+
+    def write(self, place: Place, write: Write) -> None:
+        """Write rows."""
+        with self._session() as session:
+            given = _framed(write, session, self._plan_rows)
+            layout = {} if write.group_rows is None else {_GROUP_ROWS: str(write.group_rows)}
+            with settings.temporary(session, layout), settings.handed_over(given, session) as rows:
+                _written(rows, place, write)
+
+    def delete(self, place: Place, predicate: str, metadata: str) -> None:
+        """Delete rows, and write the files anew that had some; no commit if there are none."""
+        statement = f"DELETE FROM {place.sql} WHERE {predicate}"
+        self._run(statement, {_USER_METADATA: metadata, _MARKED_ROWS: "false"})
+
+    def restore(self, place: Place, delta_version: int, metadata: str) -> None:
+        """Give a table the rows of an earlier delta version; no commit if it is at that one."""
+        statement = f"RESTORE TABLE {place.sql} TO VERSION AS OF {delta_version}"
+        self._run(statement, {_USER_METADATA: metadata})
+
+    def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:
+        """Set one of the table's properties: a commit that changes no row."""
+        statement = f"ALTER TABLE {place.sql} SET TBLPROPERTIES ('{name}' = '{value}')"
+        self._run(statement, {_USER_METADATA: metadata})
+
+    def optimize(self, place: Place) -> None:
+        """Write small files as large ones; rows of a file stay in order."""
+        self._run(f"OPTIMIZE {place.sql}")  # Delta's builder does not quote the path
+
+    def remove_files(self, place: Place, files: DataFrame) -> None:
+        """Remove files of a table, whatever Delta's retention says; those that it has now stay.
+
+        Args:
+            files: those, as an inventory for ``VACUUM``: ``path``, ``length``, ``isDir`` and
+                ``modificationTime`` (milliseconds).
+        """
+        view = f"{_APP_ID}_{uuid.uuid4().hex}"
+        statement = f"VACUUM {place.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
+        with self._session() as session, settings.handed_over(files, session) as found:
+            found.createTempView(view)
+            try:
+                session.sql(statement)
+            finally:
+                session.catalog.dropTempView(view)
+
+    def drop(self, place: Place) -> None:
+        """Remove a table with all of its files."""
+        with self._session() as session:
+            if place.in_catalog:
+                session.sql(f"DROP TABLE IF EXISTS {place.sql}")
+            else:
+                remove_table(session, place.address)
+
+    def _run(self, statement: str, told: Mapping[str, str] | None = None) -> None:
+        with self._session() as session, settings.temporary(session, told or {}):
+            session.sql(statement)
+
+    @contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """A session that nothing else is done in meanwhile.
+
+        Raises:
+            RefusedError: Delta refuses what is done in it because of another writer.
+        """
+        try:
+            with self._sessions.one() as session:
+                yield session
+        except _CONFLICTS as error:
+            raise RefusedError(str(error)) from error
+
+
+def globbed(path: str) -> str:
+    """A path as Spark takes it where patterns are allowed."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def unwritable(error: BaseException) -> str | None:
+    """What an error says of missing space, or of a missing right to write; None if nothing."""
+    found = _UNWRITABLE.search(str(error))
+    return None if found is None else found.group()
+
+
+def _loaded(reader: DataFrameReader, place: Place) -> DataFrame:
+    if place.in_catalog:
+        return reader.table(place.address)
+    return reader.format("delta").load(place.address)
+
+
+def _save(writer: DataFrameWriter, place: Place) -> None:
+    if place.in_catalog:
+        writer.saveAsTable(place.address)
+    else:
+        writer.save(place.address)
+
+
+def _framed(write: Write, session: SparkSession, plan_rows: int) -> DataFrame:
+    """What is written, in Spark; rows from the driver in one partition, and so in one file."""
+    if isinstance(write.rows, pa.Table):
+        names = [c.name for c in write.columns]
+        rows = write.rows.select(names)
+        return frame(rows, session, write.columns, plan_rows).coalesce(1)
+    return write.rows.select(*cols(write.columns))
+
+
+def _written(rows: DataFrame, place: Place, write: Write) -> None:
+    """Write rows, in the session that they belong to."""
+    if write.mode == "create":
+        return _created(rows, place, write)
+    if write.predicate is not None:
+        rows = rows.where(write.predicate)
+    writer = rows.write.format("delta").option("userMetadata", write.metadata)
+    if write.fence is not None:
+        writer = writer.option("txnAppId", _APP_ID).option("txnVersion", write.fence)
+    if write.file_rows is not None:
+        writer = writer.option("maxRecordsPerFile", write.file_rows)
+    if write.mode == "append":
+        return _save(writer.mode("append"), place)
+    writer = writer.mode("overwrite")
+    if write.predicate is not None:
+        _mark_rows(rows.sparkSession, place)
+        return _save(writer.option("replaceWhere", write.predicate), place)
+    if write.properties is not None:
+        writer = writer.option("overwriteSchema", "true").options(**write.properties)
+    try:
+        return _save(writer, place)
+    except AnalysisException as error:
+        # A table that is overwritten keeps its properties, which name columns it loses.
+        if write.properties is None or error.getCondition() != _UNKNOWN_COLUMN:
+            raise
+    return _created(rows, place, write)
+
+
+def _created(rows: DataFrame, place: Place, write: Write) -> None:
+    """Give a table other rows, columns and properties, in one commit; its history stays."""
+    writer = rows.writeTo(place.sql).using("delta").option("userMetadata", write.metadata)
+    if write.file_rows is not None:
+        writer = writer.option("maxRecordsPerFile", write.file_rows)
+    for name, value in (write.properties or {}).items():
+        writer = writer.tableProperty(name, value)
+    writer.createOrReplace()
+
+
+def _mark_rows(session: SparkSession, place: Place) -> None:
+    """Let a table mark rows as replaced (deletion vectors), or each write would copy its files.
+
+    No Spark job; and no commit, but for a table that was made for merge on read: one that changes
+    no row.
+    """
+    shown = session.sql(f"SHOW TBLPROPERTIES {place.sql} ('{MARKS_ROWS}')").collect()
+    if shown[0].value != "true":
+        session.sql(f"ALTER TABLE {place.sql} SET TBLPROPERTIES ('{MARKS_ROWS}' = 'true')")

@@ -1,0 +1,217 @@
+"""The Spark engine: see `engines.engine`. Rows are DataFrames; those of the driver are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import IntegerType
+
+from deltaproduce.engines.engine import Compared, Engine, Part, Rows
+from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Which
+from deltaproduce.engines.spark import comparing, surrogates
+from deltaproduce.engines.spark.checkpoints import checkpoint
+from deltaproduce.engines.spark.columns import col, cols, order, same
+from deltaproduce.engines.spark.frames import frame, row_bytes
+from deltaproduce.model.layouts import Layout
+from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, POSITION, Column
+from deltaproduce.types.ddl import identifier
+
+_FEEDER: Final = Column("_feeder", IntegerType())
+"""While the rows of several feeders are sorted, which feeder a row is from."""
+
+_GONE: Final = "_gone"
+ROWS_PER_FILE: Final = 500_000
+"""The most rows of a file where many are written."""
+
+_ROWS_OF_ONE_TASK: Final = 5_000
+_ROWS_PER_TASK: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEngine(Engine[DataFrame]):
+    """What is done with rows in Spark.
+
+    Attributes:
+        plan_rows: the most rows from the driver that are part of a query's plan.
+    """
+
+    spark: SparkSession
+    plan_rows: int
+
+    def here(self, rows: Rows, columns: Sequence[Column]) -> DataFrame:
+        """See `Engine.here`."""
+        if isinstance(rows, DataFrame):
+            return rows.select(*cols(columns))
+        return frame(rows.select([c.name for c in columns]), self.spark, columns, self.plan_rows)
+
+    def pick(self, rows: DataFrame, columns: Sequence[Column], which: Which) -> DataFrame:
+        """See `Engine.pick`."""
+        return rows.where(_condition(which)).select(*cols(columns))
+
+    def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> DataFrame:
+        """See `Engine.united`."""
+        return reduce(DataFrame.union, (self.here(rows, columns) for rows in parts))
+
+    def only(self, rows: DataFrame, keys: DataFrame, columns: Sequence[Column]) -> DataFrame:
+        """See `Engine.only`."""
+        return rows.join(keys, same(rows, keys, columns), "left_semi")
+
+    def computed(self, rows: DataFrame) -> tuple[DataFrame, int]:
+        """See `Engine.computed`; one Spark job."""
+        found, counts = checkpoint(rows, {"rows": f.count(f.lit(1))})
+        return found, counts["rows"]
+
+    def by_key(
+        self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
+    ) -> DataFrame:
+        """See `Engine.by_key`; one shuffle for all."""
+        placed = [
+            Column(f"_{place}_{number}", c.data_type, descending=c.descending)
+            for place, part in enumerate(parts)
+            for number, c in enumerate(part.order)
+        ]
+        frames = []
+        for place, part in enumerate(parts):
+            own = {f"_{place}_{number}": c.name for number, c in enumerate(part.order)}
+            fillings = [*part.fillings, place, *(own.get(c.name) for c in placed)]
+            found = (col(one) if isinstance(one, str) else f.lit(one) for one in fillings)
+            filled = (
+                value.cast(c.data_type).alias(c.name)
+                for c, value in zip((*columns, _FEEDER, *placed), found, strict=True)
+            )
+            frames.append(self.here(part.rows, part.columns).select(*filled))
+        together = reduce(DataFrame.union, frames).repartition(*cols(key))
+        in_place = together.sortWithinPartitions(*order((*key, _FEEDER, *placed)))
+        return in_place.select(*cols(columns))
+
+    def in_tasks(self, rows: Rows, columns: Sequence[Column], key: Sequence[Column]) -> DataFrame:
+        """Rows that are in order, where a function is called for each key: in one task if few.
+
+        Those that are in Spark are where they are to be.
+        """
+        if isinstance(rows, DataFrame):
+            return rows
+        if len(rows) <= _ROWS_OF_ONE_TASK:
+            return self.here(rows, columns).coalesce(1)
+        numbered = rows.append_column(ORDINAL, pa.array(np.arange(len(rows))))
+        ordered = self.here(numbered, (*columns, ORDINAL_COLUMN))
+        clustered = ordered.repartition(*cols(key)).sortWithinPartitions(ORDINAL)
+        return clustered.select(*cols(columns))
+
+    def with_all(self, rows: DataFrame, column: Column, value: object) -> DataFrame:
+        """See `Engine.with_all`."""
+        return rows.withColumn(column.name, f.lit(value).cast(column.data_type))
+
+    def filed(
+        self, rows: DataFrame, count: int, by: Sequence[Column], order: Sequence[Column]
+    ) -> DataFrame:
+        """See `Engine.filed`."""
+        return in_files(rows, file_count(rows, count), by, order)
+
+    def first(self, new: DataFrame, count: int, layout: Layout) -> Compared:
+        """See `Engine.first`: sorted over disjoint ranges, ready to be written; one Spark job."""
+        ranged = _in_ranges(new, file_count(new, count), layout.key)
+        counted = {
+            "keys": f.count_if(f.col(POSITION) == 0),
+            "pairs": f.count_if(f.col(ORDINAL) == 0),
+            "rows": f.count(f.lit(1)),
+            "bytes": _size(layout),
+        }
+        computed, found = checkpoint(comparing.numbered_in_order(ranged, layout), counted)
+        # Constant marks after the checkpoint take no place in it, and Spark folds them away.
+        counts = Counts.of_new(found["keys"], found["pairs"], found["rows"], found["bytes"])
+        return Compared(comparing.all_new(computed), counts, ranged=True)
+
+    def compare(
+        self,
+        before: Rows,
+        gone: Rows | None,
+        new: Rows,
+        layout: Layout,
+        *,
+        all_differ: bool = False,
+    ) -> Compared:
+        """See `Engine.compare`; one Spark job."""
+        old, come = self.here(before, layout.content), self.here(new, layout.content)
+        if gone is None:
+            sides = old.withColumn(SIDE, f.lit(BEFORE))
+        else:
+            by = layout.sources or layout.key
+            keys = self.here(gone, by)
+            few = not isinstance(gone, DataFrame)
+            sides = _both_sides(old, f.broadcast(keys) if few else keys, by)
+        columns = [*cols(layout.key), *cols(layout.sources), f.col(ORDINAL), *cols(layout.value)]
+        together = sides.select(*columns, f.col(SIDE)).union(
+            come.withColumn(SIDE, f.lit(AFTER)).select(*columns, f.col(SIDE))
+        )
+        compared = comparing.compare(together, layout)
+        if all_differ:
+            compared = comparing.all_different(compared)
+        counted = {name: f.count_if(_condition(which)) for name, which in COUNTED.items()}
+        computed, counts = checkpoint(compared, {**counted, "bytes": _size(layout)})
+        return Compared(computed, Counts(**counts))
+
+    def updates(self, compared: DataFrame, layout: Layout) -> DataFrame:
+        """See `Engine.updates`."""
+        return comparing.updates(compared, layout)
+
+    def give_numbers(
+        self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int
+    ) -> tuple[DataFrame, int]:
+        """See `Engine.give_numbers`; two Spark jobs, and a join."""
+        old, come = self.here(before, layout.content), self.here(new, layout.content)
+        return surrogates.numbered(old, come, layout, surrogate, last)
+
+
+def file_count(rows: DataFrame, count: int) -> int:
+    """How many files to write ``count`` rows in: large, but enough for the session's tasks."""
+    return max(1, -(-count // ROWS_PER_FILE), min(_tasks(rows), count // _ROWS_PER_TASK))
+
+
+def files_beside(rows: DataFrame, count: int) -> int:
+    """How many files to write ``count`` rows in while versions go on: half of the tasks at most."""
+    return min(_tasks(rows) // 2, count // ROWS_PER_FILE)
+
+
+def in_files(
+    rows: DataFrame, files: int, by: Sequence[Column], placed: Sequence[Column]
+) -> DataFrame:
+    """Rows in so many partitions, at least one, of disjoint ranges, sorted within."""
+    return _in_ranges(rows, files, by).sortWithinPartitions(*order(placed))
+
+
+def _in_ranges(rows: DataFrame, partitions: int, by: Sequence[Column]) -> DataFrame:
+    return rows.coalesce(1) if partitions <= 1 else rows.repartitionByRange(partitions, *order(by))
+
+
+def _tasks(rows: DataFrame) -> int:
+    setting = rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or ""
+    return int(setting) if setting.isdigit() else 1  # Databricks has "auto" too
+
+
+def _both_sides(rows: DataFrame, gone: DataFrame, by: Sequence[Column]) -> DataFrame:
+    """Each row as it was before and, unless its (source) key is one of ``gone``, as it stays."""
+    marks = gone.withColumn(_GONE, f.lit(True))
+    marked = rows.join(marks, same(rows, marks, by), "left_outer")
+    sides = f.when(marks[_GONE], f.array(f.lit(BEFORE))).otherwise(
+        f.array(f.lit(BEFORE), f.lit(AFTER))
+    )
+    return marked.select(
+        *(rows[identifier(name)] for name in rows.columns), f.explode(sides).alias(SIDE)
+    )
+
+
+def _size(layout: Layout) -> Expression:
+    return f.coalesce(f.sum(row_bytes(layout.content)), f.lit(0))
+
+
+def _condition(which: Which) -> Expression:
+    return reduce(lambda a, b: a & b, (f.col(name) == value for name, value in which.items()))

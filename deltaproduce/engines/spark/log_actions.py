@@ -1,0 +1,78 @@
+"""Log actions: what the commits of a Delta table did to its files, read from its log in Spark.
+
+Delta's log is read as its protocol lays it down
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md): a JSON file for each commit, with
+actions ``add`` and ``remove``; a deletion vector is in a file named by a UUID, which the action has
+in Z85 (https://rfc.zeromq.org/spec/32).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from deltaproduce.engines.delta_log import COMMIT_NAME
+
+_ACTION: Final = (
+    "struct<path: string, deletionVector: struct<storageType: string, pathOrInlineDv: string>, "
+    "partitionValues: map<string, string>>"
+)
+_Z85: Final = (
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+
+
+def actions(spark: SparkSession, files: str | Sequence[str]) -> DataFrame:
+    """The actions on files that some commits have; lazily.
+
+    Args:
+        files: the commits' files, or a pattern of their paths. Other files than commits are passed
+            over.
+
+    Returns:
+        ``commit`` (the delta version), ``adds`` (and does not remove), ``path`` (as the log has
+        it), ``marked`` (rows of it are marked as deleted), ``vector`` (the path of the file in
+        which they are; null if it is in none), ``partition`` (the values of its partition columns).
+    """
+    paths = [files] if isinstance(files, str) else list(files)
+    log = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(paths)
+    action = f.coalesce("add", "remove")
+    commit = f.regexp_extract("_metadata.file_name", f"^{COMMIT_NAME}$", 1)
+    found = log.where(action.isNotNull() & (commit != "")).select(
+        commit.cast("bigint").alias("commit"),
+        f.col("add").isNotNull().alias("adds"),
+        action["path"].alias("path"),
+        action["deletionVector"].alias("vector"),
+        action["partitionValues"].alias("partition"),
+    )
+    marked = f.col("vector").isNotNull()
+    return found.withColumns({"marked": marked, "vector": _vector()})
+
+
+def _vector() -> Column:
+    """The path of the file that an action's deletion vector is in; null if it is in none.
+
+    Written as text, because Spark takes a call for each part of an expression otherwise.
+    """
+    blocks = (f"substring(vector.pathOrInlineDv, {start}, 5)" for start in (-20, -15, -10, -5))
+    digits = f"concat({', '.join(map(_hex_sql, blocks))})"
+    return f.expr(
+        f"""CASE vector.storageType
+            WHEN 'u' THEN concat(
+                regexp_replace(regexp_replace(vector.pathOrInlineDv, '.{{20}}$', ''), '.$', '$0/'),
+                'deletion_vector_', regexp_replace({digits},
+                '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})$', '$1-$2-$3-$4-$5'), '.bin')
+            WHEN 'p' THEN vector.pathOrInlineDv END"""
+    )
+
+
+def _hex_sql(block: str) -> str:
+    """Four bytes, which are five digits of Z85, in hexadecimal; SQL of SQL."""
+    values = (
+        f"(instr('{_Z85}', substring({block}, {place}, 1)) - 1) * {85 ** (5 - place)}L"
+        for place in range(1, 6)
+    )
+    return f"lpad(lower(hex({' + '.join(values)})), 8, '0')"

@@ -1,0 +1,135 @@
+"""Kinds: what a stage is, as far as it can be said without a session.
+
+A kind is a value that a stage carries: rows that are given, a table of others, a function by key, a
+query. The graph, plans and versions ask it what they have to know, so none of them tells kinds
+apart; what it does with rows it says in `stages.kind`. The invariant: the answers depend on the
+definition alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Protocol, TypeAlias
+
+from deltaproduce.types.columns import RowSchema
+
+
+class KeyRows(Protocol):
+    """One source key and its rows, as the oracle hands them to a kind's `Kind.model`.
+
+    Attributes:
+        key: as a function gets it.
+        values: those of each input, in order, as a function gets them.
+    """
+
+    @property
+    def key(self) -> Any: ...  # noqa: ANN401, D102 see the class
+
+    @property
+    def values(self) -> Sequence[Sequence[Any]]: ...  # noqa: D102 see the class
+
+    def table(self) -> Any:  # noqa: ANN401 a pyarrow Table
+        """The rows of the only input as a pyarrow Table."""
+
+    def emissions(self, table: Any) -> Iterable[tuple[Any, Any]]:  # noqa: ANN401
+        """What a table says that was made of `table`: pairs of target key and value."""
+
+
+Model: TypeAlias = Callable[[KeyRows], Iterable[tuple[Any, Any]]]
+"""What a stage makes of a source key's rows, in plain Python: pairs of target key and value."""
+
+
+class Kind(ABC):
+    """What a stage is; a frozen value of its own class for each kind."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def word(self) -> str:
+        """What the kind is called; versions know it by that, in the stage's fingerprint."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[str, ...]:
+        """The tables that a store has of such a stage, of `layouts.KINDS`."""
+
+    @property
+    def made_by(self) -> object:
+        """What makes its rows: functions, texts, plain values; None if its rows are not made.
+
+        Whoever changes it has the stage produced again.
+        """
+        return None
+
+    @property
+    def called(self) -> Callable[..., Any] | None:
+        """The function that calling the stage calls; None if there is none."""
+        return None
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether a user may give rows for it."""
+        return False
+
+    @property
+    def place(self) -> str | None:
+        """The path or name of the Delta table of others that its rows are in."""
+        return None
+
+    @property
+    def lists_columns(self) -> bool:
+        """Whether its definition names all its columns."""
+        return True
+
+    @property
+    def numbered(self) -> str | None:
+        """The value column with the target key's number, which a key keeps over versions."""
+        return None
+
+    @property
+    def depends_on_history(self) -> bool:
+        """Whether values that it stores depend on those that their keys had before.
+
+        Then it is not produced in full only to save time, and producing it again may give others.
+        """
+        return False
+
+    @property
+    def model(self) -> Model | None:
+        """What the oracle runs in place of it; None if it has no such thing.
+
+        It emits None in the column that is `numbered`, and values that are yet to be `settled`.
+        """
+        return None
+
+    def settled(self, value: Any, example: Any) -> Any:  # noqa: ANN401 as the user's functions
+        """The value to be stored in place of an emitted one.
+
+        Args:
+            example: what its key had before, or is given first; None if there is nothing.
+        """
+        del example
+        return value
+
+    def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:  # noqa: B027
+        """Refuse what a stage of this kind cannot be.
+
+        Args:
+            schema: the stage's columns.
+            inputs: how many it reads.
+
+        Raises:
+            DefinitionError: with `stage`.
+        """
+
+    def due(self, since: datetime | None, now: datetime) -> str | None:
+        """Why all of it is to be produced though nothing that it reads has changed; None if not.
+
+        Args:
+            since: when the newest version was published.
+        """
+        del since, now
+        return None

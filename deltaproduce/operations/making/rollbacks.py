@@ -1,0 +1,195 @@
+"""Rollbacks: how a stage goes back to what it was in an earlier version.
+
+A small stage is compared as a whole, and written as by any step. The tables of others are set back
+by Delta to the delta versions that the earlier version pins, which writes no row; only the updates
+get rows, of the keys that have any since. The invariant: after it the tables, and the figures that
+say how to read them, are those of the earlier version, at delta versions that no compaction of a
+version in between stands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from deltaproduce.engines.spark.comparing import unmatched
+from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.operations.making.work import Means, Work
+from deltaproduce.operations.step.edits import Read, emptied, updates_edit
+from deltaproduce.operations.step.incremental import difference
+from deltaproduce.operations.step.plan import Step, check_layouts, rolled_back
+from deltaproduce.operations.step.writes import (
+    NO_TABLES,
+    Edits,
+    StageWrite,
+    StepResult,
+    Write,
+    WriteInPlace,
+    added,
+)
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.edits import Edit, Restore
+from deltaproduce.storage.figures import InPlace, StageFigures
+from deltaproduce.storage.stored import Overlay, Stored
+from deltaproduce.storage.versions import Version, unbroken
+
+_SET_BACK: Final = (CONTENT, KEY_MAPPINGS, RUNS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback(Work):
+    """A version that is equal to an earlier one.
+
+    Stages that are not compared as a whole are in it as soon as any stage differs, unless their
+    tables are the same: their rows may differ in the source keys that they come from, too.
+
+    Attributes:
+        span: all versions from the one to go back to to the newest.
+    """
+
+    span: Sequence[Version]
+
+    @staticmethod
+    def over(
+        means: Means, head: Version, started_at: datetime, span: Sequence[Version]
+    ) -> Rollback:
+        """What a rollback does.
+
+        Args:
+            head: the newest version, of the tables as compactions have left them.
+
+        Raises:
+            DefinitionError: the columns or feeders of a stage were others then.
+        """
+        wanted, published = span[0], span[-1]
+        check_layouts(means.definitions, wanted)
+        check_layouts(means.definitions, published)
+        reason = f"rolled back to version {wanted.number}"
+        return Rollback(
+            means=means,
+            operation="rollback",
+            head=head,
+            steps=tuple(
+                Step(stage, "incremental", reason)
+                for stage in means.graph.stages
+                if not _same_tables(stage, wanted, published)
+            ),
+            attempt=Attempt.after(head, started_at),
+            span=span,
+        )
+
+    @property
+    def wanted(self) -> Version:
+        """The version to go back to."""
+        return self.span[0]
+
+    @property
+    def definitions(self) -> Mapping[str, Fingerprint]:
+        """See `Work.definitions`."""
+        return rolled_back(self.head, self.wanted)
+
+    def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
+        """See `Work.result`: how the stage differs from what it was; None if it does not."""
+        del results
+        stage, reader = step.stage, self.means.reader
+        before, after = (reader.content(version, stage) for version in (self.head, self.wanted))
+        is_told = unbroken(self.span, stage.name)
+        keys = partial(reader.changed_keys, self.span, stage) if is_told else None
+        comparison = difference(stage, before, after, keys, self.means.engines)
+        if comparison.complete and not comparison.counts.pairs_changed:
+            return None
+        given_out = self.wanted.stages.get(stage.name, NO_TABLES).numbering.surrogates
+        return StepResult(stage, comparison, step.reason, full=False, surrogates=given_out)
+
+    def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
+        """See `Work.worth`."""
+        if any(result.comparison.counts.pairs_changed for result in results.values()):
+            return results
+        reader, versions = self.means.reader, (self.head, self.wanted)
+        differing = {
+            name: result
+            for name, result in results.items()
+            if _differ(*(reader.content(version, result.stage) for version in versions))
+        }
+        return differing or None
+
+    def write(self, result: StepResult, head: Version) -> StageWrite:
+        """See `Work.write`."""
+        stage, name = result.stage, result.stage.name
+        last, then = head.stages.get(name, NO_TABLES), self.wanted.stages.get(name, NO_TABLES)
+        if stage.kind.place is not None:
+            return WriteInPlace(result, last, InPlace.of(then), begins=False, mode="restore")
+        if result.comparison.complete:
+            overlay = self.means.reader.overlay(head, stage)
+            return Write.of(result, self.means.table_type, last, overlay)
+        return WriteBack(result, last, then, self.means.reader.overlay(self.wanted, stage))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBack:
+    """What is done to the tables of a stage that has some (a `StageWrite`).
+
+    Attributes:
+        last: the stage's figures in the head.
+        wanted: its figures in the version to go back to; without tables if it was not there.
+        overlay: its runs in that version; None if there were none.
+    """
+
+    result: StepResult
+    last: StageFigures
+    wanted: StageFigures
+    overlay: Overlay | None
+
+    @property
+    def in_place(self) -> bool:
+        """See `StageWrite.in_place`."""
+        return True
+
+    def edits(self, number: int, before: Mapping[str, Read]) -> Edits:
+        """See `StageWrite.edits`; a table that was not there yet is left without rows."""
+        edits: dict[str, Edit | Restore] = {}
+        for kind in _SET_BACK:
+            if kind in self.wanted.delta_versions:
+                edits[kind] = Restore(self.wanted.delta_versions[kind])
+            elif kind in self.last.delta_versions:
+                edits[kind] = emptied(self.result.stage, kind)
+        updates = updates_edit(self.result.comparison, number, exists=True)
+        return edits if updates is None else {**edits, UPDATES: updates}
+
+    def overlay_after(self) -> Overlay | None:
+        """See `StageWrite.overlay_after`."""
+        return self.overlay
+
+    def figures(self, number: int, edits: Edits) -> StageFigures:
+        """See `StageWrite.figures`."""
+        del number
+        wanted = self.wanted
+        before = wanted.base.added.items()
+        back = {kind: n for kind, n in before if isinstance(edits.get(kind), Restore)}
+        updates = {UPDATES: self.last.base.added.get(UPDATES, 0)}
+        return replace(
+            self.result.figures("restore"),
+            rows=wanted.rows,
+            row_bytes=wanted.row_bytes,
+            delta_versions=self.last.delta_versions,
+            base=replace(wanted.base, added={**updates, **back, **added(self.last, edits)}),
+            past=self.last.past,
+        )
+
+
+def _same_tables(stage: Stage, *versions: Version) -> bool:
+    """Whether a stage's rows, but not its updates, are the same table for table."""
+    pinned = [[v.pinned(stage.name, kind) for kind in _SET_BACK] for v in versions]
+    return all(found == pinned[0] for found in pinned)
+
+
+def _differ(before: Stored | None, after: Stored | None) -> bool:
+    """Whether any row is another, if only in the source key that it comes from."""
+    if before is None or after is None:
+        return before is not after
+    return not unmatched(before.all(), after.all(), before.columns).isEmpty()

@@ -1,0 +1,126 @@
+"""Salvage: what is left of a store's damaged stages, and what is done about each.
+
+The invariant: rows are read from the version that is damaged, as its own tables have them, or as
+its updates come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.graph import Graph, Source, Stage
+from deltaproduce.model.layouts import Layout, content_columns, sources_of
+from deltaproduce.operations.findings import Finding, RepairAction
+from deltaproduce.reading.folds import folded
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.versions import Version, stage_at, told_since
+from deltaproduce.types.columns import ORDINAL, POSITION
+
+ROW_BYTES: Final = 100
+"""How many bytes a row has, where nobody knows better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is left of a store's damaged stages, as far as its tables say it.
+
+    Attributes:
+        versions: all of the store, oldest first; the newest is damaged.
+    """
+
+    versions: Sequence[Version]
+    reader: Reader
+    engines: Engines
+
+    @property
+    def head(self) -> Version:
+        """The version that is damaged."""
+        return self.versions[-1]
+
+    def content(self, stage: Stage) -> Stored | None:
+        """The rows that a stage's content has; None if there are none."""
+        return self.reader.content(self.head, stage)
+
+    def folded(self, stage: Stage) -> Stored | None:
+        """The rows that a stage's updates come to, of no source key; None if there are none."""
+        rows = self._fold(stage)
+        if rows is None:
+            return None
+        figures, then = self.head.stages[stage.name], stage_at(self.head, stage)
+        columns = content_columns(then.schema, sources_of(then))
+        given = rows.withColumnRenamed(POSITION, ORDINAL)
+        for source in sources_of(then):
+            given = given.withColumn(source.name, f.lit(None).cast(source.data_type))
+        return Stored(
+            given, columns, None, max(figures.rows, 1), figures.row_bytes or ROW_BYTES, self.engines
+        )
+
+    def actions(
+        self, graph: Graph, findings: Iterable[Finding], given: Collection[str]
+    ) -> dict[str, RepairAction]:
+        """What is done about each damaged stage; one Spark job for a source that has lost rows.
+
+        Args:
+            findings: what is wrong with the version.
+            given: the sources whose rows are all given.
+
+        Raises:
+            CorruptStoreError: rows of a source are lost, and not given.
+        """
+        found: dict[str, list[Finding]] = {}
+        for finding in findings:
+            found.setdefault(finding.stage, []).append(finding)
+        actions = {
+            stage.name: RepairAction.of(
+                found[stage.name],
+                runs=self.head.stages[stage.name].base.runs > 0,
+                is_source=not stage.feeders,
+            )
+            for stage in graph.stages
+            if stage.name in found
+        }
+        settled = {
+            source.name: self._action(source, actions[source.name], is_given=source.name in given)
+            for source in graph.sources
+            if source.name in actions
+        }
+        return {**actions, **settled}
+
+    def _action(self, source: Source, found: RepairAction, *, is_given: bool) -> RepairAction:
+        """What is done about a source, which may have lost rows that its updates have.
+
+        Raises:
+            CorruptStoreError: the updates do not have them, and they are not given.
+        """
+        if found.rows != "updates" or (found.before == "updates" and self._is_whole(source)):
+            return found
+        if not is_given:
+            table = f"{source.name}/content"
+            raise CorruptStoreError(
+                f"table {table!r} has lost rows, and the updates do not have all of them either. "
+                f"Give them again, all of them: store.load({{{source.name!r}: rows}})",
+                table=table,
+            )
+        return found.without_updates()
+
+    def _fold(self, stage: Stage) -> DataFrame | None:
+        then = stage_at(self.head, stage)
+        since, _ = told_since(self.versions, stage.name)
+        updates = self.reader.updates(self.head, then, since - 1)
+        return None if updates is None else folded(updates, Layout.of(then))
+
+    def _is_whole(self, stage: Stage) -> bool:
+        """Whether a stage's updates come to as many rows as the version says that it has."""
+        _, complete = told_since(self.versions, stage.name)
+        if not complete:
+            return False
+        rows = self._fold(stage)
+        return (0 if rows is None else rows.count()) == self.head.stages[stage.name].rows

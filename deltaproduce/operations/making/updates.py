@@ -1,0 +1,265 @@
+"""Updates: versions that are made from what is given, has arrived, or is asked for anew.
+
+The invariant: no function is run for a version that has its output stored already, and whatever an
+update reads is what its head pins, or has arrived since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Self
+
+from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.model.graph import Stage
+from deltaproduce.operations.making.work import Means, Work
+from deltaproduce.operations.step.incremental import (
+    Found,
+    full_step,
+    producer_step,
+    source_step,
+    stored_step,
+)
+from deltaproduce.operations.step.plan import Step, weighed
+from deltaproduce.operations.step.redefinitions import Redefinition
+from deltaproduce.operations.step.writes import (
+    NO_TABLES,
+    StageWrite,
+    StepResult,
+    Write,
+    WriteInPlace,
+    WriteKept,
+)
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.kind import Arrival
+from deltaproduce.stages.productions import Production
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.decisions.resumption import Kept
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.versions import Version, columns_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update(Work):
+    """An update, a load or a refresh.
+
+    Attributes:
+        batches: what is given, by source.
+        arrivals: what has come without being given, by source.
+    """
+
+    batches: Mapping[str, Batch]
+    arrivals: Mapping[str, Arrival]
+
+    @classmethod
+    def of(
+        cls,
+        means: Means,
+        operation: str,
+        head: Version,
+        started_at: datetime,
+        *,
+        batches: Mapping[str, Batch],
+        arrivals: Mapping[str, Arrival],
+        refreshed: Collection[str] = (),
+        update_id: str | None = None,
+    ) -> Self:
+        """What an update does; one Spark job for each batch if there is an id.
+
+        Args:
+            head: of the tables as compactions have left them.
+            refreshed: the stages to be produced in full because someone asked.
+
+        Raises:
+            DefinitionError: see `plan.plan`.
+        """
+        snapshots = [name for name, batch in batches.items() if batch.is_snapshot]
+        steps = means.plan(
+            head,
+            started_at,
+            given=batches,
+            snapshots=snapshots,
+            arrivals=arrivals,
+            refreshed=refreshed,
+        )
+        given = None
+        if update_id is not None:
+            given = _digest(means, operation, head, batches, arrivals, update_id)
+        return cls(
+            means=means,
+            operation=operation,
+            head=head,
+            steps=steps,
+            attempt=Attempt.after(head, started_at, given),
+            update_id=update_id,
+            batches=batches,
+            arrivals=arrivals,
+        )
+
+    @property
+    def definitions(self) -> Mapping[str, Fingerprint]:
+        """See `Work.definitions`."""
+        return {**self.head.definitions, **self.means.definitions}
+
+    def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
+        """See `Work.result`."""
+        name, step = step.stage.name, self.weighed(step, results)
+        if name not in self._settled:
+            found = self.found(step, results)
+        else:
+            kept = self.kept.kept.get(name)
+            found = None if kept is None else self._stored(step.stage, kept)
+        if found is None:
+            return None
+        redefined = Redefinition.of(step.stage, self.head)
+        old = step.stage if redefined is None else redefined.old
+        return StepResult(
+            step.stage,
+            found.comparison,
+            step.reason,
+            full=step.how == "full" or not self.head.stages.get(name, NO_TABLES).rows,
+            surrogates=found.surrogates,
+            anew=redefined is not None,
+            updates_anew=columns_of(old).own != columns_of(step.stage).own,
+        )
+
+    def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
+        """See `Work.worth`: with an id, or with what is overdue, there is a version in any case."""
+        now = self.attempt.started_at
+        overdue = now is not None and any(a.is_overdue(now) for a in self.arrivals.values())
+        return results if results or self.update_id is not None or overdue else None
+
+    def write(self, result: StepResult, head: Version) -> StageWrite:
+        """See `Work.write`."""
+        name = result.stage.name
+        last = head.stages.get(name, NO_TABLES)
+        if name in self.kept.kept:
+            return WriteKept(result, self.kept.kept[name])
+        if name in self.arrivals:
+            arrival = self.arrivals[name]
+            return WriteInPlace(result, last, arrival.place, arrival.begins, result.mode)
+        overlay = self.means.reader.overlay(head, result.stage)
+        return Write.of(result, self.means.table_type, last, overlay)
+
+    def before(self, head: Version, results: Collection[str]) -> Version:
+        """See `Work.before`: sources whose tables moved on, and have the same rows, say so."""
+        moved = {
+            name: arrival.place.pinned(arrival.last)
+            for name, arrival in self.arrivals.items()
+            if name not in results and arrival.last is not None
+        }
+        return replace(head, stages={**head.stages, **moved})
+
+    def weighed(self, step: Step, results: Mapping[str, StepResult]) -> Step:
+        """The step as it is done, now that its feeders' changes are known; see `plan.weighed`."""
+        changed = rows = 0
+        for feeder in step.stage.feeders:
+            last = self.head.stages.get(feeder.name, NO_TABLES)
+            if feeder.name in results:
+                changed += results[feeder.name].comparison.counts.rows_of_changed_keys
+                rows += results[feeder.name].size(last)[0]
+            else:
+                rows += last.rows
+        return weighed(step, changed, rows, self.means.policy, self.means.engines.limits)
+
+    def found(self, step: Step, results: Mapping[str, StepResult]) -> Found | None:
+        """What a step finds out that nobody has stored; None if it is not reached after all."""
+        stage, head, reader = step.stage, self.head, self.means.reader
+        redefined = Redefinition.of(stage, head)
+        if stage.name in self.arrivals:
+            return self._arrived(self.arrivals[stage.name], redefined)
+        content = reader.content(head, stage)
+        if stage.name in self.batches:
+            batch = self.batches[stage.name]
+            return source_step(batch.source, batch, content, redefined)
+        production, inputs = self.production(stage), self.inputs(stage, results)
+        if step.how == "full":
+            return full_step(production, inputs, content, redefined)
+        mappings = partial(reader.key_mappings, head, stage)
+        return producer_step(production, inputs, content, mappings)
+
+    def production(self, stage: Stage) -> Production:
+        """What a stage is made with."""
+        last = self.head.stages.get(stage.name, NO_TABLES)
+        return Production.of(stage, last, self.means.engines)
+
+    def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
+        """What a stage reads."""
+        return [
+            StageInput(
+                feeder,
+                self.rows_before(feeder, results),
+                results[feeder.name].comparison if feeder.name in results else None,
+            )
+            for feeder in stage.feeders
+        ]
+
+    def rows_before(
+        self, feeder: Stage, results: Mapping[str, StepResult]
+    ) -> Callable[[], Stored | None]:
+        """Finds the rows that a feeder had, among which are all that its step did not change."""
+        del results
+        arrival = self.arrivals.get(feeder.name)
+        if arrival is not None and not arrival.begins:
+            return arrival.content  # rows that did not change are in what a table has now, too
+        return partial(self.means.reader.content, self.head, feeder)
+
+    @property
+    def _settled(self) -> Collection[str]:
+        """The stages of which an earlier attempt has found out all."""
+        made = {step.stage.name: step.stage.feeders for step in self.steps if step.stage.feeders}
+        return self.kept.settled(
+            {
+                name: [feeder.name for feeder in feeders if feeder.name in made]
+                for name, feeders in made.items()
+            }
+        )
+
+    def _arrived(self, arrival: Arrival, redefined: Redefinition | None) -> Found | None:
+        """What the step of a source finds out that is read in place."""
+        source = arrival.source
+        with arrival.reading():
+            if arrival.begins:
+                return source_step(source, arrival.batch(), None, anew=arrival.last is not None)
+            content = self.means.reader.content(self.head, source)
+            return source_step(source, arrival.batch(), content, redefined)
+
+    def _stored(self, stage: Stage, kept: Kept) -> Found:
+        """What a step found out in an earlier attempt, which has stored its outcome."""
+        head, reader = self.head, self.means.reader
+        figures = {**head.stages, stage.name: kept.figures}
+        after = replace(head, number=head.number + 1, stages=figures)
+        comparison = stored_step(
+            stage,
+            reader.content(head, stage),
+            reader.content(after, stage),
+            partial(reader.changed_keys, (head, after), stage),
+            self.means.engines,
+            Redefinition.of(stage, head),
+        )
+        return Found(comparison, kept.figures.numbering.surrogates)
+
+
+def _digest(
+    means: Means,
+    operation: str,
+    head: Version,
+    batches: Mapping[str, Batch],
+    arrivals: Mapping[str, Arrival],
+    update_id: str,
+) -> str:
+    """A digest of all that the outcome depends on; one Spark job for each batch."""
+    told = [
+        operation,
+        update_id,
+        None if head.attempt is None else head.attempt.id,
+        {name: batch.digest() for name, batch in batches.items()},
+        {name: asdict(arrival.place) for name, arrival in arrivals.items()},
+        {name: asdict(definition) for name, definition in means.definitions.items()},
+    ]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,125 @@
+"""Work: what one version is made from, as a value.
+
+An update, a repair and a rollback each are a `Work` of their own: it says which stages are looked
+at, what each step finds out, and how that is written. What is the same for all, the order of
+effects, is the executor's. The invariant: nothing here is written, and a work does not change.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Self
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.model.graph import Graph
+from deltaproduce.operations.step.plan import Policy, Step, TableType, plan
+from deltaproduce.operations.step.writes import StageWrite, StepResult
+from deltaproduce.reading.readers import Reader
+from deltaproduce.stages.kind import Arrival
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption
+from deltaproduce.storage.versions import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a store makes its versions with.
+
+    Attributes:
+        definitions: the fingerprints of the graph's stages.
+        reader: reads what versions have.
+    """
+
+    graph: Graph
+    definitions: Mapping[str, Fingerprint]
+    reader: Reader
+    engines: Engines
+    table_type: TableType
+    policy: Policy
+
+    def plan(
+        self,
+        head: Version,
+        now: datetime,
+        *,
+        given: Collection[str],
+        snapshots: Collection[str],
+        arrivals: Mapping[str, Arrival],
+        refreshed: Collection[str],
+    ) -> tuple[Step, ...]:
+        """What would be done, and why; see `plan.plan`."""
+        return plan(
+            self.graph,
+            head,
+            self.definitions,
+            given=given,
+            snapshots=snapshots,
+            arrived={name: arrival.reason for name, arrival in arrivals.items()},
+            refreshed=refreshed,
+            policy=self.policy,
+            now=now,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work(ABC):
+    """What one version is made from.
+
+    Attributes:
+        head: the version before it, of the tables as compactions have left them.
+        steps: the stages that are looked at, feeders first.
+        attempt: the one that makes it.
+        update_id: a name that the version is remembered by.
+        kept: what an earlier attempt at the same has stored.
+    """
+
+    means: Means
+    operation: str
+    head: Version
+    steps: tuple[Step, ...]
+    attempt: Attempt
+    update_id: str | None = None
+    kept: Resumption = NOTHING_KEPT
+
+    @property
+    def trusts_tables(self) -> bool:
+        """Whether it is refused where someone else has written to the tables, or removed them."""
+        return True
+
+    @property
+    @abstractmethod
+    def definitions(self) -> Mapping[str, Fingerprint]:
+        """By which definitions the tables are made afterwards."""
+
+    def carrying_on(self, kept: Resumption) -> Self:
+        """The same, with what is stored of it."""
+        return replace(self, kept=kept)
+
+    @abstractmethod
+    def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
+        """What one stage's step finds out; None if it is not reached after all.
+
+        Args:
+            results: those of the steps before.
+        """
+
+    @abstractmethod
+    def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
+        """The results that are published; None if there is to be no version."""
+
+    @abstractmethod
+    def write(self, result: StepResult, head: Version) -> StageWrite:
+        """What is done about a result.
+
+        Args:
+            head: the version before, in the state that no compaction will change.
+        """
+
+    def before(self, head: Version, results: Collection[str]) -> Version:
+        """The head as the version goes on from it, where that says of stages without results."""
+        del results
+        return head

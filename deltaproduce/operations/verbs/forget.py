@@ -1,0 +1,36 @@
+"""Forgetting: a key of a source is deleted, and it is said where it can still be read."""
+
+from __future__ import annotations
+
+from deltaproduce.engines.selections import Selection
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.model.graph import Source
+from deltaproduce.operations.writer import Writer
+from deltaproduce.reading.remains import Forgotten, alive_in, remains
+from deltaproduce.stages.batches import Batch
+from deltaproduce.storage.versions import unbroken
+
+
+def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
+    """See `Store.forget`."""
+    store = writer.opened
+    found = store.source(source, "source")
+    if not found.kind.takes_rows:
+        raise InvalidArgumentError(
+            f"source {found.name!r} is the Delta table {found.table!r}: delete the key there, "
+            "and update",
+            argument="source",
+        )
+    keys = Selection.one(key, found.schema.key, store.engines)
+    batches = {found.name: Batch.deleting(keys, found)}
+    version = writer.published(
+        lambda: writer.executor.update("forget", store.log.head(), batches=batches)
+    )
+    versions = store.log.versions()
+    if unbroken(versions, found.name):
+        with store.noticing():
+            alive = alive_in(versions, store.reader.history(version, found, keys))
+    else:  # older updates are not at hand, so it may have been there at any time
+        alive = frozenset(version.number for version in versions[:-1])
+    stages = (found.name, *store.graph.downstream_of([found.name]))
+    return Forgotten(version, remains(versions, stages, alive))

@@ -1,0 +1,30 @@
+"""Refreshing: stages are produced in full because someone asked."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from deltaproduce.model.graph import Stage
+from deltaproduce.operations.writer import Writer
+from deltaproduce.stages.kind import arrivals
+from deltaproduce.storage.versions import Version
+
+
+def refresh(writer: Writer, stage: str | Stage | None) -> Version:
+    """See `Store.refresh`."""
+    found = None if stage is None else writer.opened.stage(stage)
+    return writer.published(partial(_refreshed, writer, found))
+
+
+def _refreshed(writer: Writer, found: Stage | None) -> Version:
+    store, executor = writer.opened, writer.executor
+    head = store.log.head()
+    if found is None:
+        names = [producer.name for producer in store.graph.producers]
+        return executor.update("refresh", head, refreshed=names)
+    if found.kind.place is None:
+        return executor.update("refresh", head, refreshed=[store.producer(found.name).name])
+    readers = [producer.name for producer in store.graph.readers_of(found.name)]
+    news = arrivals(store.graph.sources, head, store.tables, anew=found.name)
+    mine = {found.name: news[found.name]}
+    return executor.update("refresh", head, arrivals=mine, refreshed=readers)

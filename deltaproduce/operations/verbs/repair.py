@@ -1,0 +1,47 @@
+"""Verifying and repairing: whatever is wrong with a store is looked for, and put right."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model import arguments
+from deltaproduce.model.layouts import CONTENT
+from deltaproduce.operations.findings import Finding
+from deltaproduce.operations.verification import Verifier
+from deltaproduce.operations.writer import Writer
+from deltaproduce.reading.opened import Opened
+from deltaproduce.storage.attempts import Attempt
+from deltaproduce.storage.versions import Version
+
+
+def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:
+    """See `Store.verify`."""
+    calls = arguments.flag_or_count(recompute, "recompute")
+    try:
+        versions = store.log.versions()
+    except CorruptStoreError as error:
+        return (Finding("", "_versions", "versions", str(error)),)
+    if not versions:
+        return ()
+    return tuple(Verifier(store.graph, store.tables, versions, recompute=calls).findings())
+
+
+def repair(writer: Writer, recompute: bool | int) -> Version:
+    """See `Store.repair`."""
+    calls = arguments.flag_or_count(recompute, "recompute")
+    return writer.published(partial(_repaired, writer, calls))
+
+
+def _repaired(writer: Writer, recompute: bool | int) -> Version:
+    store = writer.opened
+    store.log.repair(Attempt.after(store.log.last_read, writer.clock()))
+    found = verify(store, recompute)
+    for finding in found:
+        in_place = store.graph.stage(finding.stage).kind.place if finding.stage else None
+        if finding.table == CONTENT and in_place is not None:
+            raise CorruptStoreError(
+                f"source {finding.stage!r}: {finding.wrong}; {finding.mend}", table=finding.stage
+            )
+    versions = store.log.versions()
+    return writer.executor.repair(versions, found) if found else store.log.last_read

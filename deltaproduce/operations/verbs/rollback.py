@@ -1,0 +1,21 @@
+"""Rolling back: a version that is equal to an earlier one."""
+
+from __future__ import annotations
+
+from deltaproduce.model import arguments
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS
+from deltaproduce.operations.writer import Writer
+from deltaproduce.storage.versions import Version, check_there, span
+
+
+def rollback(writer: Writer, version: int) -> Version:
+    """See `Store.rollback`."""
+    number, store = arguments.integer(version, "version"), writer.opened
+
+    def attempt() -> Version:
+        versions = span(store.log.versions(), number)
+        stages = [stage.name for stage in store.graph.stages]
+        check_there(versions[-1], versions[0], stages, CONTENT, KEY_MAPPINGS, RUNS)
+        return writer.executor.rollback(versions)
+
+    return writer.published(attempt)

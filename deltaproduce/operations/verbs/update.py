@@ -1,0 +1,99 @@
+"""Updates: what is given for sources becomes a version; and what one would do.
+
+The invariant: what is given is computed once, however often publishing it is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
+from deltaproduce.model import arguments
+from deltaproduce.model.graph import Source
+from deltaproduce.model.layouts import CONTENT
+from deltaproduce.operations.step.plan import Step
+from deltaproduce.operations.verbs.repair import verify
+from deltaproduce.operations.writer import OnConflict, Writer
+from deltaproduce.reading.opened import Opened
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.kind import arrivals, source_kind
+from deltaproduce.storage.versions import Version
+from deltaproduce.types.excerpts import shown
+
+
+def update(
+    writer: Writer,
+    operation: Literal["update", "load"],
+    given: Mapping[str, object],
+    update_id: str | None,
+    on_conflict: OnConflict | None,
+) -> Version:
+    """See `Store.update` and `Store.load`."""
+    store, executor = writer.opened, writer.executor
+    sources = _sources(store, given)
+    name = None if update_id is None else arguments.text(update_id, "update_id")
+    batches: dict[str, Batch] = {}
+
+    def attempt() -> Version:
+        versions, known = store.log.versions(), store.log.with_ids()
+        if name is not None and name in known:
+            return known[name]
+        if not batches:
+            all_rows = operation == "load"
+            batches.update(
+                (
+                    source.name,
+                    source_kind(source).taken(rows, source, store.engines, is_snapshot=all_rows),
+                )
+                for source, rows in sources
+            )
+        head = store.log.last_read
+        news = arrivals(store.graph.sources, head, store.tables)
+        try:
+            with store.noticing():
+                return executor.update(
+                    operation, head, batches=batches, arrivals=news, update_id=name
+                )
+        except CorruptStoreError as error:
+            lost = [store.tables.location.table(source, CONTENT).name for source in batches]
+            if operation != "load" or error.table not in lost:
+                raise
+            found = verify(store)
+            return executor.repair(versions, found, operation, batches=batches, update_id=name)
+
+    return writer.published(attempt, on_conflict)
+
+
+def plan(writer: Writer, given: Collection[str | Source]) -> tuple[Step, ...]:
+    """See `Store.plan`."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        message = f"given is {shown(given)}; give a collection of sources, or of names"
+        raise InvalidArgumentError(message, argument="given")
+    store = writer.opened
+    names = [store.source(source, "given").name for source in given]
+    head = store.log.head()
+    news = arrivals(store.graph.sources, head, store.tables)
+    return writer.executor.plan(head, given=names, arrivals=news)
+
+
+def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:
+    """The sources that something is given for, with what is given."""
+    known = {source.name: source for source in store.graph.sources}
+    if not isinstance(changes, Mapping):
+        raise InvalidChangesError(
+            f"changes are a {type(changes).__name__}: give a mapping of source names to DataFrames"
+        )
+    for name in changes:
+        if name not in known:
+            raise InvalidChangesError(
+                f"changes are given for {name!r}, which is no source; sources: {sorted(known)}",
+                source=str(name),
+            )
+        if not known[name].kind.takes_rows:
+            raise InvalidChangesError(
+                f"changes are given for {name!r}, which is the Delta table "
+                f"{known[name].table!r}: change that; an update takes what is new in it",
+                source=name,
+            )
+    return [(known[name], given) for name, given in changes.items()]

@@ -1,0 +1,141 @@
+"""The writer: an opened store as those see it who publish versions.
+
+It opens a store, and tries what others came in the way of again. The invariant: what a call was
+given is checked before anything is read or written, and a closed store publishes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal, TypeVar, get_args
+
+from pyspark.sql import SparkSession
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.file_systems import check_relative
+from deltaproduce.engines.spark.sessions.session import check_session
+from deltaproduce.errors import ConflictError, DefinitionError, InvalidArgumentError
+from deltaproduce.model import arguments
+from deltaproduce.model.limits import Limits
+from deltaproduce.operations.analysis import analysed
+from deltaproduce.operations.executor import Executor, Progress
+from deltaproduce.operations.step.plan import Policy, TableType
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.reading.opened import Opened
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.catalogs import check_schema
+from deltaproduce.storage.locations import Location, is_relative
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.version_log import VersionLog
+from deltaproduce.types.excerpts import shown
+
+OnConflict = Literal["raise", "retry"]
+"""What happens if another writer publishes first."""
+
+_RETRYING: Final = Retrying(
+    retry=retry_if_exception_type(ConflictError),
+    wait=wait_random_exponential(multiplier=0.1, max=10),
+    stop=stop_after_attempt(20),
+    reraise=True,
+)
+_Outcome = TypeVar("_Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """An opened store, and what carries out its operations.
+
+    Attributes:
+        on_conflict: what happens if another writer publishes first.
+        clock: gives the time of a version.
+    """
+
+    opened: Opened
+    executor: Executor
+    on_conflict: OnConflict
+    clock: Callable[[], datetime]
+
+    def published(
+        self, attempt: Callable[[], _Outcome], on_conflict: OnConflict | None = None
+    ) -> _Outcome:
+        """What an attempt publishes, or, if wanted, one that comes after a conflict.
+
+        Raises:
+            ClosedError: the store was closed.
+        """
+        wanted = self.on_conflict if on_conflict is None else on_conflict
+        arguments.choice(wanted, "on_conflict", get_args(OnConflict))
+        self.executor.check_open()
+        with self.opened.noticing():
+            return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
+
+    def compact(self) -> None:
+        """Put the rows of all tables in order now; see `Store.compact`."""
+        self.executor.check_open()
+        with self.opened.noticing():
+            self.executor.compact(self.opened.log.head())
+
+
+def opened(
+    spark: SparkSession,
+    location: str | os.PathLike[str],
+    pipeline: Pipeline,
+    *,
+    table_type: TableType,
+    policy: Policy,
+    on_conflict: OnConflict,
+    limits: Limits,
+    progress: Callable[[Progress], None] | None,
+    clock: Callable[[], datetime],
+) -> Writer:
+    """Open a store; no row is read, and nothing written. See `Store`."""
+    text = arguments.place(location, "location")
+    if isinstance(location, os.PathLike):  # it is a path, whatever it is called
+        text = os.path.join(".", text)
+    place = Location.parse(text)
+    if not isinstance(pipeline, Pipeline):
+        raise InvalidArgumentError(
+            f"pipeline is a {type(pipeline).__name__}; give the Pipeline", argument="pipeline"
+        )
+    if not isinstance(limits, Limits):
+        raise InvalidArgumentError(
+            f"limits are a {type(limits).__name__}; give Limits", argument="limits"
+        )
+    if progress is not None:
+        arguments.function(progress, "progress")
+    clock = arguments.clock(clock)
+    for name, value, known in (
+        ("table_type", table_type, get_args(TableType)),
+        ("policy", policy, get_args(Policy)),
+        ("on_conflict", on_conflict, get_args(OnConflict)),
+    ):
+        if not isinstance(value, str) or value not in known:
+            raise DefinitionError(f"{name} is {shown(value)}; use one of {', '.join(known)}")
+    check_session(spark)
+    if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
+        place = place.within(spark.catalog.currentCatalog())
+    place.check([stage.name for stage in pipeline.stages])
+    engines = Engines(spark, limits)
+    tables = Tables(engines, place)
+    if place.in_catalog:
+        check_schema(tables, text)
+    elif is_relative(text):
+        check_relative(spark, text)
+    graph, log = analysed(pipeline.graph(), tables), VersionLog(tables)
+    executor = Executor(
+        engines,
+        graph,
+        tables,
+        Reader(tables, from_files=True),
+        log,
+        progress or (lambda _: None),
+        clock,
+        table_type,
+        policy,
+    )
+    found = Opened(engines, graph, tuple(pipeline.stages), tables, log, Reader(tables))
+    return Writer(found, executor, on_conflict, clock)

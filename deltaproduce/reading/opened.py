@@ -1,0 +1,114 @@
+"""Opened: a store as those see it who ask of its versions.
+
+The invariant: whatever is asked is answered from one whole version, the head unless another is
+named, whatever writers do meanwhile; and a stage, source or version that is not there is refused
+before anything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.engines.spark.sessions.damage import noticed
+from deltaproduce.errors import InvalidArgumentError, NotFoundError
+from deltaproduce.model import arguments
+from deltaproduce.model.graph import Graph, Source, Stage, is_stage
+from deltaproduce.model.layouts import KINDS
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.version_log import VersionLog
+from deltaproduce.storage.versions import Version, check_there, find
+from deltaproduce.types.columns import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The stages of one pipeline, and what is stored of them at one location.
+
+    Attributes:
+        graph: the stages with the types of all columns.
+        defined: the stages as the pipeline had them when the store was opened.
+    """
+
+    engines: Engines
+    graph: Graph
+    defined: tuple[Stage, ...]
+    tables: Tables
+    log: VersionLog
+    reader: Reader
+
+    def stage(self, stage: str | Stage, argument: str = "stage") -> Stage:
+        """A stage by its name, or by a definition of it, which may have been made anew.
+
+        Raises:
+            NotFoundError: there is none; as by all of these methods.
+        """
+        if isinstance(stage, str):
+            return self.graph.stage(stage)
+        if not is_stage(stage):
+            raise InvalidArgumentError(
+                f"{argument} is a {type(stage).__name__}; give a stage, or its name",
+                argument=argument,
+            )
+        if (stage.name, stage.schema) not in ((own.name, own.schema) for own in self.defined):
+            raise NotFoundError(
+                f"{stage.name!r} is a stage of another pipeline, or was defined after the store "
+                "was opened; give one of this store's, or a name"
+            )
+        return self.graph.stage(stage.name)
+
+    def source(self, source: str | Source, argument: str) -> Source:
+        """A stage that is a source."""
+        found = self.stage(source, argument)
+        for known in self.graph.sources:
+            if known is found:
+                return known
+        raise NotFoundError(
+            f"{found.name!r} is no source: changes are given, and keys forgotten, there"
+        )
+
+    def producer(self, stage: str | Stage) -> Stage:
+        """A stage that is no source."""
+        found = self.stage(stage)
+        if not found.feeders:
+            raise NotFoundError(
+                f"{found.name!r} is a source: it has no produce function and no key mappings"
+            )
+        return found
+
+    def version(self, version: int | None) -> Version:
+        """A version by its number; the head if None."""
+        number = None if version is None else arguments.integer(version, "version")
+        versions = self.log.versions()
+        return self.log.last_read if number is None else find(versions, number)
+
+    def check_there(self, version: Version, stages: Iterable[str], *kinds: str) -> None:
+        """Refuse a version, after the log was read, whose tables are not there any more."""
+        check_there(self.log.last_read, version, stages, *kinds)
+
+    def frame(
+        self, rows: DataFrame | None, columns: Sequence[Column], in_order: Sequence[Column] = ()
+    ) -> DataFrame:
+        """Rows, or no rows, as users get them.
+
+        Args:
+            in_order: the columns that they are sorted by, if any.
+        """
+        if rows is None:
+            struct = StructType([StructField(c.name, c.data_type) for c in columns])
+            return self.engines.spark.createDataFrame([], struct)
+        found = rows.select(*cols(columns))
+        return found.orderBy(*order(in_order)) if in_order else found
+
+    def noticing(self) -> AbstractContextManager[None]:
+        """Errors from files of this store's tables that are gone or broken say so."""
+        location = self.tables.location
+        tables = [location.table(stage.name, kind) for stage in self.graph.stages for kind in KINDS]
+        return noticed(lambda: self.tables.places([*tables, location.log()]))

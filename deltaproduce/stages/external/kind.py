@@ -1,0 +1,102 @@
+"""Sources that are Delta tables of someone else, which are read in place and never written.
+
+The content of such a source in a version is its table at one delta version; so the store keeps only
+the updates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import types as t
+
+from deltaproduce.engines.spark.file_systems import check_relative
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.layouts import UPDATES
+from deltaproduce.stages.external.arrivals import TableArrival, arrival, column_fault
+from deltaproduce.stages.external.existing_tables import state
+from deltaproduce.stages.kind import SourceKind
+from deltaproduce.storage.locations import is_relative
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.versions import Version
+from deltaproduce.types.columns import Column, row_schema
+from deltaproduce.types.ddl import DESCENDING
+
+
+@dataclass(frozen=True, slots=True)
+class External(SourceKind):
+    """A source that is a Delta table.
+
+    Attributes:
+        table: its path or name.
+        whole: all other columns of it are the value, whatever they are.
+    """
+
+    table: str
+    whole: bool = False
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "external"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """See `Kind.tables`."""
+        return (UPDATES,)
+
+    @property
+    def place(self) -> str:
+        """See `Kind.place`."""
+        return self.table
+
+    @property
+    def lists_columns(self) -> bool:
+        """See `Kind.lists_columns`."""
+        return not self.whole
+
+    def resolved(self, stage: Stage, tables: Tables) -> Stage:
+        """The source with the types, and perhaps the names, of its table's columns, and its path.
+
+        Raises:
+            DefinitionError: there is no such Delta table, or it lacks a column, or has it in
+                another type; with `stage` and `column`.
+        """
+        if is_relative(self.table):
+            check_relative(tables.spark, self.table)
+        table = tables.existing(self.table)
+        if state(tables, table) is None:
+            message = (
+                f"source {stage.name!r}: {self.table!r} is no Delta table; create it first, or "
+                "correct table="
+            )
+            raise DefinitionError(message, stage=stage.name)
+        found = tables.read(table).schema
+        fields = {field.name.lower(): field for field in found}
+        key = [self._field(stage, column, fields) for column in stage.schema.key]
+        value = [self._field(stage, column, fields) for column in stage.schema.value]
+        if self.whole:
+            keys = {column.name.lower() for column in stage.schema.key}
+            value = [t.StructField(x.name, x.dataType) for x in found if x.name.lower() not in keys]
+        schema = row_schema(t.StructType(key), t.StructType(value), stage=stage.name)
+        return replace(stage, schema=schema, kind=External(table.name, self.whole))
+
+    def arrived(
+        self, source: Source, head: Version, tables: Tables, *, anew: bool = False
+    ) -> TableArrival | None:
+        """See `SourceKind.arrived`."""
+        return arrival(source, self.table, head, tables, begins=anew)
+
+    def _field(
+        self, stage: Stage, column: Column, fields: dict[str, t.StructField]
+    ) -> t.StructField:
+        """A declared column in the type that it is declared with or, without, that of the table."""
+        field = fields.get(column.name.lower())
+        fault = column_fault(column, field)
+        if fault or field is None:
+            message = f"source {stage.name!r}: column {column.name!r} {fault} in {self.table!r}"
+            raise DefinitionError(message, stage=stage.name, column=column.name)
+        data_type = column.data_type if column.is_known else field.dataType
+        metadata = {DESCENDING: True} if column.descending else {}
+        return t.StructField(column.name, data_type, column.nullable, metadata)

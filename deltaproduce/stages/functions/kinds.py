@@ -1,0 +1,187 @@
+"""Stages that are a function: called for each key, or for tables of many."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, TypeAlias
+
+from deltaproduce.engines.choice import is_empty
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.failures import BatchFunction
+from deltaproduce.model.declarations import check_function, check_preserved
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.kind import KeyRows, Model
+from deltaproduce.model.layouts import Layout
+from deltaproduce.stages.functions import by_key, over_tables
+from deltaproduce.stages.functions.preservation import PreserveFunction, preserved
+from deltaproduce.stages.inputs import StageInput, all_rows, changed_rows, input_columns
+from deltaproduce.stages.productions import ProducerKind, Production
+from deltaproduce.types.columns import RowSchema
+
+ProduceFunction: TypeAlias = Callable[..., Iterable[Any]]
+
+ArrowFunction: TypeAlias = Callable[[Any], Any]
+"""From a pyarrow Table to one, or from an iterator of RecordBatches to one of Tables or batches."""
+
+
+class FunctionKind(ProducerKind):
+    """A stage that is a function, which runs in Spark's Python workers."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
+        """What is done to one partition: from its batches to what the function makes of them.
+
+        Args:
+            stage: the stage; of its feeders only the schemas are taken along.
+            zone: the clock on which the function sees timestamps.
+        """
+
+    def emitted(
+        self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
+    ) -> tuple[Rows, int] | None:
+        """See `ProducerKind.emitted`."""
+        stage = production.stage
+        if keys is not None:
+            rows: Rows | None = changed_rows(stage, inputs, keys)
+        else:
+            rows = all_rows(stage, inputs, production.engines)
+        if rows is None:
+            return None
+        if is_empty(rows):
+            return empty(production.content), 0
+        columns, key = input_columns(stage), stage.feeders[0].schema.key.columns
+        ordered = production.engines.distributed.in_tasks(rows, columns, key)
+        made = by_key.produced(ordered, stage, self.calls, production.time_zone)
+        return production.computed(made)
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey(FunctionKind):
+    """A stage whose function is called for each key, with the key and its values.
+
+    Attributes:
+        surrogate: the value column that the library fills with the target key's number.
+        preserve: makes the stored value from an emitted one and one that the key had.
+    """
+
+    function: ProduceFunction
+    surrogate: str | None = None
+    preserve: PreserveFunction | None = None
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "rows"
+
+    @property
+    def made_by(self) -> object:
+        """See `Kind.made_by`: the function, and what is done with what it emits."""
+        return self.function if self.preserve is None else (self.function, self.preserve)
+
+    @property
+    def called(self) -> ProduceFunction:
+        """See `Kind.called`."""
+        return self.function
+
+    @property
+    def numbered(self) -> str | None:
+        """See `Kind.numbered`."""
+        return self.surrogate
+
+    @property
+    def depends_on_history(self) -> bool:
+        """See `Kind.depends_on_history`."""
+        return self.preserve is not None
+
+    @property
+    def model(self) -> Model:
+        """See `Kind.model`."""
+        return lambda rows: self.function(rows.key, *map(iter, rows.values))
+
+    def settled(self, value: Any, example: Any) -> Any:  # noqa: ANN401 as the user's functions
+        """See `Kind.settled`."""
+        return value if self.preserve is None else self.preserve(value, example)
+
+    def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:
+        """See `Kind.check`."""
+        parameters = ("key", *["values"] * inputs)
+        check_function(self.function, "its function", parameters, stage=stage)
+        check_preserved(schema, self.surrogate, self.preserve, stage=stage)
+
+    def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
+        """See `FunctionKind.calls`."""
+        return by_key.calls(stage, self.function, zone)
+
+    def stored(
+        self, production: Production, before: Rows | None, emitted: Rows, count: int
+    ) -> tuple[Rows, int]:
+        """See `ProducerKind.stored`: with its number, or as `preserve` has it (S12)."""
+        if self.surrogate is None and self.preserve is None:
+            return emitted, production.surrogates
+        stage, engines, content = production.stage, production.engines, production.content
+        known = before if before is not None and production.is_numbered else empty(content)
+        if self.preserve is not None:
+            old, new = engines.frame(known, content), engines.frame(emitted, content)
+            tasks = engines.limits.preserving_tasks(count)
+            made = preserved(old, new, tasks, stage, self.preserve, production.time_zone)
+            return production.computed(made)[0], production.surrogates
+        assert self.surrogate is not None
+        engine, layout = engines.of(known, emitted), Layout.of(stage)
+        return engine.give_numbers(known, emitted, layout, self.surrogate, production.surrogates)
+
+
+@dataclass(frozen=True, slots=True)
+class OverTables(FunctionKind):
+    """A stage whose function is called with Arrow tables of many whole keys.
+
+    Attributes:
+        streaming: it is called for each key, with an iterator over batches of its rows.
+    """
+
+    function: ArrowFunction
+    streaming: bool = False
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "arrow_stream" if self.streaming else "arrow"
+
+    @property
+    def made_by(self) -> object:
+        """See `Kind.made_by`."""
+        return self.function
+
+    @property
+    def called(self) -> ArrowFunction:
+        """See `Kind.called`."""
+        return self.function
+
+    @property
+    def model(self) -> Model:
+        """See `Kind.model`: called with one key's rows at a time."""
+
+        def model(rows: KeyRows) -> Iterable[tuple[Any, Any]]:
+            table = rows.table()
+            found = self.function(iter(table.to_batches()) if self.streaming else table)
+            for made in found if self.streaming else (found,):
+                yield from rows.emissions(made)
+
+        return model
+
+    def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:
+        """See `Kind.check`."""
+        del schema, inputs
+        parameters = ("batches",) if self.streaming else ("table",)
+        check_function(self.function, "its function", parameters, stage=stage)
+
+    def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
+        """See `FunctionKind.calls`."""
+        names = by_key.output_struct(stage).names
+        return over_tables.calls(stage, self.function, zone, names, streaming=self.streaming)

@@ -1,0 +1,55 @@
+"""Stages that are a query: run by Spark over the rows of the source keys in question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.errors import PySparkException
+
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.selections import Selection
+from deltaproduce.errors import ProducerError
+from deltaproduce.model.graph import Stage
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import ProducerKind, Production
+from deltaproduce.stages.queries.query import Query
+from deltaproduce.stages.queries.running import queried, query_schema
+from deltaproduce.storage.tables import Tables
+from deltaproduce.types.excerpts import escaped
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLocalQuery(ProducerKind):
+    """A stage that is a query, each of whose rows comes from rows of one source key."""
+
+    query: Query
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "sql"
+
+    @property
+    def made_by(self) -> object:
+        """See `Kind.made_by`."""
+        return self.query.text
+
+    def resolved(self, stage: Stage, tables: Tables) -> Stage:
+        """See `StageKind.resolved`: with the types that Spark finds."""
+        return replace(stage, schema=query_schema(stage, self.query, tables.spark))
+
+    def emitted(
+        self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
+    ) -> tuple[Rows, int] | None:
+        """See `ProducerKind.emitted`."""
+        stage, given = production.stage, production.frames(inputs, keys)
+        if given is None:
+            return None
+        with queried(stage, self.query, given, production.engines.spark) as rows:
+            try:
+                return production.computed(rows)
+            except PySparkException as error:
+                said = escaped(str(error).partition("\n== ")[0])  # of which part, the cause says
+                message = f"stage {stage.name!r}: its query failed: {said}"
+                raise ProducerError(message, stage=stage.name) from error

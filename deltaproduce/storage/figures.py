@@ -1,0 +1,290 @@
+"""Figures: what a version did to one stage, and how its tables are read.
+
+Pure values, and their JSON. The invariant: figures are read back as they were written; those that a
+later release added are passed over, and whatever no store has written is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal
+
+from deltaproduce.errors import CorruptStoreError
+from deltaproduce.types.json_fields import (
+    Kind,
+    fields,
+    is_integer,
+    is_number,
+    is_text,
+    is_texts,
+    objects_of,
+    optional,
+    parsed,
+)
+
+Mode = Literal["skipped", "seek", "merge", "rewrite", "full", "restore"]
+
+_TOLD: Final = (
+    "mode",
+    "reason",
+    "affected_keys",
+    "changed_keys",
+    "rows_added",
+    "rows_removed",
+    "rows",
+    "seconds",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """How a stage's rows are read: content and key mappings are a base, and runs lie beside it.
+
+    Attributes:
+        added: kind -> commits that added to the table since its rows were last put in order. At 0
+            the files of that delta version are the rows, in order.
+        folded: the version whose rows the content and key mappings tables hold.
+        runs: how many runs since then are in the table of runs only.
+        run_rows: how many rows they have.
+    """
+
+    added: Mapping[str, int] = field(default_factory=dict)
+    folded: int = 0
+    runs: int = 0
+    run_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """The surrogate numbers of a stage.
+
+    Attributes:
+        surrogates: the last one that was given out, in this version or before.
+        surrogate: the column that they are in, if there is one.
+    """
+
+    surrogates: int = 0
+    surrogate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageColumns:
+    """The columns that a stage's tables have, as DDL.
+
+    Attributes:
+        source_key: the key columns of the feeders that they were made from; empty for a source.
+    """
+
+    key: str = ""
+    value: str = ""
+    source_key: str = ""
+
+    @property
+    def own(self) -> tuple[str, str]:
+        """Those that its updates have too."""
+        return self.key, self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of a source that is read in place, the Delta table that is its content.
+
+    Attributes:
+        table: its path or name; empty for all other stages.
+        table_id: Delta's id of it.
+        table_micros: when the delta version that is read was committed, in microseconds since 1970.
+    """
+
+    table: str = ""
+    table_id: str = ""
+    table_micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """How far back a stage's tables tell what happened to it.
+
+    Attributes:
+        begun: the version whose updates are all rows that there were then, if updates were begun
+            anew since there are any. Of a source that is read in place they are not stored, but in
+            the table at
+        begun_at: this delta version; -1 if they are stored.
+        remade: kind -> the version in which a table was made anew that someone else had removed.
+            Older versions pin delta versions of a table that is not there any more.
+    """
+
+    begun: int = 0
+    begun_at: int = 0
+    remade: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StageFigures:
+    """What one version did to one stage.
+
+    Attributes:
+        mode: ``skipped`` (not touched), ``seek`` (affected rows found by predicate and replaced),
+            ``merge`` (found by a join with the whole table, and replaced), ``rewrite`` (the content
+            written anew, in order), ``full`` (produced from all of the feeder) or ``restore`` (set
+            back to what it was).
+        reason: why this mode, in words.
+        affected_keys: target keys that were looked at.
+        changed_keys: target keys in this version's updates.
+        rows_added: content rows written that were not there before.
+        rows_removed: content rows that are gone.
+        rows: content rows in this version.
+        row_bytes: about how many bytes one has in memory.
+        seconds: wall time of the stage's computation, without its commits.
+        delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
+            -> the Delta table's version. If there are runs, the first two lack their rows:
+            `Version.delta_version` says so. Of a source that is read in place, ``content`` is that
+            of its own table.
+        base: how the rows are read from these tables.
+        numbering: its surrogate numbers.
+        columns: the columns of the tables.
+        origin: the table that a source is read from in place.
+        past: how far back the tables tell what happened.
+    """
+
+    mode: Mode
+    reason: str = ""
+    affected_keys: int = 0
+    changed_keys: int = 0
+    rows_added: int = 0
+    rows_removed: int = 0
+    rows: int = 0
+    row_bytes: int = 0
+    seconds: float = 0.0
+    delta_versions: Mapping[str, int] = field(default_factory=dict)
+    base: Base = Base()
+    numbering: Numbering = Numbering()
+    columns: StageColumns = StageColumns()
+    origin: Origin = Origin()
+    past: Past = Past()
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is of use to who reads them, as JSON has it: all but how the tables are read."""
+        found = {name: getattr(self, name) for name in _TOLD}
+        return {**found, "delta_versions": dict(self.delta_versions)}
+
+    def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
+        """The same figures, with some tables, by kind, at these delta versions."""
+        return replace(self, delta_versions={**self.delta_versions, **delta_versions})
+
+    def carried(self) -> StageFigures:
+        """The figures of the same stage in a next version that does not touch it."""
+        return replace(
+            self,
+            mode="skipped",
+            reason="not reached",
+            affected_keys=0,
+            changed_keys=0,
+            rows_added=0,
+            rows_removed=0,
+            seconds=0.0,
+        )
+
+
+_Part = Base | Numbering | StageColumns | Origin | Past
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """Where the content of a source is that is someone else's table.
+
+    Attributes:
+        table: its path or name, as the pipeline says it.
+        id: Delta's.
+        micros: when that delta version was committed, in microseconds since 1970.
+    """
+
+    table: str
+    id: str
+    delta_version: int
+    micros: int
+
+    @staticmethod
+    def of(figures: StageFigures) -> InPlace | None:
+        """That of a source in a version; None if it has no rows there."""
+        origin, pinned = figures.origin, figures.delta_versions.get("content")
+        if not origin.table or pinned is None:
+            return None
+        return InPlace(origin.table, origin.table_id, pinned, origin.table_micros)
+
+    def pinned(self, figures: StageFigures) -> StageFigures:
+        """Figures that say so."""
+        return replace(
+            figures,
+            delta_versions={**figures.delta_versions, "content": self.delta_version},
+            origin=Origin(self.table, self.id, self.micros),
+        )
+
+
+def figures_to_json(stages: Mapping[str, StageFigures]) -> str:
+    """The figures as the version log stores them."""
+    return json.dumps({name: stored(figures) for name, figures in stages.items()})
+
+
+def stored(figures: StageFigures) -> dict[str, Any]:
+    """A stage's figures as they are stored: by name, on one level."""
+    found = asdict(figures)
+    flat = [found[name] if name in _PARTS else {name: found[name]} for name in found]
+    return {name: value for part in flat for name, value in part.items()}
+
+
+def figures_from_json(text: str) -> dict[str, StageFigures]:
+    """The inverse of `figures_to_json`.
+
+    Raises:
+        CorruptStoreError: someone else wrote the text.
+    """
+    found = parsed(text)
+    stages = {name: figures_of(of) for name, of in found.items()} if isinstance(found, dict) else {}
+    figures = {name: known for name, known in stages.items() if known is not None}
+    if not isinstance(found, dict) or not is_texts(list(found)) or len(figures) < len(found):
+        raise CorruptStoreError(
+            f"the version log has figures that no store has written: {text[:_SHOWN]!r}; "
+            "store.repair() sets it back, or restore the table from a backup",
+            table="_versions",
+        )
+    return figures
+
+
+def figures_of(found: object) -> StageFigures | None:
+    """A stage's figures by name; those that a later release added are passed over.
+
+    None if they are not those of a stage.
+    """
+    values = fields(found, _FIGURES, required=("mode",))
+    if values is None:
+        return None
+    for name, part in _PARTS.items():
+        of_part = [one for one in part.__dataclass_fields__ if one in values]
+        values[name] = part(**{one: values.pop(one) for one in of_part})
+    return StageFigures(**values)
+
+
+_SHOWN: Final = 100
+_KINDS: Final[Mapping[str, Kind]] = {
+    "Mode": is_text,  # a later release may have another one
+    "str": is_text,
+    "str | None": optional(is_text),
+    "int": is_integer,
+    "float": is_number,
+    "Mapping[str, int]": objects_of(is_integer),
+}
+_PARTS: Final[Mapping[str, type[_Part]]] = {
+    "base": Base,
+    "numbering": Numbering,
+    "columns": StageColumns,
+    "origin": Origin,
+    "past": Past,
+}
+_FIGURES: Final[Mapping[str, Kind]] = {
+    name: _KINDS[str(known.type)]
+    for part in (StageFigures, *_PARTS.values())
+    for name, known in part.__dataclass_fields__.items()
+    if name not in _PARTS
+}

@@ -1,0 +1,160 @@
+"""Both engines do the same with the same rows; `test_arrow_changes` holds their comparisons."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType
+from series import drawn
+
+from deltaproduce.engines.choice import Engines, is_local
+from deltaproduce.engines.engine import Engine, Part, Rows
+from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.model.layouts import Layout
+from deltaproduce.model.limits import Limits
+from deltaproduce.testing import plain_rows
+from deltaproduce.testing.strategies import keys, values
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import (
+    ORDINAL,
+    ORDINAL_COLUMN,
+    VERSION_COLUMN,
+    Column,
+    row_schema,
+)
+from deltaproduce.types.row_readers import zone_of
+from deltaproduce.types.row_writers import rows_writer
+
+SCHEMA = row_schema(
+    "b binary, d date desc, n bigint",
+    "x double, a decimal(38,10), t string, f boolean, moment timestamp, "
+    "tags map<string,array<string>>, s struct<i:int,t:string>",
+    stage="made",
+)
+LAYOUT = Layout(SCHEMA, tuple(row_schema("c string desc", "v int", stage="feeder").key))
+NUMBER = Column("id", LongType())
+NUMBERED = Layout(row_schema("b binary, d date desc", "id bigint, t string", stage="numbered"))
+
+
+@pytest.fixture(params=range(3))
+def made(request: pytest.FixtureRequest, spark: SparkSession) -> pa.Table:
+    """Rows of content, whose keys have few values, in no order."""
+    seed, zone = request.param, zone_of(spark.conf.get("spark.sql.session.timeZone"))
+    some = drawn(keys(SCHEMA.key), 12, seed)
+    chosen = np.random.default_rng(seed).integers(0, len(some), 60)
+    arrays = rows_writer(SCHEMA.key, zone)([some[i] for i in chosen])
+    arrays += [pa.array([None if i % 5 == 0 else "ab"[i % 2] for i in range(60)])]
+    arrays += [pa.array(np.random.default_rng(seed).permutation(60))]
+    arrays += rows_writer(SCHEMA.value, zone)(drawn(values(SCHEMA.value), 60, seed))
+    return pa.table(arrays, [c.name for c in LAYOUT.content])
+
+
+@pytest.fixture
+def engines(spark: SparkSession) -> Engines:
+    return Engines(spark, Limits(plan_rows=20))
+
+
+def both(engines: Engines, rows: pa.Table) -> list[tuple[Engine[Any], Rows]]:
+    """The rows with the engine that works on them, on the driver and in Spark."""
+    there = engines.frame(rows, LAYOUT.content)
+    found = [(engines.of(rows), rows), (engines.of(there), there)]
+    assert [is_local(given) for _, given in found] == [True, False]
+    return found
+
+
+def in_order(rows: Rows, columns: Sequence[Column]) -> list[str]:
+    table = fetched(rows, columns) if isinstance(rows, DataFrame) else rows
+    return list(map(repr, plain_rows([tuple(row.values()) for row in table.to_pylist()])))
+
+
+def assert_same(here: Rows, there: Rows, columns: Sequence[Column], *, ordered: bool) -> None:
+    found, expected = in_order(here, columns), in_order(there, columns)
+    assert len(found) > 0
+    assert found == expected if ordered else sorted(found) == sorted(expected)
+
+
+def test_rows_are_brought_put_together_and_marked(engines: Engines, made: pa.Table) -> None:
+    few = [*LAYOUT.key, ORDINAL_COLUMN]
+    columns = (*few, VERSION_COLUMN)
+    found = []
+    for engine, rows in both(engines, made):
+        together = engine.united([rows, made], few)
+        found.append(engine.with_all(together, VERSION_COLUMN, 7))
+    assert_same(found[0], found[1], columns, ordered=False)
+    assert engines.of(made).computed(found[0])[1] == engines.of(found[1]).computed(found[1])[1]
+
+
+def test_rows_of_keys_are_found(engines: Engines, made: pa.Table) -> None:
+    wanted = made.slice(0, 7)
+    here, there = (
+        engine.only(rows, engine.here(wanted, LAYOUT.key), LAYOUT.key)
+        for engine, rows in both(engines, made)
+    )
+    assert 7 <= len(here) < len(made)
+    assert_same(here, there, LAYOUT.content, ordered=False)
+
+
+def test_rows_are_picked(engines: Engines, made: pa.Table) -> None:
+    here, there = (
+        engine.pick(rows, LAYOUT.key, {ORDINAL: 3}) for engine, rows in both(engines, made)
+    )
+    assert_same(here, there, LAYOUT.key, ordered=False)
+
+
+def test_files_are_in_order(engines: Engines, made: pa.Table) -> None:
+    order = (*LAYOUT.key, *LAYOUT.sources, ORDINAL_COLUMN)
+    here, there = (
+        engine.filed(rows, len(made), LAYOUT.key, order) for engine, rows in both(engines, made)
+    )
+    assert_same(here, there, LAYOUT.content, ordered=True)
+
+
+def test_several_parts_are_read_as_one(engines: Engines, made: pa.Table) -> None:
+    """A key's rows of the first part come before those of the second."""
+    columns = (*LAYOUT.key, Column("_input", LongType()), *LAYOUT.value)
+    names = tuple(c.name for c in LAYOUT.key), tuple(c.name for c in LAYOUT.value)
+    order = (*LAYOUT.key, *LAYOUT.sources, ORDINAL_COLUMN)
+    nothing = (None,) * len(LAYOUT.value)
+    found = []
+    for engine, rows in both(engines, made):
+        parts = [
+            Part(rows, LAYOUT.content, order, (*names[0], 0, *names[1])),
+            Part(made.slice(10), LAYOUT.content, order, (*names[0], 1, *nothing)),
+        ]
+        found.append(engine.by_key(parts, columns, LAYOUT.key))
+    by_key = [sorted_by_key(rows, columns) for rows in found]
+    assert by_key[0] == by_key[1]
+
+
+def sorted_by_key(rows: Rows, columns: Sequence[Column]) -> dict[str, list[str]]:
+    """The rows of each key, in their order; those of one key stand together."""
+    table = fetched(rows, columns) if isinstance(rows, DataFrame) else rows
+    found: dict[str, list[str]] = {}
+    last = ""
+    for row in table.to_pylist():
+        key = repr([row[c.name] for c in LAYOUT.key])
+        assert key == last or key not in found
+        last = key
+        found.setdefault(key, []).append(repr(plain_rows([tuple(row.values())])))
+    return found
+
+
+def test_new_keys_get_the_next_numbers(engines: Engines, made: pa.Table) -> None:
+    key = [c.name for c in NUMBERED.key]
+    names = [c.name for c in NUMBERED.content]
+    rows = made.select([*key, ORDINAL, "t"]).append_column("id", pa.nulls(len(made), pa.int64()))
+    rows = rows.select(names).cast(
+        pa.schema([(c.name, arrow_type(c.data_type)) for c in NUMBERED.content])
+    )
+    old, last = engines.of(rows).give_numbers(
+        rows.slice(0, 0), rows.slice(0, 20), NUMBERED, "id", 0
+    )
+    there = engines.frame(rows, NUMBERED.content)
+    answers = [
+        engines.of(given).give_numbers(old, given, NUMBERED, "id", last) for given in (rows, there)
+    ]
+    assert answers[0][1] == answers[1][1] >= last > 0
+    assert_same(answers[0][0], answers[1][0], NUMBERED.content, ordered=False)

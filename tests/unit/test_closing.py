@@ -1,0 +1,62 @@
+"""A closed store has no thread any more, and says so to who would need it."""
+
+from threading import Event
+from threading import enumerate as threads
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deltaproduce import ClosedError, Pipeline
+from deltaproduce.model.limits import Limits
+from deltaproduce.operations.compaction import Compactor
+from deltaproduce.storage.figures import Base, StageFigures
+from deltaproduce.storage.versions import Version
+
+shop = Pipeline("shop")
+orders = shop.source("orders", key="id int", value="n int")
+
+
+class Slow:
+    """Tables of which each is put together when it is told to."""
+
+    def __init__(self) -> None:
+        self.location, self.goes_on, self.done = self, Event(), 0
+        self.engines: Any = SimpleNamespace(limits=Limits())
+
+    def table(self, stage: str, kind: str) -> str:
+        return f"{stage}/{kind}"
+
+    def put_together(self, table: str) -> None:
+        self.goes_on.wait(10)
+        self.done += 1
+
+
+def compacting() -> list[str]:
+    return [t.name for t in threads() if t.name.startswith("deltaproduce-compaction")]
+
+
+def test_closing_waits_and_ends_the_thread() -> None:
+    tables: Any = Slow()
+    compactor = Compactor(shop.graph(), tables, reader=None)  # type: ignore[arg-type]
+    figures = StageFigures("seek", delta_versions={"updates": 4}, base=Base({"updates": 1_000}))
+    version, before = Version(1, None, "update", None, {"orders": figures}), compacting()
+    compactor.start(version, at_once=True)
+    assert len(compacting()) == len(before) + 1
+    compactor.check_open()
+    tables.goes_on.set()
+    compactor.close()
+    assert (tables.done, compacting()) == (1, before)
+    compactor.close()
+    compactor.start(version, at_once=True)
+    assert (tables.done, compacting()) == (1, before)
+    with pytest.raises(ClosedError):
+        compactor.check_open()
+
+
+def test_of_a_store_that_published_nothing() -> None:
+    tables: Any = Slow()
+    compactor = Compactor(shop.graph(), tables, reader=None)  # type: ignore[arg-type]
+    compactor.close()
+    with pytest.raises(ClosedError):
+        compactor.check_open()

@@ -1,0 +1,116 @@
+"""The shape of the code by counts: few entries a room, no kinds told apart, and all in use."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import deltaproduce
+from deltaproduce.model.kind import Kind
+
+ROOT = Path(deltaproduce.__file__).parent
+MOST = 14
+KINDS_ARE_TOLD_APART_IN = ("model", "stages")
+OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole", "streaming"}
+"""Attributes of some kinds of stages, or of stages when they had them."""
+
+
+def modules() -> dict[str, ast.Module]:
+    """The library's modules by path."""
+    found = sorted(ROOT.rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in found}
+
+
+def entries(package: Path) -> list[str]:
+    """What is in a package: its modules and the packages in it, and other files."""
+    return [path.name for path in package.iterdir() if path.name != "__pycache__"]
+
+
+def all_kinds(kind: type = Kind) -> Iterator[type]:
+    for found in kind.__subclasses__():
+        yield found
+        yield from all_kinds(found)
+
+
+def names_of_kinds() -> set[str]:
+    """Sources, producers, and whatever they may be."""
+    kinds = (kind for kind in all_kinds() if kind.__module__.startswith("deltaproduce."))
+    return {"Source", "Producer", *(kind.__name__ for kind in kinds)}
+
+
+def kind_tests(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:
+    """Where a module asks of which kind a stage is: the line, and what it asks for."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]):
+                asked = {part.id for part in ast.walk(classes) if isinstance(part, ast.Name)}
+                yield from ((node.lineno, name) for name in asked & names)
+            case ast.MatchClass(cls=ast.Name(id=name) | ast.Attribute(attr=name)) if name in names:
+                yield node.lineno, name
+            case ast.Compare(left=ast.Attribute(attr="word")):
+                yield node.lineno, "word"
+            case ast.Attribute(attr=name) if name in OF_SOME_KINDS:
+                yield node.lineno, name
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """The dotted names that a module imports, of modules or of what is in them."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (name.name for name in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield module
+                yield from (f"{module}.{name.name}" for name in names)
+
+
+def dotted(path: str) -> str:
+    """The name of the module at a path."""
+    parts = ("deltaproduce", *Path(path).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_there_are_few_entries_at_the_top_and_in_each_package():
+    assert len(entries(ROOT)) <= MOST
+    packages = {path.parent for path in ROOT.rglob("__init__.py")} - {ROOT}
+    counts = {str(p.relative_to(ROOT)): len({*entries(p)} - {"__init__.py"}) for p in packages}
+    assert max(counts.values()) <= MOST, counts
+
+
+def test_each_package_says_what_it_is_for():
+    bare = [path for path, tree in modules().items() if not ast.get_docstring(tree)]
+    assert not bare
+
+
+def test_kinds_of_stages_are_told_apart_by_none_but_the_model_and_themselves():
+    names = names_of_kinds()
+    assert {"Given", "External", "ByKey", "OverTables", "KeyLocalQuery"} <= names
+    found = {
+        (path, line, name)
+        for path, tree in modules().items()
+        if path.split("/")[0] not in KINDS_ARE_TOLD_APART_IN
+        for line, name in kind_tests(tree, names)
+    }
+    assert not found
+
+
+def test_such_questions_are_found():
+    asked = (
+        "isinstance(stage, Source)",
+        "isinstance(stage, (int, Producer))",
+        "isinstance(stage, Source | Producer)",
+        "stage.form == 'rows'",
+        "stage.kind.surrogate",
+        "stage.kind.word == 'sql'",
+        "match stage:\n case ByKey(): pass",
+    )
+    assert all(list(kind_tests(ast.parse(text), names_of_kinds())) for text in asked)
+    assert not list(kind_tests(ast.parse("isinstance(rows, int) or stage.feeders"), {"Source"}))
+
+
+def test_every_module_is_in_use():
+    found = modules()
+    used = {name for path, tree in found.items() for name in imported(tree) if name != dotted(path)}
+    entrances = {"deltaproduce.testing.strategies"}  # users import it by name
+    packages = {dotted(path) for path in found if path.endswith("__init__.py")}
+    unused = {dotted(path) for path in found} - used - entrances - packages
+    assert not unused
