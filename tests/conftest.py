@@ -24,8 +24,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 DEAREST = (
     "test_crashes.py",
-    "test_documentation.py",
     "test_random_series.py",
+    "test_consumers.py",
+    "test_vacuum_reach.py",
+    "test_vacuum.py",
+    "test_delta_sources.py",
 )
 """Files that take minutes: they come first, so that no worker is left alone with one at the end."""
 

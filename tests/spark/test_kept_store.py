@@ -1,0 +1,97 @@
+"""A store that earlier code has made is read, gone on with and put right by the code of now.
+
+tests/stores/README.md says what is in it.
+"""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import plain_store
+import pytest
+from kept import (
+    HERE,
+    SCHEMA,
+    TABLES,
+    UNFINISHED,
+    arrive,
+    contents,
+    kept,
+    register,
+    rows_of,
+    sale,
+)
+from pyspark.sql import SparkSession
+from selecting import long
+
+from deltaproduce import Store
+from deltaproduce.storage import failpoints
+
+EXPECTED: dict[str, Any] = json.loads((HERE / "store.json").read_text())
+
+
+@pytest.fixture
+def store(spark: SparkSession, tmp_path: Path) -> Iterator[Store]:
+    """The store, unpacked, and the table of others in the session's catalog."""
+    with zipfile.ZipFile(HERE / "store.zip") as found:
+        found.extractall(tmp_path)
+    register(spark, tmp_path)
+    yield Store(spark, str(tmp_path / "store"), kept())
+    spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+def held(store: Store, number: int, *, kinds: tuple[str, ...] = TABLES) -> dict[str, Any]:
+    """What a version has, as the format says that it is to be read; the store where Spark must."""
+    (version,) = (found for found in store.versions() if found.number == number)
+    found = {}
+    for stage in kept().stages:
+        for table in kinds if stage.feeders else set(kinds) - {"key_mappings"}:
+            rows: Any = None  # the columns of a table of others are known to a session alone
+            if stage.name != "arrived":
+                location = store._tables.location
+                rows = plain_store.rows_of(location, version, stage.name, stage, table)
+            if rows is None:
+                rows = getattr(store, table)(stage.name, number, ordered=True).collect()
+            found[f"{stage.name}/{table}"] = rows_of(rows)
+    return found
+
+
+def test_all_versions_are_what_they_were(store: Store) -> None:
+    """As the format says that they are to be read; and the head as the store reads it."""
+    assert [str(version.number) for version in store.versions()] == [*EXPECTED["versions"]]
+    assert store.update_ids() == EXPECTED["update_ids"]
+    for number, expected in EXPECTED["versions"].items():
+        assert held(store, int(number)) == expected, f"version {number}"
+    head = store.head.number
+    assert contents(store, kept(), head) == EXPECTED["versions"][str(head)]
+
+
+def test_no_stage_is_another_one(store: Store) -> None:
+    assert [step.stage.name for step in store.plan()] == []
+    assert store.update() == store.head
+
+
+def test_it_goes_on(spark: SparkSession, store: Store) -> None:
+    """The unfinished update is only published; then come others, and a rollback."""
+    head, reached = store.head.number, list[str]()
+    with failpoints.armed(lambda when, name, _: reached.append(f"{when} {name}")):
+        version = store.update(UNFINISHED[1], UNFINISHED[0])
+    assert (version.number, reached) == (head + 1, ["before publish", "after publish"])
+    assert held(store, version.number) == EXPECTED["finished"]
+    arrive(spark, "(4, 'w')")
+    store.update({"web": [sale(3, None), sale(40, "d", "4.00")]})
+    assert store.content("by_place").where("place = 'w'").count() == 1
+    store.rollback(head)
+    expected = EXPECTED["versions"][str(head)]
+    found = held(store, store.head.number, kinds=("content", "key_mappings"))
+    assert found == {place: expected[place] for place in found}
+
+
+@long
+def test_it_is_verified_refreshed_and_vacuumed(store: Store) -> None:
+    assert store.verify() == ()
+    assert store.refresh("by_customer").stages["by_customer"].changed_keys == 0
+    assert store.vacuum(keep_versions=1, unfinished_hours=0).versions
+    assert store.verify(recompute=True) == ()
