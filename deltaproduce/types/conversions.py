@@ -18,11 +18,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import types as t
 from pyspark.sql.types import (
     ArrayType,
     DataType,
+    IntegralType,
     MapType,
+    NullType,
     StructField,
     StructType,
     TimestampNTZType,
@@ -76,28 +77,28 @@ def conformed_column(
         raise Misfit(f"{name}: {misfit}") from misfit.__cause__
 
 
-def widens(found: t.DataType, declared: t.DataType) -> bool:
+def widens(found: DataType, declared: DataType) -> bool:
     """Whether every value of the found Spark type is, unchanged, one of the declared type."""
     match found, declared:
-        case t.NullType(), _:
+        case NullType(), _:
             return True
-        case t.IntegralType(), t.IntegralType():
+        case IntegralType(), IntegralType():
             return _INTEGERS.index(type(found)) <= _INTEGERS.index(type(declared))
-        case t.FloatType(), t.DoubleType():
+        case FloatType(), DoubleType():
             return True
-        case t.DecimalType(), t.DecimalType():
+        case DecimalType(), DecimalType():
             whole = declared.precision - declared.scale
             return found.scale <= declared.scale and found.precision - found.scale <= whole
-        case t.IntegralType(), t.DecimalType():
+        case IntegralType(), DecimalType():
             digits = _DIGITS[_INTEGERS.index(type(found))]
             return digits <= declared.precision - declared.scale
-        case t.ArrayType(), t.ArrayType():
+        case ArrayType(), ArrayType():
             return widens(found.elementType, declared.elementType)
-        case t.MapType(), t.MapType():
+        case MapType(), MapType():
             return widens(found.keyType, declared.keyType) and widens(
                 found.valueType, declared.valueType
             )
-        case t.StructType(), t.StructType():
+        case StructType(), StructType():
             return found.names == declared.names and all(
                 widens(a.dataType, b.dataType)
                 for a, b in zip(found.fields, declared.fields, strict=True)
@@ -106,7 +107,7 @@ def widens(found: t.DataType, declared: t.DataType) -> bool:
             return found == declared
 
 
-_INTEGERS: Final = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+_INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
 _DIGITS: Final = (3, 5, 10, 19)
 
 
@@ -140,7 +141,7 @@ def _advice(array: pa.Array, data_type: DataType) -> str:
             return "it has no time zone; give it one"
         case TimestampNTZType() if pa.types.is_timestamp(array.type):
             return "it has a time zone; take it off, or declare a timestamp"
-        case t.IntegralType() if pa.types.is_floating(array.type):
+        case IntegralType() if pa.types.is_floating(array.type):
             return "cast it, in pandas with astype('Int64')"
     return "cast it"
 
