@@ -50,7 +50,7 @@ def held(store: Store, number: int, *, kinds: tuple[str, ...] = TABLES) -> dict[
         for table in kinds if stage.feeders else set(kinds) - {"key_mappings"}:
             rows: Any = None  # the columns of a table of others are known to a session alone
             if stage.name != "arrived":
-                location = store._tables.location
+                location = store._opened.tables.location
                 rows = plain_store.rows_of(location, version, stage.name, stage, table)
             if rows is None:
                 rows = getattr(store, table)(stage.name, number, ordered=True).collect()

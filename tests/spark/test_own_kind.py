@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from comparing import as_frames, assert_lineage, assert_same
-from forcing import WAYS, Way, forced, some
+from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as f
+from selecting import chosen
 from series import drawn, packed_histories
 
 from deltaproduce import NotFoundError, Pipeline, Producer, Store
@@ -101,7 +102,7 @@ def pipeline(key: str, kind: Distinct | None = None) -> Pipeline:
     return found
 
 
-@pytest.mark.parametrize("name", some([way.name for way in WAYS], *CHOSEN))
+@pytest.mark.parametrize("name", chosen([way.name for way in WAYS], *CHOSEN))
 def test_versions_equal_the_oracle(spark: SparkSession, location: str, name: str) -> None:
     way: Way = next(way for way in WAYS if way.name == name)
     single, many = pipeline("k bigint"), pipeline("series int, k bigint")
