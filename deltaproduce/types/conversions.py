@@ -20,10 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
+    ByteType,
     DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
     IntegralType,
+    LongType,
     MapType,
     NullType,
+    ShortType,
     StructField,
     StructType,
     TimestampNTZType,

@@ -158,3 +158,9 @@ def test_new_keys_get_the_next_numbers(engines: Engines, made: pa.Table) -> None
     ]
     assert answers[0][1] == answers[1][1] >= last > 0
     assert_same(answers[0][0], answers[1][0], NUMBERED.content, ordered=False)
+
+
+def test_no_rows_of_nested_columns_are_a_frame(engines: Engines, made: pa.Table) -> None:
+    """Also where a filter has left no chunk of them."""
+    nothing = made.filter(pa.array([False] * len(made)))
+    assert engines.frame(nothing, LAYOUT.content).collect() == []

@@ -51,12 +51,13 @@ def frame(
     """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
 
     Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave. And
-    slices are copied, because it refuses those of maps with nulls. Rows that are more than a few
+    slices are copied, because it refuses those of maps with nulls; and Arrow joins no chunks of
+    nested columns to none. Rows that are more than a few
     are an RDD, as a checkpoint that is made when it is first read: Spark would keep them in the
     query's plan, over which each of its rules walks row by row, for seconds.
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
-    table = table.combine_chunks()
+    table = table.combine_chunks() if len(table) else table.schema.empty_table()
     if any(chunk.offset for column in table.columns for chunk in column.chunks):
         table = table.take(pa.array(range(len(table))))
     rows = spark.createDataFrame(table, schema)
