@@ -1,32 +1,57 @@
-"""Stores that do small things as if they were large: the limits that they are opened with."""
+"""Stores that do small things as if they were large: the limits that they go by, for a while.
+
+The limits of a store that is opened without any are one value. Here it is changed in place, so that
+stores that are open already go by it too.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, MutableMapping
+from dataclasses import fields
+from typing import Final
 
 import pytest
 
-from deltaproduce import Store
-from deltaproduce.model.limits import Limits
+from deltaproduce import Limits, Store
+
+
+class _Thawed(MutableMapping[str, int]):
+    """The limits that stores have by default, as they are not meant to be: to be changed."""
+
+    def __getitem__(self, name: str) -> int:
+        found = getattr(_defaults(), name)
+        assert isinstance(found, int)
+        return found
+
+    def __setitem__(self, name: str, value: int) -> None:
+        assert name in self
+        object.__setattr__(_defaults(), name, value)
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError(f"there is always a limit {name!r}")
+
+    def __iter__(self) -> Iterator[str]:
+        return (field.name for field in fields(Limits))
+
+    def __len__(self) -> int:
+        return len(fields(Limits))
+
+
+_THAWED: Final = _Thawed()
 
 
 def limit(**limits: int) -> None:
-    """Have every store of this process that is opened from now on go by other limits."""
-    _defaults()["limits"] = replace(_limits(), **limits)
+    """Have the stores of this process go by other limits."""
+    _THAWED.update(limits)
 
 
 def limited(patch: pytest.MonkeyPatch, **limits: int) -> None:
     """The same, until the patch is undone."""
-    patch.setitem(_defaults(), "limits", replace(_limits(), **limits))
+    for name, value in limits.items():
+        patch.setitem(_THAWED, name, value)
 
 
-def _limits() -> Limits:
-    found = _defaults()["limits"]
+def _defaults() -> Limits:
+    found = (Store.__init__.__kwdefaults__ or {})["limits"]
     assert isinstance(found, Limits)
-    return found
-
-
-def _defaults() -> dict[str, object]:
-    found = Store.__init__.__kwdefaults__
-    assert found is not None
     return found
