@@ -22,9 +22,11 @@ from pyspark.sql import types as t
 from series import drawn
 
 from deltaproduce import Pipeline, Store
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import HASH, hash_sql, literal, membership
+from deltaproduce.model.limits import Limits
 from deltaproduce.testing import Delete, Oracle, Upsert, plain, strategies
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.ddl import identifier
@@ -247,7 +249,7 @@ def test_days_between_two_calendars_are_found(
     keys = fetched(table, [column])
     assert len(keys) == 20
     for n in range(20):
-        sought = Selection((column,), keys.slice(n, 1), spark)
+        sought = Selection((column,), keys.slice(n, 1), Engines(spark, Limits()))
         found = fetched(sought.rows_of(table), [column])
         assert found.to_pylist() == keys.slice(n, 1).to_pylist()
 

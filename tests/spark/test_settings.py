@@ -107,3 +107,12 @@ def test_in_a_block_settings_are_read_once(
             reads.clear()
     with settings.temporary(spark, {OWN: "3"}):
         assert use(0) == "3"
+
+
+def test_the_active_session_stays_what_it_was(spark: SparkSession) -> None:
+    """Whichever session makes a frame becomes active in its thread; ours must not stay so."""
+    spark.createDataFrame([(1,)], "n int")
+    with Sessions(spark).one() as session:
+        session.createDataFrame([(1,)], "n int")
+        assert SparkSession.active() is session
+    assert SparkSession.active() is spark

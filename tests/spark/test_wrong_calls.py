@@ -22,6 +22,7 @@ from deltaproduce import (
     Pipeline,
     Store,
 )
+from deltaproduce.model.limits import Limits
 
 ORDERS = "id bigint, customer int"
 
@@ -188,6 +189,7 @@ CONSTRUCTOR: dict[str, Any] = {
     "table_type": "merge_on_read",
     "policy": "auto",
     "on_conflict": "raise",
+    "limits": Limits(),
     "progress": print,
     "clock": datetime.now,
 }

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from types import MappingProxyType
 from typing import Final
+from weakref import WeakSet
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +61,7 @@ class Sessions:
     def __init__(self, followed: SparkSession, beside: Mapping[str, str] = _NOTHING) -> None:
         self._followed = followed
         self._beside = beside
+        self._made = WeakSet[SparkSession]()
         self._idle: list[tuple[SparkSession, Mapping[str, str]]] = []
         self._reading = Lock()
         self._blocks = 0
@@ -74,7 +76,8 @@ class Sessions:
         except IndexError:
             session, has = self._new()
         _follow(session, has, wanted)
-        yield session
+        with self._active_as_before():
+            yield session
         self._idle.append((session, wanted))
 
     @contextmanager
@@ -86,9 +89,26 @@ class Sessions:
         finally:
             self._count(-1)
 
+    @contextmanager
+    def _active_as_before(self) -> Iterator[None]:
+        """This thread keeps its active session: pyspark makes active whichever makes a frame."""
+        sessions = SparkSession._get_j_spark_session_class(self._followed._jvm)
+        of_thread, of_pyspark = sessions.getActiveSession(), SparkSession._activeSession
+        try:
+            yield
+        finally:
+            # What pyspark remembers is one for all threads, so it may have been one of ours.
+            is_ours = of_pyspark in self._made
+            SparkSession._activeSession = self._followed if is_ours else of_pyspark
+            if of_thread.isDefined():
+                sessions.setActiveSession(of_thread.get())
+            else:
+                sessions.clearActiveSession()
+
     def _new(self) -> tuple[SparkSession, Mapping[str, str]]:
         """A session, and the settings that it begins with."""
         session = self._followed.newSession()
+        self._made.add(session)
         return session, session.conf.getAll
 
     def _count(self, blocks: int) -> None:
