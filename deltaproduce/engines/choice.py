@@ -36,6 +36,11 @@ class Engines:
     spark: SparkSession
     limits: Limits
 
+    @property
+    def time_zone(self) -> str:
+        """The session's: on its clock functions see timestamps, and times without a zone are."""
+        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
     def of(self, *rows: Rows) -> Engine[Any]:
         """The engine that works on some rows together."""
         return _LOCAL if all(is_local(one) for one in rows) else self.distributed

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
-
+from deltaproduce.engines.engine import Rows
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
-
-Rows: TypeAlias = DataFrame | pa.Table
-"""Rows in Spark, or on the driver in Arrow."""
 
 MARKS_ROWS: Final = "delta.enableDeletionVectors"
 

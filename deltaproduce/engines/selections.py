@@ -75,7 +75,7 @@ class Selection:
         Raises:
             InvalidArgumentError: it is no key of these columns.
         """
-        zone = zone_of(engines.spark.conf.get("spark.sql.session.timeZone") or "UTC")
+        zone = zone_of(engines.time_zone)
         try:
             arrays = rows_writer(columns, zone)([key])
         except Misfit as misfit:

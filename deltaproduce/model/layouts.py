@@ -6,7 +6,6 @@ and whoever reads it ask here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,37 +29,13 @@ KINDS: Final = (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
 """All kinds of tables that a stage may have."""
 
 
-def sources_of(stage: Stage) -> tuple[Column, ...]:
-    """The columns of a stage's tables that hold its feeder's key; a source has none."""
-    return tuple(
-        Column(SOURCE_PREFIX + c.name, c.data_type, c.nullable, c.descending)
-        for feeder in stage.feeders[:1]
-        for c in feeder.schema.key
-    )
-
-
-def content_columns(schema: RowSchema, sources: Iterable[Column]) -> tuple[Column, ...]:
-    """The columns of a content table, in its order."""
-    return (*schema.key, *sources, ORDINAL_COLUMN, *schema.value)
-
-
-def updates_columns(schema: RowSchema) -> tuple[Column, ...]:
-    """The columns of an updates table, in its order."""
-    return (VERSION_COLUMN, CHANGE_TYPE_COLUMN, *schema.key, POSITION_COLUMN, *schema.value)
-
-
-def pair_of(stage: Stage) -> tuple[Column, ...]:
-    """The columns of a stage's key mappings; of a source its key."""
-    return (*sources_of(stage), *stage.schema.key)
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The columns of a stage's tables.
 
     Attributes:
         schema: the key and value columns.
-        sources: the columns of the source key; a source has none.
+        sources: the columns that hold the key of the stage's feeders; a source has none.
     """
 
     schema: RowSchema
@@ -69,7 +44,12 @@ class Layout:
     @staticmethod
     def of(stage: Stage) -> Layout:
         """The layout of a source or stage."""
-        return Layout(stage.schema, sources_of(stage))
+        sources = (
+            Column(SOURCE_PREFIX + c.name, c.data_type, c.nullable, c.descending)
+            for feeder in stage.feeders[:1]
+            for c in feeder.schema.key
+        )
+        return Layout(stage.schema, tuple(sources))
 
     @property
     def key(self) -> tuple[Column, ...]:
@@ -89,12 +69,12 @@ class Layout:
     @property
     def content(self) -> tuple[Column, ...]:
         """The columns of the content, in the table's order."""
-        return content_columns(self.schema, self.sources)
+        return (*self.key, *self.sources, ORDINAL_COLUMN, *self.value)
 
     @property
     def updates(self) -> tuple[Column, ...]:
         """The columns of the updates, in the table's order."""
-        return updates_columns(self.schema)
+        return (VERSION_COLUMN, CHANGE_TYPE_COLUMN, *self.key, POSITION_COLUMN, *self.value)
 
     @property
     def runs(self) -> tuple[Column, ...]:
@@ -107,10 +87,10 @@ class Layout:
         return known.get(kind, self.runs)
 
     def order(self, kind: str) -> tuple[Column, ...]:
-        """What content or key mappings are sorted by."""
+        """What content, key mappings or the updates of one version are sorted by."""
         if kind == CONTENT:
             return (*self.key, *self.sources, ORDINAL_COLUMN)
-        return self.pair
+        return (*self.key, POSITION_COLUMN) if kind == UPDATES else self.pair
 
     def lookup(self, kind: str) -> tuple[Column, ...]:
         """The columns by whose values rows of a table are looked up, the first ones first."""

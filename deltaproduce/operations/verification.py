@@ -36,10 +36,6 @@ from deltaproduce.model.layouts import (
     RUNS,
     UPDATES,
     Layout,
-    content_columns,
-    pair_of,
-    sources_of,
-    updates_columns,
 )
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.step.incremental import full_step, selected_step
@@ -51,7 +47,7 @@ from deltaproduce.storage.decisions.recovery import foreign_change, gone
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at, told_since
-from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
+from deltaproduce.types.columns import ORDINAL, Column
 
 _FILE: Final = Column("_file", StringType())
 _MISPLACED: Final = Column("_misplaced", LongType())
@@ -169,13 +165,7 @@ class Verifier:
     def _tables_of(self, stage: Stage) -> Iterator[Finding]:
         """What the log of each table says, and its columns."""
         then = stage_at(self._head, stage)
-        content = content_columns(then.schema, sources_of(then))
-        expected = {
-            CONTENT: content,
-            KEY_MAPPINGS: pair_of(then),
-            UPDATES: updates_columns(then.schema),
-            RUNS: Layout.of(then).runs,
-        }
+        layout = Layout.of(then)
         for kind, pinned in self._own(stage):
             table = self._tables.location.table(stage.name, kind)
             try:
@@ -191,13 +181,13 @@ class Verifier:
                 yield Finding(stage.name, kind, "gone", str(error))
                 continue
             has = {field.name: field.dataType for field in found}
-            if has != {column.name: column.data_type for column in expected[kind]}:
+            if has != {column.name: column.data_type for column in layout.columns(kind)}:
                 wrong = f"its columns are {found.simpleString()}"
                 yield Finding(stage.name, kind, "columns", wrong)
 
     def _rows(self, stage: Stage) -> Iterator[Finding]:
         """Content: numbered and counted; key mappings: those of the content. One Spark job."""
-        figures, pair = self._figures(stage), pair_of(stage)
+        figures, pair = self._figures(stage), Layout.of(stage).pair
         content = self._reader.content(self._head, stage)
         if content is None:
             return
@@ -237,9 +227,7 @@ class Verifier:
         figures = self._figures(stage)
         if figures.base.added.get(kind) != 0 or figures.origin.table:
             return
-        by = (*stage.schema.key, *sources_of(stage), ORDINAL_COLUMN)
-        if kind == KEY_MAPPINGS:
-            by = pair_of(stage)
+        by = Layout.of(stage).order(kind)
         table = self._tables.location.table(stage.name, kind)
         rows = self._tables.read(table, figures.delta_versions[kind])
         # Delta numbers the rows of a file only where some may be marked as deleted. Here none is,
@@ -341,11 +329,11 @@ class Verifier:
         key = stage.feeders[0].schema.key.columns
         names = [column.name for column in key]
         stored = [(given.before(), given.stage.schema.key.columns) for given in inputs]
-        stored.append((self._reader.key_mappings(self._head, stage), sources_of(stage)))
+        stored.append((self._reader.key_mappings(self._head, stage), Layout.of(stage).sources))
         parts = [
             rows.all().select(*cols(by)).toDF(*names) for rows, by in stored if rows is not None
         ]
-        sources = sources_of(stage)
+        sources = Layout.of(stage).sources
         if not parts:
             return Selection.of(
                 pa.table({c.name: [] for c in sources}), sources, self._tables.engines

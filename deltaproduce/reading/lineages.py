@@ -17,7 +17,11 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.model.graph import Graph, Stage
-from deltaproduce.model.layouts import KEY_MAPPINGS, RUNS, sources_of
+from deltaproduce.model.layouts import (
+    KEY_MAPPINGS,
+    RUNS,
+    Layout,
+)
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.stored import Stored
@@ -75,7 +79,9 @@ class _Walk:
             found = reached[stage.name]
             # Content has the pairs in the order of the stage's keys, key mappings in the other.
             pairs = self.reader.content if found.few else self.reader.key_mappings
-            made_from = _keys(pairs(self.version, stage), found, sources_of(stage), keys.engines)
+            made_from = _keys(
+                pairs(self.version, stage), found, Layout.of(stage).sources, keys.engines
+            )
             for feeder in stage.feeders:
                 theirs = made_from.renamed(feeder.schema.key.columns)
                 if len(stage.feeders) > 1:  # some may have it, and others not
@@ -91,7 +97,7 @@ class _Walk:
             feeding: Selection | None = None
             for feeder in stage.feeders:
                 if feeder.name in reached:
-                    theirs = reached[feeder.name].renamed(sources_of(stage))
+                    theirs = reached[feeder.name].renamed(Layout.of(stage).sources)
                     feeding = _united(feeding, theirs)
             if feeding is not None:
                 pairs = self.reader.key_mappings(self.version, stage)

@@ -9,59 +9,33 @@ from pyspark.sql import DataFrame
 
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import (
-    CONTENT,
-    KEY_MAPPINGS,
-    KINDS,
-    RUNS,
-    UPDATES,
-    content_columns,
-    pair_of,
-    sources_of,
-    updates_columns,
-)
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES, Layout
 from deltaproduce.reading.opened import Opened
-from deltaproduce.storage.versions import stage_at
-from deltaproduce.types.columns import ORDINAL_COLUMN, POSITION_COLUMN
+from deltaproduce.storage.versions import Version, stage_at
 
 
 def content(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> DataFrame:
     """See `Store.content`."""
-    arguments.flag(ordered, "ordered")
-    known, wanted = store.stage(stage), store.version(version)
-    found = stage_at(wanted, known)
-    store.check_there(wanted, [found.name], CONTENT, RUNS)
+    wanted, found = _asked(store, store.stage(stage), version, ordered, CONTENT, RUNS)
     with store.noticing():
         rows = store.reader.content(wanted, found)
-    sources = sources_of(found)
-    in_order = (*found.schema.key, *sources, ORDINAL_COLUMN) if ordered else ()
-    columns = content_columns(found.schema, sources)
-    return store.frame(None if rows is None else rows.all(), columns, in_order)
+    return _frame(store, None if rows is None else rows.all(), found, CONTENT, ordered)
 
 
 def key_mappings(
     store: Opened, stage: str | Stage, version: int | None, ordered: bool
 ) -> DataFrame:
     """See `Store.key_mappings`."""
-    arguments.flag(ordered, "ordered")
-    known, wanted = store.producer(stage), store.version(version)
-    found = stage_at(wanted, known)
-    store.check_there(wanted, [found.name], KEY_MAPPINGS, RUNS)
+    wanted, found = _asked(store, store.producer(stage), version, ordered, KEY_MAPPINGS, RUNS)
     with store.noticing():
         rows = store.reader.key_mappings(wanted, found)
-    pair = pair_of(found)
-    return store.frame(None if rows is None else rows.all(), pair, pair if ordered else ())
+    return _frame(store, None if rows is None else rows.all(), found, KEY_MAPPINGS, ordered)
 
 
 def updates(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> DataFrame:
     """See `Store.updates`."""
-    arguments.flag(ordered, "ordered")
-    known, wanted = store.stage(stage), store.version(version)
-    found = stage_at(wanted, known)
-    store.check_there(wanted, [found.name], UPDATES)
-    rows = store.reader.updates(wanted, found)
-    in_order = (*found.schema.key, POSITION_COLUMN) if ordered else ()
-    return store.frame(rows, updates_columns(found.schema), in_order)
+    wanted, found = _asked(store, store.stage(stage), version, ordered, UPDATES)
+    return _frame(store, store.reader.updates(wanted, found), found, UPDATES, ordered)
 
 
 def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
@@ -74,3 +48,21 @@ def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
     if found.kind.place is not None and table == CONTENT:
         return store.tables.existing(found.kind.place).sql
     return location.table(found.name, table).sql
+
+
+def _asked(
+    store: Opened, stage: Stage, version: int | None, ordered: bool, *kinds: str
+) -> tuple[Version, Stage]:
+    """The version that is asked for, whose tables are there, and the stage as it was in it."""
+    arguments.flag(ordered, "ordered")
+    wanted = store.version(version)
+    found = stage_at(wanted, stage)
+    store.check_there(wanted, [found.name], *kinds)
+    return wanted, found
+
+
+def _frame(
+    store: Opened, rows: DataFrame | None, stage: Stage, kind: str, ordered: bool
+) -> DataFrame:
+    layout = Layout.of(stage)
+    return store.frame(rows, layout.columns(kind), layout.order(kind) if ordered else ())

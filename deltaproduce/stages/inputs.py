@@ -24,9 +24,9 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import ALIVE, KEY_DIFFERS
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import content_columns, sources_of
+from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.storage.stored import Stored
-from deltaproduce.types.columns import ORDINAL_COLUMN, Column
+from deltaproduce.types.columns import Column
 
 _INPUT: Final = Column("_input", IntegerType())
 """In the rows of a join, which iterator a row's values are for."""
@@ -53,7 +53,7 @@ class StageInput:
     @property
     def content(self) -> tuple[Column, ...]:
         """The columns of its content."""
-        return content_columns(self.stage.schema, sources_of(self.stage))
+        return Layout.of(self.stage).content
 
     def all_rows(self) -> Rows | None:
         """Its content after the step, unsorted; None if there is none."""
@@ -145,17 +145,17 @@ def _together(
     if not parts:
         return None
     found = [
-        Part(rows, each.content, _placed(each.stage), tuple(_fillings(stage, each.stage)))
+        Part(
+            rows,
+            each.content,
+            Layout.of(each.stage).order(CONTENT),
+            tuple(_fillings(stage, each.stage)),
+        )
         for each, rows in parts
     ]
     engine = engines.of(*(rows for _, rows in parts))
     together: Rows = engine.by_key(found, input_columns(stage), stage.feeders[0].schema.key.columns)
     return together
-
-
-def _placed(feeder: Stage) -> tuple[Column, ...]:
-    """What a feeder's rows are sorted by."""
-    return (*feeder.schema.key, *sources_of(feeder), ORDINAL_COLUMN)
 
 
 def _fillings(stage: Stage, feeder: Stage) -> list[Filling]:

@@ -87,24 +87,20 @@ class Production:
 
     Attributes:
         surrogates: the last surrogate number that the stage has given out.
-        time_zone: the session's, on whose clock functions see timestamps.
         is_numbered: whether the rows before have the surrogates that the stage is defined with.
     """
 
     stage: Stage
     surrogates: int
-    time_zone: str
     engines: Engines
     is_numbered: bool = True
 
     @staticmethod
     def of(stage: Stage, last: StageFigures, engines: Engines) -> Production:
         """How it is made after a version that has these figures of the stage."""
-        time_zone = engines.spark.conf.get("spark.sql.session.timeZone") or "UTC"
         is_numbered = last.numbering.surrogate == stage.kind.numbered
-        return Production(
-            stage, last.numbering.surrogates if is_numbered else 0, time_zone, engines, is_numbered
-        )
+        last_number = last.numbering.surrogates if is_numbered else 0
+        return Production(stage, last_number, engines, is_numbered)
 
     @property
     def kind(self) -> ProducerKind:

@@ -1,9 +1,4 @@
-"""Edits: what a step's comparison means for each of a stage's tables.
-
-An `Edit` describes one commit: rows, and what they take the place of. The invariant is S8's
-economy: a table is edited only if its rows change, and only pairs of source key and target key
-whose rows change are replaced, unless the whole table is written anew. Where an edit replaces by
-predicate, its rows are all that the predicate may hold for (see `comparisons`).
+"""Edits: what is to be done to a table in one commit: rows to be written, a restore, a deletion.
 
 `operations.step.edits` makes them of comparisons, and `tables` carries them out.
 """
@@ -13,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltaproduce.engines.engine import Rows
-from deltaproduce.types.columns import (
-    Column,
-)
+from deltaproduce.types.columns import Column
 
 
 @dataclass(frozen=True, slots=True)

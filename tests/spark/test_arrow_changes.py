@@ -15,7 +15,7 @@ from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.engines.marks import AFTER, BEFORE, SIDE
 from deltaproduce.engines.spark import comparing as changes
 from deltaproduce.engines.spark.frames import fetched, frame
-from deltaproduce.model.layouts import Layout, content_columns
+from deltaproduce.model.layouts import Layout
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
 from deltaproduce.types.columns import POSITION_COLUMN, Column, row_schema
@@ -58,7 +58,7 @@ def cases(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 
 
 def packed(spark: SparkSession, *, with_sources: bool) -> DataFrame:
-    columns = content_columns(SCHEMA, SOURCES if with_sources else ())
+    columns = Layout(SCHEMA, SOURCES if with_sources else ()).content
     fields = [StructField(c.name, c.data_type) for c in columns]
     marks = [StructField("gone", BooleanType()), StructField(SIDE, IntegerType())]
     rows = []

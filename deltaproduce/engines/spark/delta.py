@@ -29,9 +29,8 @@ from deltaproduce.engines.delta_tables import (
     RefusedError,
     Write,
 )
-from deltaproduce.engines.spark.columns import cols
+from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
-from deltaproduce.engines.spark.frames import frame
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
 from deltaproduce.model.limits import Limits
@@ -331,11 +330,8 @@ def _save(writer: DataFrameWriter, place: Place) -> None:
 
 def _framed(write: Write, session: SparkSession, plan_rows: int) -> DataFrame:
     """What is written, in Spark; rows from the driver in one partition, and so in one file."""
-    if isinstance(write.rows, pa.Table):
-        names = [c.name for c in write.columns]
-        rows = write.rows.select(names)
-        return frame(rows, session, write.columns, plan_rows).coalesce(1)
-    return write.rows.select(*cols(write.columns))
+    rows = SparkEngine(session, plan_rows).here(write.rows, write.columns)
+    return rows.coalesce(1) if isinstance(write.rows, pa.Table) else rows
 
 
 def _written(rows: DataFrame, place: Place, write: Write) -> None:

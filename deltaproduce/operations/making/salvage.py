@@ -16,7 +16,9 @@ from pyspark.sql import functions as f
 from deltaproduce.engines.choice import Engines
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.graph import Graph, Source, Stage
-from deltaproduce.model.layouts import Layout, content_columns, sources_of
+from deltaproduce.model.layouts import (
+    Layout,
+)
 from deltaproduce.operations.findings import Finding, RepairAction
 from deltaproduce.reading.folds import folded
 from deltaproduce.reading.readers import Reader
@@ -55,12 +57,17 @@ class Damage:
         if rows is None:
             return None
         figures, then = self.head.stages[stage.name], stage_at(self.head, stage)
-        columns = content_columns(then.schema, sources_of(then))
+        layout = Layout.of(then)
         given = rows.withColumnRenamed(POSITION, ORDINAL)
-        for source in sources_of(then):
+        for source in layout.sources:
             given = given.withColumn(source.name, f.lit(None).cast(source.data_type))
         return Stored(
-            given, columns, None, max(figures.rows, 1), figures.row_bytes or ROW_BYTES, self.engines
+            given,
+            layout.content,
+            None,
+            max(figures.rows, 1),
+            figures.row_bytes or ROW_BYTES,
+            self.engines,
         )
 
     def actions(

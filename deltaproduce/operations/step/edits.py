@@ -41,7 +41,6 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import (
     IS_ALIVE,
     ORDINAL,
-    POSITION_COLUMN,
     VERSION_COLUMN,
     Column,
 )
@@ -118,7 +117,7 @@ def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit 
         return None
     rows = _stamped(comparison, comparison.updates(), version, UPDATES)
     if not comparison.ranged:
-        order = (*layout.key, POSITION_COLUMN)
+        order = layout.order(UPDATES)
         rows = _filed(comparison, rows, counts.rows_after, layout.key, order)
     return Edit(rows, layout.updates, not exists, None, layout.lookup(UPDATES))
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
@@ -24,14 +23,14 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Source, Stage
-from deltaproduce.model.layouts import Layout, sources_of
+from deltaproduce.model.layouts import (
+    Layout,
+)
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput, changed_keys
 from deltaproduce.stages.productions import Production
 from deltaproduce.storage.stored import Stored
-
-_GONE: Final = "_gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def producer_step(
     Returns:
         What it changes; None if no feeder has changed a key.
     """
-    changed = changed_keys(inputs, sources_of(production.stage))
+    changed = changed_keys(inputs, Layout.of(production.stage).sources)
     return (
         None if changed is None else selected_step(production, inputs, content, mappings, changed)
     )

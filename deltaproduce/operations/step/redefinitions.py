@@ -18,7 +18,9 @@ from pyspark.sql.types import DataType
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.comparing import number
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import Layout, content_columns, sources_of
+from deltaproduce.model.layouts import (
+    Layout,
+)
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import ORDINAL, POSITION, Column
 
@@ -52,15 +54,16 @@ class Redefinition:
         Values that cannot be equal to any now are null, and so are source keys of other types; then
         ``_ordinal`` keeps the order that the key's rows had.
         """
-        sources = sources_of(self.new)
-        old_sources = sources_of(self.old)
-        same_sources = [c.data_type for c in sources] == [c.data_type for c in old_sources]
+        now, then = Layout.of(self.new), Layout.of(self.old)
+        same_sources = [c.data_type for c in now.sources] == [c.data_type for c in then.sources]
         given = {c.name: c.name for c in self.new.schema.key}
         if same_sources:
-            given |= {new.name: old.name for new, old in zip(sources, old_sources, strict=True)}
+            given |= {
+                new.name: old.name for new, old in zip(now.sources, then.sources, strict=True)
+            }
             given[ORDINAL] = ORDINAL
         else:
-            rows = number(rows, Layout.of(self.old))
+            rows = number(rows, then)
             given[ORDINAL] = POSITION
         if self.same_values:
             given |= {c.name: c.name for c in self.new.schema.value}
@@ -69,7 +72,7 @@ class Redefinition:
                 (col(given[c.name]) if c.name in given else f.lit(None))
                 .cast(c.data_type)
                 .alias(c.name)
-                for c in content_columns(self.new.schema, sources)
+                for c in now.content
             )
         )
 

@@ -21,7 +21,10 @@ from deltaproduce.engines.spark.comparing import numbered_by_values
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
-from deltaproduce.model.layouts import CONTENT, Layout, content_columns
+from deltaproduce.model.layouts import (
+    CONTENT,
+    Layout,
+)
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.external.existing_tables import TableState, changed_keys, state
 from deltaproduce.storage.figures import InPlace, StageFigures
@@ -80,11 +83,9 @@ class TableArrival:
     def content(self) -> Stored:
         """The source's rows as they are now."""
         last = self.last or StageFigures("skipped")
-        rows = numbered_by_values(
-            self.tables.read(self.table, self.now.delta_version), Layout.of(self.source)
-        )
-        columns = content_columns(self.source.schema, ())
-        return Stored(rows, columns, None, max(last.rows, 1), last.row_bytes, self.tables.engines)
+        layout, rows = Layout.of(self.source), max(last.rows, 1)
+        found = numbered_by_values(self.tables.read(self.table, self.now.delta_version), layout)
+        return Stored(found, layout.content, None, rows, last.row_bytes, self.tables.engines)
 
     def batch(self) -> Batch:
         """The rows that the keys which changed have now; all rows if only they can tell."""

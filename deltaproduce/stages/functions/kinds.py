@@ -58,7 +58,7 @@ class FunctionKind(ProducerKind):
             return empty(production.content), 0
         columns, key = input_columns(stage), stage.feeders[0].schema.key.columns
         ordered = production.engines.distributed.in_tasks(rows, columns, key)
-        made = by_key.produced(ordered, stage, self.calls, production.time_zone)
+        made = by_key.produced(ordered, stage, self.calls, production.engines.time_zone)
         return production.computed(made)
 
 
@@ -130,7 +130,7 @@ class ByKey(FunctionKind):
         if self.preserve is not None:
             old, new = engines.frame(known, content), engines.frame(emitted, content)
             tasks = engines.limits.preserving_tasks(count)
-            made = preserved(old, new, tasks, stage, self.preserve, production.time_zone)
+            made = preserved(old, new, tasks, stage, self.preserve, engines.time_zone)
             return production.computed(made)[0], production.surrogates
         assert self.surrogate is not None
         engine, layout = engines.of(known, emitted), Layout.of(stage)

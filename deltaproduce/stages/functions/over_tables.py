@@ -26,7 +26,7 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import sources_of
+from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.functions.emitted_tables import RowMisfit, SourceKeys, TableReader
 from deltaproduce.stages.functions.key_groups import StickyErrors, key_changes, same_key
 from deltaproduce.types.atoms import Misfit
@@ -58,7 +58,7 @@ def calls(
         the function returns at a time.
     """
     feeder = stage.feeders[0].schema
-    reader = TableReader(sources_of(stage), stage.schema)
+    reader = TableReader(Layout.of(stage).sources, stage.schema)
     by_name = _Calls(stage.name, function, reader, row_reader(feeder.key, zone), names)
     call = by_name.by_key if streaming else by_name.by_table
     declared = feeder.names

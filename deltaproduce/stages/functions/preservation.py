@@ -23,10 +23,9 @@ from deltaproduce.engines.spark.columns import cols, order, same
 from deltaproduce.engines.spark.failures import BatchFunction, in_worker
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import content_columns, sources_of
+from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.stages.functions.key_groups import key_changes, same_key
 from deltaproduce.types.atoms import Misfit
-from deltaproduce.types.columns import ORDINAL_COLUMN
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_readers import RowReader, row_reader, zone_of
@@ -62,8 +61,8 @@ def preserved(
         `failures.raised_by_producer` turns into a ProducerError.
     """
     key, value = stage.schema.key, stage.schema.value
-    columns = content_columns(stage.schema, sources_of(stage))
-    placed = (*key, *sources_of(stage), ORDINAL_COLUMN)
+    layout = Layout.of(stage)
+    columns, placed = layout.content, layout.order(CONTENT)
     in_key = Window.partitionBy(*cols(key)).orderBy(*order(placed))
     first = before.withColumn(_PLACE, f.row_number().over(in_key)).where(f.col(_PLACE) == 1)
     example = f.struct(*cols(value)).alias(_EXAMPLE)
@@ -98,7 +97,7 @@ def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFuncti
         one, sorted by key, to batches of content columns; both lazy. It raises ProducerError.
     """
     key, value = stage.schema.key, stage.schema.value
-    names = [c.name for c in content_columns(stage.schema, sources_of(stage))]
+    names = [c.name for c in Layout.of(stage).content]
     widths = len(key), len(names) - len(value), len(value)
     forms = _Forms(row_reader(key, zone), row_reader(value, zone), rows_writer(value, zone))
     name = stage.name

@@ -64,7 +64,7 @@ def given_frame(
             )
         check(frame_faults(changes.schema, source, is_snapshot=is_snapshot), source)
         return changes
-    clock = zone_of(engines.spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    clock = zone_of(engines.time_zone)
     table = table_of(changes, source, clock, is_snapshot=is_snapshot)
     names = {name.lower() for name in table.column_names}
     return engines.frame(table, table_columns(source, names))

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.engines.spark.columns import col, cols, comparable
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import content_columns, sources_of
+from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.queries.query import Query
 from deltaproduce.types.columns import ORDINAL, RowSchema, row_schema
 from deltaproduce.types.ddl import DESCENDING, identifier
@@ -64,18 +64,18 @@ def queried(
         The columns of the stage's content. ``_ordinal`` counts the rows of a pair: in the order of
         the query's ORDER BY, and then of the values.
     """
-    schema, sources = stage.schema, sources_of(stage)
+    layout = Layout.of(stage)
     with _views(stage, rows, spark) as views:
         found = spark.sql(query.sql(views))
         values = {
-            f"_value_{n}": comparable(col(c.name), c.data_type) for n, c in enumerate(schema.value)
+            f"_value_{n}": comparable(col(c.name), c.data_type) for n, c in enumerate(layout.value)
         }
-        pair = ", ".join(identifier(c.name) for c in (*sources, *schema.key))
+        pair = ", ".join(identifier(c.name) for c in layout.pair)
         order = ", ".join([query.order, *values] if query.order else values)
         place = f.expr(f"row_number() OVER (PARTITION BY {pair} ORDER BY {order})")
         numbered = found.withColumns(values).withColumn(ORDINAL, place - 1)
-        columns = content_columns(schema, sources)
-        yield numbered.select(*(col(c.name).cast(c.data_type).alias(c.name) for c in columns))
+        typed = (col(c.name).cast(c.data_type).alias(c.name) for c in layout.content)
+        yield numbered.select(*typed)
 
 
 def _struct(schema: RowSchema) -> StructType:
