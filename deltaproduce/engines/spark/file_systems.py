@@ -1,11 +1,11 @@
 """File systems: what is asked of Hadoop's, because neither Spark nor Delta has a word for it.
 
 A table at a path is never dropped by Delta (``DROP TABLE`` takes it for someone else's, and does
-nothing), and Spark does not say in which file system a path without a scheme is. So this is the
-only module that reaches behind PySpark's public interface, for the file system that Spark itself
-uses. Hadoop follows symbolic links and does not tell of them, so Python is asked, where a path is
-on this machine; object stores have none. The invariants: a removal that is cut off leaves a table
-that Delta can read, and that can be removed; and nothing is removed through a symbolic link.
+nothing), and Spark does not say in which file system a path without a scheme is. So this module
+reaches behind PySpark's public interface, for the file system that Spark itself uses. Hadoop
+follows symbolic links and does not tell of them, so Python is asked, where a path is on this
+machine; object stores have none. The invariants: a removal that is cut off leaves a table that
+Delta can read, and that can be removed; and nothing is removed through a symbolic link.
 """
 
 from __future__ import annotations
