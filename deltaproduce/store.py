@@ -16,6 +16,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from deltaproduce.engines.engine import Rows
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
@@ -47,7 +48,10 @@ class Store:
     versions comes to its end before Spark does.
 
     Args:
-        spark: a session with Delta: `local_session()`, or a cluster's.
+        spark: a session with Delta: `local_session()`, or a cluster's. None for a store without
+            Spark, and without Java: it takes and gives pyarrow Tables, and does all that fits its
+            ``limits`` on this machine. What needs Spark is then a SessionError: a stage of SQL, a
+            table of others, a catalog, an object store, a step of more rows.
         location: a path (with a ``/`` or a scheme), otherwise ``schema`` or ``catalog.schema``. A
             relative path is one of the current directory. A schema of a catalog in memory, which
             is forgotten when the process ends, must have been created in this process.
@@ -78,7 +82,7 @@ class Store:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | None,
         location: str | os.PathLike[str],
         pipeline: Pipeline,
         *,
@@ -382,7 +386,7 @@ class Store:
 
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
-    ) -> DataFrame:
+    ) -> Rows:
         """The rows of a source or stage.
 
         Args:
@@ -402,7 +406,7 @@ class Store:
 
     def key_mappings(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
-    ) -> DataFrame:
+    ) -> Rows:
         """Which source key produced which target keys.
 
         Args:
@@ -419,7 +423,7 @@ class Store:
 
     def updates(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
-    ) -> DataFrame:
+    ) -> Rows:
         """What one version changed: each changed key with all its rows, or one ``delete`` row.
 
         Args:

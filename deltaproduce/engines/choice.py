@@ -7,21 +7,26 @@ little (`Limits.is_local`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import pyarrow as pa
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.engine import Engine, Rows
 from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
+from deltaproduce.types.row_readers import zone_of_machine
 
 _LOCAL: Final = LocalEngine()
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +34,45 @@ class Engines:
     """The engines of one store.
 
     Attributes:
-        spark: the user's session.
+        session: the user's; None if there is none.
         limits: up to which sizes rows are worked on where.
     """
 
-    spark: SparkSession
+    session: SparkSession | None
     limits: Limits
 
     @property
+    def spark(self) -> SparkSession:
+        """The user's session.
+
+        Raises:
+            SessionError: there is none, so nothing can be done in Spark.
+        """
+        if self.session is None:
+            raise SessionError(
+                "this needs Spark, and the store was opened without a session: it is a query, a "
+                "catalog, an operation that only Spark has, or a step of more rows than the "
+                "store's limits have on one machine. Open it with "
+                "Store(deltaproduce.local_session(), …)"
+            )
+        return self.session
+
+    def in_thread(self, called: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+        """A function that another thread calls, in the session as this thread has it."""
+        if self.session is None:
+            return called
+        threaded: Callable[_Given, _Made] = inheritable_thread_target(self.session)(called)
+        return threaded
+
+    @property
     def time_zone(self) -> str:
-        """The session's: on its clock functions see timestamps, and times without a zone are."""
-        return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        """The session's: on its clock functions see timestamps, and times without a zone are.
+
+        Without a session it is this machine's, as in a session that is not told another one.
+        """
+        if self.session is None:
+            return zone_of_machine()
+        return self.session.conf.get("spark.sql.session.timeZone") or "UTC"
 
     def of(self, *rows: Rows) -> Engine[Any]:
         """The engine that works on some rows together."""

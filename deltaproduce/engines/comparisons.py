@@ -33,7 +33,6 @@ from deltaproduce.engines.marks import (
     Which,
 )
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.columns import cols, same
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import HASH, hash_sql
 from deltaproduce.model.layouts import Layout
@@ -128,7 +127,7 @@ class Comparison:
         found: Rows = self._engine.updates(self.rows, self.layout)
         return found
 
-    def content_after(self, before: Callable[[], DataFrame] | None) -> Rows:
+    def content_after(self, before: Callable[[], Rows] | None) -> Rows:
         """All rows of the content after the step, unsorted.
 
         Args:
@@ -137,16 +136,17 @@ class Comparison:
         content = self.layout.content
         if self.complete or before is None:
             return self.pick(content, ALIVE)
-        new = self._frame(content, ROWS_OF_CHANGED_PAIRS)
-        return self._without(before(), CHANGED_PAIRS).select(*cols(content)).union(new)
+        new = self.pick(content, ROWS_OF_CHANGED_PAIRS)
+        stays = self._without(before(), content, CHANGED_PAIRS)
+        return self.engines.united(stays, new, content)
 
-    def mappings_after(self, before: Callable[[], DataFrame] | None) -> Rows:
+    def mappings_after(self, before: Callable[[], Rows] | None) -> Rows:
         """All key mappings after the step, unsorted; ``before`` as in `content_after`."""
         pair = self.layout.pair
         if self.complete or before is None:
             return self.pick(pair, {IS_PAIR: True, SIDE: AFTER})
-        new = self._frame(pair, NEW_PAIRS)
-        return self._without(before(), GONE_PAIRS).select(*cols(pair)).union(new)
+        new = self.pick(pair, NEW_PAIRS)
+        return self.engines.united(self._without(before(), pair, GONE_PAIRS), new, pair)
 
     def predicate(self, lookup: Sequence[Column], which: Which) -> str:
         """Holds for the pairs that are ``which``, and perhaps for some more, if they are few.
@@ -171,6 +171,8 @@ class Comparison:
     def _frame(self, columns: Sequence[Column], which: Which) -> DataFrame:
         return self.engines.frame(self.pick(columns, which), columns)
 
-    def _without(self, before: DataFrame, gone: Which) -> DataFrame:
-        pairs = self._frame(self.layout.pair, gone)
-        return before.join(pairs, same(before, pairs, self.layout.pair), "left_anti")
+    def _without(self, before: Rows, columns: Sequence[Column], gone: Which) -> Rows:
+        pair = self.layout.pair
+        pairs = self.pick(pair, gone)
+        found: Rows = self.engines.of(before, pairs).without(before, columns, pairs, pair)
+        return found

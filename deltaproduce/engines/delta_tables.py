@@ -16,6 +16,9 @@ from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
+APP_ID: Final = "deltaproduce"
+"""Of which application a fencing token is."""
+
 MARKS_ROWS: Final = "delta.enableDeletionVectors"
 
 _COMMITS_A_CHECKPOINT: Final = 50
@@ -38,10 +41,15 @@ KEPT: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a Delta table is: a path, or a quoted name in a catalog."""
+    """Where a Delta table is: a path, or a quoted name in a catalog.
+
+    Attributes:
+        directory: the directory on this machine that it is known to be in.
+    """
 
     address: str
     in_catalog: bool
+    directory: str | None = None
 
     @property
     def sql(self) -> str:

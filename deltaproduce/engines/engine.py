@@ -72,6 +72,11 @@ class Engine(Protocol[RowsT]):
     def only(self, rows: RowsT, keys: RowsT, columns: Sequence[Column]) -> RowsT:
         """Of some rows those that have one of the keys, in these columns of both."""
 
+    def without(
+        self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
+    ) -> RowsT:
+        """Some columns of the rows that have none of the keys, in the columns ``by`` of both."""
+
     def computed(self, rows: RowsT) -> tuple[RowsT, int]:
         """The rows, not to be computed again, and how many they are."""
 
@@ -96,6 +101,11 @@ class Engine(Protocol[RowsT]):
             count: how many they are.
             by: the first of ``order``: partitions have disjoint ranges of it.
         """
+
+    def filed_beside(
+        self, rows: RowsT, count: int, by: Sequence[Column], order: Sequence[Column]
+    ) -> RowsT:
+        """As `filed`, for what is written while versions go on: by half of the tasks at most."""
 
     def first(self, new: RowsT, count: int, layout: Layout) -> Compared:
         """The comparison where there was no row before.

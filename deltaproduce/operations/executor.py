@@ -76,9 +76,7 @@ class Executor:
         self._progress = progress
         self._clock = clock
         self._compactor = Compactor(graph, tables, reader)
-        self._publisher = Publisher(
-            engines.spark, graph, tables, reader, log, self._compactor, clock
-        )
+        self._publisher = Publisher(graph, tables, reader, log, self._compactor, clock)
 
     def update(
         self,

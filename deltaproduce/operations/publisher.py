@@ -16,9 +16,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame, SparkSession
-
+from deltaproduce.engines.engine import Rows
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS
@@ -59,7 +57,6 @@ class Publisher:
 
     def __init__(
         self,
-        spark: SparkSession,
         graph: Graph,
         tables: Tables,
         reader: Reader,
@@ -67,7 +64,6 @@ class Publisher:
         compactor: Compactor,
         clock: Callable[[], datetime],
     ) -> None:
-        self._spark = spark
         self._graph = graph
         self._tables = tables
         self._reader = reader
@@ -197,7 +193,7 @@ class Publisher:
     ) -> dict[tuple[str, str], Sequence[Commit] | None]:
         """What `_unchecked` says of some tables, by stage and kind; several at a time."""
 
-        @inheritable_thread_target(self._spark)
+        @self._tables.engines.in_thread
         def history(name: str, kind: str) -> Sequence[Commit] | None:
             table = self._tables.location.table(name, kind)
             return self._unchecked(table, head.pinned(name, kind))
@@ -226,7 +222,7 @@ class Publisher:
         stages = tuple(name for name in writes if edits[name] or name in kept)
         checked, self._checked = self._checked, {}
 
-        @inheritable_thread_target(self._spark)
+        @self._tables.engines.in_thread
         def commit(name: str, kind: str, edit: Edit | Restore, told: Attempt) -> int:
             table = self._tables.location.table(name, kind)
             pinned = head.pinned(name, kind)
@@ -316,9 +312,7 @@ class Publisher:
         }
 
 
-def _all(
-    read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage
-) -> DataFrame:
+def _all(read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage) -> Rows:
     found = read(version, stage)
     assert found is not None  # the figures say that there are rows
-    return found.all()
+    return found.rows()

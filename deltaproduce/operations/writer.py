@@ -16,9 +16,14 @@ from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.file_systems import check_relative
+from deltaproduce.engines.spark.file_systems import check_relative, local_path
 from deltaproduce.engines.spark.sessions.session import check_session
-from deltaproduce.errors import ConflictError, DefinitionError, InvalidArgumentError
+from deltaproduce.errors import (
+    ConflictError,
+    DefinitionError,
+    InvalidArgumentError,
+    SessionError,
+)
 from deltaproduce.model import arguments
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
@@ -81,7 +86,7 @@ class Writer:
 
 
 def opened(
-    spark: SparkSession,
+    spark: SparkSession | None,
     location: str | os.PathLike[str],
     pipeline: Pipeline,
     *,
@@ -115,16 +120,8 @@ def opened(
     ):
         if not isinstance(value, str) or value not in known:
             raise DefinitionError(f"{name} is {shown(value)}; use one of {', '.join(known)}")
-    check_session(spark)
-    if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
-        place = place.within(spark.catalog.currentCatalog())
-    place.check([stage.name for stage in pipeline.stages])
     engines = Engines(spark, limits)
-    tables = Tables(engines, place)
-    if place.in_catalog:
-        check_schema(tables, text)
-    elif is_relative(text):
-        check_relative(spark, text)
+    tables = _tables(engines, place, text, pipeline)
     graph, log = analysed(pipeline.graph(), tables), VersionLog(tables)
     executor = Executor(
         engines,
@@ -137,5 +134,31 @@ def opened(
         table_type,
         policy,
     )
-    found = Opened(engines, graph, tuple(pipeline.stages), tables, log, Reader(tables))
+    reader = Reader(tables, from_files=spark is None)
+    found = Opened(engines, graph, tuple(pipeline.stages), tables, log, reader)
     return Writer(found, executor, on_conflict, clock)
+
+
+def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) -> Tables:
+    """The tables of a store, if they can be where it is to be.
+
+    Args:
+        text: the location as the user says it.
+    """
+    session = engines.session
+    if session is not None:
+        check_session(session)
+    if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
+        place = place.within(engines.spark.catalog.currentCatalog())
+    elif session is None and local_path(place.address) is None:
+        raise SessionError(
+            f"location {text!r} is in a file system that only Spark reads and writes: open the "
+            "store with a session, Store(deltaproduce.local_session(), …)"
+        )
+    place.check([stage.name for stage in pipeline.stages])
+    tables = Tables(engines, place)
+    if place.in_catalog:
+        check_schema(tables, text)
+    elif is_relative(text) and session is not None:
+        check_relative(session, text)
+    return tables

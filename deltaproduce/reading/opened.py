@@ -11,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local import arrays
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.spark.columns import order
 from deltaproduce.engines.spark.sessions.damage import noticed
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model import arguments
@@ -94,17 +96,20 @@ class Opened:
         check_there(self.log.last_read, version, stages, *kinds)
 
     def frame(
-        self, rows: DataFrame | None, columns: Sequence[Column], in_order: Sequence[Column] = ()
-    ) -> DataFrame:
+        self, rows: Rows | None, columns: Sequence[Column], in_order: Sequence[Column] = ()
+    ) -> Rows:
         """Rows, or no rows, as users get them.
 
         Args:
             in_order: the columns that they are sorted by, if any.
         """
+        if self.engines.session is None:
+            table = self.engines.table(empty(columns) if rows is None else rows, columns)
+            return arrays.in_order(table, in_order) if in_order else table
         if rows is None:
             struct = StructType([StructField(c.name, c.data_type) for c in columns])
             return self.engines.spark.createDataFrame([], struct)
-        found = rows.select(*cols(columns))
+        found = self.engines.frame(rows, columns)
         return found.orderBy(*order(in_order)) if in_order else found
 
     def noticing(self) -> AbstractContextManager[None]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -74,8 +76,20 @@ class Reader:
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
+    def step(self, version: Version, stage: Stage) -> Rows | None:
+        """What one version changed in a stage, on the driver without a session; None if nothing."""
+        delta_version = version.pinned(stage.name, UPDATES)
+        if self._tables.engines.session is not None or delta_version is None:
+            return self.updates(version, stage)
+        table = self._tables.location.table(stage.name, UPDATES)
+        columns, files = Layout.of(stage).updates, self._tables.files(table, delta_version)
+        rows = None if files is None else files.rows(columns)
+        if rows is None:
+            rows = self._tables.engines.table(self._tables.read(table, delta_version), columns)
+        return rows.filter(pc.equal(rows.column(VERSION), version.number))
+
     def updates(self, version: Version, stage: Stage, since: int | None = None) -> DataFrame | None:
-        """What the version changed in a stage; None if nothing yet has.
+        """What the version changed in a stage, in Spark; None if nothing yet has.
 
         Args:
             since: and what the versions after this one have; else it alone.
@@ -140,13 +154,21 @@ class Reader:
         if kept is not None and kept[0] == runs:
             return kept[1]
         layout = Layout.of(stage)
-        table = self._tables.location.table(stage.name, RUNS)
-        rows = self._tables.read(table, runs.delta_version)
-        later = (f.col(VERSION) > runs.folded) & (f.col(VERSION) <= version.number)
-        found = fetched(rows.where(later), layout.runs)
+        found = self._later_runs(stage, layout, runs, version.number)
         overlay = Overlay.of(found, layout.pair, layout.content)
         self._overlays[stage.name] = runs, overlay
         return overlay
+
+    def _later_runs(self, stage: Stage, layout: Layout, runs: _Runs, until: int) -> pa.Table:
+        """The runs after the fold, up to a version."""
+        table = self._tables.location.table(stage.name, RUNS)
+        files = self._tables.files(table, runs.delta_version)
+        rows = None if files is None else files.rows(layout.runs)
+        if rows is not None:
+            numbers = rows.column(VERSION).to_numpy()
+            return rows.filter(pa.array((numbers > runs.folded) & (numbers <= until)))
+        later = (f.col(VERSION) > runs.folded) & (f.col(VERSION) <= until)
+        return fetched(self._tables.read(table, runs.delta_version).where(later), layout.runs)
 
     def keep(
         self, stage: str, figures: StageFigures, overlay: Overlay | None, content: pa.Table | None
@@ -201,15 +223,15 @@ class Reader:
             return None
         table = self._tables.location.table(stage.name, kind)
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
-        files = None
+        files, base = None, partial(self._tables.read, table, delta_version)
         if figures.origin.table:
-            base: Rows = self._in_place(figures.origin.table, delta_version, stage)
+            base = partial(self._in_place, figures.origin.table, delta_version, stage)
         elif kind == CONTENT and kept is not None and kept[0] == _place(figures):
             base = kept[1]
-        elif self._from_files and figures.base.added.get(kind) == 0:
-            base, files = self._tables.read_whole(table, delta_version)
-        else:
-            base = self._tables.read(table, delta_version)
+        elif self._from_files:
+            files = self._tables.files(table, delta_version)
+            if figures.base.added.get(kind) == 0:
+                base = partial(self._tables.read_whole, table, delta_version)
         overlay, engines = self.overlay(version, stage), self._tables.engines
         return Stored(
             base, tuple(columns), overlay, figures.rows, figures.row_bytes, engines, files

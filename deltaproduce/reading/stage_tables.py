@@ -5,37 +5,35 @@ The invariant: the columns are those that the stage had in that version.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
+from deltaproduce.engines.engine import Rows
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES, Layout
 from deltaproduce.reading.opened import Opened
+from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, stage_at
 
 
-def content(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> DataFrame:
+def content(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
     """See `Store.content`."""
     wanted, found = _asked(store, store.stage(stage), version, ordered, CONTENT, RUNS)
     with store.noticing():
         rows = store.reader.content(wanted, found)
-    return _frame(store, None if rows is None else rows.all(), found, CONTENT, ordered)
+    return _frame(store, None if rows is None else _rows(store, rows), found, CONTENT, ordered)
 
 
-def key_mappings(
-    store: Opened, stage: str | Stage, version: int | None, ordered: bool
-) -> DataFrame:
+def key_mappings(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
     """See `Store.key_mappings`."""
     wanted, found = _asked(store, store.producer(stage), version, ordered, KEY_MAPPINGS, RUNS)
     with store.noticing():
         rows = store.reader.key_mappings(wanted, found)
-    return _frame(store, None if rows is None else rows.all(), found, KEY_MAPPINGS, ordered)
+    return _frame(store, None if rows is None else _rows(store, rows), found, KEY_MAPPINGS, ordered)
 
 
-def updates(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> DataFrame:
+def updates(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
     """See `Store.updates`."""
     wanted, found = _asked(store, store.stage(stage), version, ordered, UPDATES)
-    return _frame(store, store.reader.updates(wanted, found), found, UPDATES, ordered)
+    return _frame(store, store.reader.step(wanted, found), found, UPDATES, ordered)
 
 
 def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
@@ -61,8 +59,11 @@ def _asked(
     return wanted, found
 
 
-def _frame(
-    store: Opened, rows: DataFrame | None, stage: Stage, kind: str, ordered: bool
-) -> DataFrame:
+def _rows(store: Opened, rows: Stored) -> Rows:
+    """All rows: in Spark, as Spark's users want them, or, without a session, on the driver."""
+    return rows.fetched() if store.engines.session is None else rows.all()
+
+
+def _frame(store: Opened, rows: Rows | None, stage: Stage, kind: str, ordered: bool) -> Rows:
     layout = Layout.of(stage)
     return store.frame(rows, layout.columns(kind), layout.order(kind) if ordered else ())

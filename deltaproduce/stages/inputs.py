@@ -61,10 +61,8 @@ class StageInput:
             return self.step.content_after(None)
         before = self.before()
         if self.step is not None:
-            return self.step.content_after(None if before is None else before.all)
-        if before is None:
-            return None
-        return before.fetched() if before.small else before.all()
+            return self.step.content_after(None if before is None else before.rows)
+        return None if before is None else before.rows()
 
     def rows_of(self, keys: Selection, engines: Engines) -> Rows | None:
         """Its content of some keys after the step, unsorted; None if there is none.

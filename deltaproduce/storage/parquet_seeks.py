@@ -160,6 +160,25 @@ class ParquetFiles:
             return None
         return pa.concat_tables(found)
 
+    def rows(self, columns: Sequence[Column]) -> pa.Table | None:
+        """All rows; None if Spark is to be asked.
+
+        Args:
+            columns: as for `rows_of`; the files may have others too.
+        """
+        schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
+        found = [schema.empty_table()]
+        try:
+            for path in self._paths:
+                if path is None:
+                    return None
+                with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+                    rows = file.read(schema.names)
+                found.append(rows.select(schema.names).cast(schema))
+        except (OSError, KeyError, pa.ArrowInvalid):
+            return None
+        return pa.concat_tables(found)
+
     @cached_property
     def _footers(self) -> _Footers | None:
         """None if they are not to be had here."""

@@ -8,7 +8,7 @@ version, and cannot tell how they are stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -89,15 +89,15 @@ class Stored:
     """The rows of one table at one version.
 
     Attributes:
-        base: the rows of the Delta table; on the driver if a store has kept them.
+        base: the rows of the Delta table, or how Spark reads them.
         columns: its columns.
         overlay: what came after the base; None if nothing did.
         count: how many rows there are, or, of key mappings, at most.
         row_bytes: about how many bytes one has.
-        files: the files of the base, if they are known and no row of theirs is deleted.
+        files: the files of the base, if they can be read without Spark.
     """
 
-    base: Rows
+    base: Rows | Callable[[], DataFrame]
     columns: tuple[Column, ...]
     overlay: Overlay | None
     count: int
@@ -110,9 +110,14 @@ class Stored:
         """Whether reading all of it costs no more than looking up a key."""
         return self.engines.limits.is_small(self.count, self.row_bytes)
 
+    def rows(self) -> Rows:
+        """All rows, unsorted; on the driver if they are few."""
+        few = self.engines.limits.is_local(self.count, self.count * self.row_bytes)
+        return self.fetched() if few and self._is_here else self.all()
+
     def all(self) -> DataFrame:
         """All rows, in Spark; unsorted."""
-        engines, base = self.engines, self.engines.frame(self.base, self.columns)
+        engines, base = self.engines, self._frame()
         if self.overlay is None:
             return base
         pair = self.overlay.pair
@@ -122,7 +127,12 @@ class Stored:
 
     def fetched(self) -> pa.Table:
         """All rows, on the driver."""
-        return self._merged(self.engines.table(self.base, self.columns), None)
+        found = self.base if isinstance(self.base, pa.Table) else None
+        if found is None and self.files is not None:
+            found = self.files.rows(self.columns)
+        if found is None:
+            found = self.engines.table(self._frame(), self.columns)
+        return self._merged(found.select([c.name for c in self.columns]), None)
 
     def of(self, keys: Selection) -> Rows:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
@@ -131,11 +141,25 @@ class Stored:
         most = self.engines.limits.rows_of(self.row_bytes)
         found = None if self.files is None else self.files.rows_of(keys, self.columns, most)
         if found is None:
-            base = self.engines.frame(self.base, self.columns)
-            found = fetched(keys.rows_of(base).limit(most + 1), self.columns)
+            found = self._sought(keys, most)
         if len(found) > most:
             return keys.rows_of(self.all())
         return self._merged(found, keys)
+
+    @property
+    def _is_here(self) -> bool:
+        return isinstance(self.base, pa.Table) or self.files is not None
+
+    def _frame(self) -> DataFrame:
+        """The base, in Spark."""
+        rows = self.base() if callable(self.base) else self.base
+        return self.engines.frame(rows, self.columns)
+
+    def _sought(self, keys: Selection, most: int) -> pa.Table:
+        """The rows of some keys in the base, or some more than the most, whatever they are."""
+        if self._is_here and self.engines.limits.is_local(self.count, self.count * self.row_bytes):
+            return keys.exactly(replace(self, overlay=None).fetched())
+        return fetched(keys.rows_of(self._frame()).limit(most + 1), self.columns)
 
     def _merged(self, base: pa.Table, keys: Selection | None) -> pa.Table:
         if self.overlay is None:

@@ -16,22 +16,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.delta_log import LEAST_COMMITS, commit_file, newest_commits
+from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.delta_tables import (
     KEPT,
-    LoggedCommit,
+    Place,
     RefusedError,
     Write,
     properties,
 )
-from deltaproduce.engines.spark.delta import Detail, SparkDelta, unwritable
+from deltaproduce.engines.deltas import Deltas
+from deltaproduce.engines.spark.delta import Detail, unwritable
 from deltaproduce.engines.spark.file_systems import is_linked, is_local, local_path
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, StorageError
@@ -52,10 +52,14 @@ class Tables:
 
     def __init__(self, engines: Engines, location: Location) -> None:
         self.engines = engines
-        self.spark = spark = engines.spark
         self.location = location
-        self._delta = SparkDelta(spark, engines.limits.plan_rows)
-        self._written_whole: dict[Table, tuple[int, DataFrame, ParquetFiles | None]] = {}
+        self._delta = Deltas(engines)
+        self._files: dict[Table, tuple[int, ParquetFiles | None]] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The user's session; see `Engines.spark`."""
+        return self.engines.spark
 
     def existing(self, text: str) -> Table:
         """A table of someone else, by its path or name.
@@ -78,46 +82,60 @@ class Tables:
             CorruptStoreError: it is one of the store's, and is not there, or not at that version.
         """
         with self._whole(table):
-            return self._delta.read(table.place, delta_version)
+            return self._delta.read(self._place(table), delta_version)
 
     def feed(self, table: Table, first: int, last: int) -> DataFrame:
         """What the table's change data feed says of some delta versions, both among them.
 
         Delta finds out whether it has all of it when the rows are used.
         """
-        return self._delta.change_feed(table.place, first, last)
+        return self._delta.spark.change_feed(table.place, first, last)
 
-    def read_whole(self, table: Table, delta_version: int) -> tuple[DataFrame, ParquetFiles | None]:
+    def files(self, table: Table, delta_version: int) -> ParquetFiles | None:
+        """The files of a delta version, to be read without Spark; None if only Spark can."""
+        known = self._files.get(table)
+        if known is None or known[0] != delta_version:
+            paths = self._delta.files(self._place(table), delta_version)
+            if paths is None and self.engines.session is None:
+                raise CorruptStoreError(
+                    f"table {table.name!r} cannot be read at delta version {delta_version}: its "
+                    "log is gone or broken, or rows are marked as deleted, which only Spark can "
+                    "read",
+                    table=table.name,
+                )
+            known = delta_version, None if paths is None else ParquetFiles(paths)
+            self._files[table] = known
+        return known[1]
+
+    def read_whole(self, table: Table, delta_version: int) -> DataFrame:
         """The rows at a delta version that was written whole: in order, and none of them deleted.
 
         They come from the files, which are few: see `SparkDelta.from_files`.
 
-        Returns:
-            The rows, and their files if those can be read by name.
-
         Raises:
             CorruptStoreError: as `read`.
         """
-        known = self._written_whole.get(table)
-        if known is not None and known[0] == delta_version:
-            return known[1:]
-        rows, files = self.read(table, delta_version), None
+        rows = self.read(table, delta_version)
         if table.in_catalog:
-            return rows, None
+            return rows
         with self._whole(table):
-            rows, addresses = self._delta.from_files(rows)
-            files = ParquetFiles(addresses) if addresses else None
-        self._written_whole[table] = delta_version, rows, files
-        return rows, files
+            return self._delta.spark.from_files(rows)
 
     def exists(self, table: Table) -> bool:
         """Whether there is a Delta table."""
         with self._whole(table):
-            return self._delta.exists(table.place)
+            return self._delta.exists(self._place(table))
+
+    def _place(self, table: Table) -> Place:
+        """Where a table is; also in which directory, if it is one of the store's that are here."""
+        place = table.place
+        if not self._local or not self.location.has(table):
+            return place
+        return self._delta.within(place, local_path(table.address))
 
     def detail(self, table: Table) -> Detail | None:
         """What Delta says of a table; None if there is none. One Spark job."""
-        return self._delta.describe(table.place)
+        return self._delta.spark.describe(table.place)
 
     def places(self, tables: Iterable[Table]) -> dict[str, str]:
         """The directories of those of some tables that are there, by name.
@@ -151,8 +169,8 @@ class Tables:
         """
         location = self.location
         if location.in_catalog:
-            return tuple(map(location.named, self._delta.tables_in(location.address)))
-        paths = self._delta.with_file(location.address, "*/*", commit_file(0))
+            return tuple(map(location.named, self._delta.spark.tables_in(location.address)))
+        paths = self._delta.spark.with_file(location.address, "*/*", commit_file(0))
         tables = location.among("/".join(path.split("/")[-2:]) for path in paths)
         return tuple(t for t in tables if not is_linked(location.address, t.address))
 
@@ -165,21 +183,12 @@ class Tables:
         Args:
             since: a delta version; all commits from it on are returned, as far as Delta keeps them.
         """
-        path = local_path(table.address) if self._local and self.location.has(table) else None
-        found = None if path is None else newest_commits(Path(path), since)
-        if found is None:
-            found = self._history(table, since)
+        with self._whole(table):
+            found = self._delta.history(self._place(table), since=since)
         return tuple(
             Commit(one.delta_version, Attempt.parse(one.metadata), one.operation, one.micros)
             for one in found
         )
-
-    def _history(self, table: Table, since: int | None) -> tuple[LoggedCommit, ...]:
-        with self._whole(table):
-            found = self._delta.history(table.place, LEAST_COMMITS)
-            if since is not None and found and found[-1].delta_version > since:
-                return self._delta.history(table.place, found[0].delta_version - since + 1)
-        return found
 
     def commit(
         self, table: Table, edit: Edit | Restore | Deletion, attempt: Attempt, base: int | None
@@ -194,7 +203,7 @@ class Tables:
             ConflictError: the table moved from ``base`` by more than this commit and compactions.
             CorruptStoreError: it did, and not by a store.
         """
-        self._written_whole.pop(table, None)
+        self._files.pop(table, None)
         with self._effect("commit", table, attempt, base):
             match edit:
                 case Edit():
@@ -202,12 +211,12 @@ class Tables:
                     # have any properties, and an overwriting would keep them.
                     is_known = base is not None or not self.exists(table)
                     write = self._write(table, edit, attempt, is_known=is_known)
-                    self._delta.write(table.place, write)
+                    self._delta.write(self._place(table), write)
                 case Restore():
                     self._set_back(table, edit.delta_version, attempt, base)
                 case Deletion():
                     metadata = attempt.metadata(table.name)
-                    self._delta.delete(table.place, edit.predicate, metadata)
+                    self._delta.delete(self._place(table), edit.predicate, metadata)
         commits = self.recent_commits(table, base)
         made = landed(attempt, base, commits)
         if made is not None and isinstance(edit, Restore):
@@ -249,7 +258,7 @@ class Tables:
             fence=attempt.fencing_token,
         )
         with self._effect("drop versions" if overwrite else "publish", table, attempt):
-            self._delta.write(table.place, write)
+            self._delta.write(self._place(table), write)
 
     def restore(self, table: Table, delta_version: int, attempt: Attempt) -> int:
         """Set a table that ran ahead back to what the head pins; returns its new delta version.
@@ -268,12 +277,12 @@ class Tables:
     def create(self, table: Table, columns: Sequence[Column]) -> None:
         """Make an empty table if there is none, or one that was begun and has no commit."""
         with self._effect("create", table):
-            self._delta.create(table.place, columns, KEPT)
+            self._delta.create(self._place(table), columns, KEPT)
 
     def put_together(self, table: Table) -> None:
         """Write small files as large ones: no row changes, and rows of a file stay in order."""
         with self._effect("optimize", table):
-            self._delta.optimize(table.place)
+            self._delta.optimize(self._place(table))
 
     def remove_files(self, table: Table, files: DataFrame) -> None:
         """Remove files of a table, whatever Delta's retention says; those that it has now stay.
@@ -282,18 +291,18 @@ class Tables:
             files: see `SparkDelta.remove_files`.
         """
         with self._effect("vacuum", table):
-            self._delta.remove_files(table.place, files)
+            self._delta.spark.remove_files(table.place, files)
 
     def drop(self, table: Table) -> None:
         """Remove a table with all of its files."""
         with self._effect("drop", table):
-            self._delta.drop(table.place)
+            self._delta.spark.drop(table.place)
 
     def ensure_schema(self) -> None:
         """Make the catalog's schema if it is missing; a path needs nothing."""
         if self.location.in_catalog:
             with effect("create schema", self.location.address):
-                self._delta.create_schema(self.location.address)
+                self._delta.spark.create_schema(self.location.address)
 
     def many_effects(self) -> AbstractContextManager[None]:
         """For an operation of many effects: the user's settings are read once, not for each."""
@@ -328,14 +337,17 @@ class Tables:
         metadata = attempt.metadata(table.name)
         if base == delta_version:
             by = str(attempt.version)
-            self._delta.set_property(table.place, _ROLLED_BACK, by, metadata)
+            self._delta.set_property(self._place(table), _ROLLED_BACK, by, metadata)
         else:
-            self._delta.restore(table.place, delta_version, metadata)
+            self._delta.restore(self._place(table), delta_version, metadata)
 
     @cached_property
     def _local(self) -> bool:
         """Whether the store's files are on this machine, where a small row group costs little."""
-        return not self.location.in_catalog and is_local(self.spark, self.location.address)
+        if self.location.in_catalog:
+            return False
+        session, address = self.engines.session, self.location.address
+        return local_path(address) is not None if session is None else is_local(session, address)
 
     @contextmanager
     def _whole(self, table: Table) -> Iterator[None]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Row
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     LongType,
     MapType,
@@ -54,8 +54,6 @@ _COLUMNS: Final = (
     Column("figures", StringType()),
     Column("attempt", StringType()),
 )
-
-_LAST_MICROS = 253_402_300_800_000_000  # since 1970, of the year 10000
 
 
 class VersionLog:
@@ -172,7 +170,7 @@ class VersionLog:
         ):
             known = ()
         last = known[-1].number if known else 0
-        known += self._rows(newest, f"number > {last}")
+        known += self._rows(newest, last)
         ours = next((c.delta_version for c in commits if c.attempt is not None), 0)
         foreign = foreign_commits(commits, ours)
         if foreign and known != self._rows(ours):
@@ -223,13 +221,24 @@ class VersionLog:
             return self._tables.recent_commits(self._table, 0)
         return commits
 
-    def _rows(self, delta_version: int, which: str = "true") -> tuple[Version, ...]:
-        """The versions that the log had, or some of them, oldest first; one Spark job."""
-        rows = self._tables.read(self._table, delta_version).where(which)
-        found = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
+    def _rows(self, delta_version: int, after: int | None = None) -> tuple[Version, ...]:
+        """The versions that the log had, oldest first; one Spark job if they are elsewhere.
+
+        Args:
+            after: only those of later numbers.
+        """
+        files = self._tables.files(self._table, delta_version)
+        rows = None if files is None else files.rows(_COLUMNS)
+        if rows is None:
+            rows = self._tables.engines.table(
+                self._tables.read(self._table, delta_version), _COLUMNS
+            )
+        if after is not None:
+            rows = rows.filter(pc.greater(rows.column("number"), after))
         try:
-            return tuple(sorted(map(_version, found), key=lambda version: version.number))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            found = map(_version, rows.to_pylist(maps_as_pydicts="strict"))
+            return tuple(sorted(found, key=lambda version: version.number))
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise self._damaged(f"a row of it is none of a store's ({error})", None) from error
 
     def _damaged(self, finding: str, good: int | None) -> CorruptStoreError:
@@ -302,26 +311,26 @@ def _kept(versions: Sequence[Version]) -> tuple[Version, ...]:
     return tuple(version for version in versions if version.stages)
 
 
-def _version(row: Row) -> Version:
+def _version(row: Mapping[str, Any]) -> Version:
     """A row of the log; someone else may have written anything that its columns can hold."""
-    told = (row.number, row.micros, *(row.fingerprints or {}).values())
-    if None in told or not 0 <= row.micros < _LAST_MICROS:
+    number, at, fingerprints = row["number"], row["committed_at"], row["fingerprints"] or {}
+    if None in (number, at, *fingerprints.values()):
         raise CorruptStoreError(
-            f"the version log has a row that no store has written, of number {row.number!r}; "
+            f"the version log has a row that no store has written, of number {number!r}; "
             "store.repair() sets it back, or restore the table from a backup",
             table="_versions",
         )
     return Version(
-        number=row.number,
-        committed_at=datetime.fromtimestamp(row.micros / 1e6, tz=UTC),
-        operation=row.operation,
-        update_id=row.update_id,
-        stages={} if row.figures is None else figures_from_json(row.figures),
+        number=number,
+        committed_at=at.astimezone(UTC),
+        operation=row["operation"],
+        update_id=row["update_id"],
+        stages={} if row["figures"] is None else figures_from_json(row["figures"]),
         definitions={
-            name: Fingerprint(found.layout, found.function)
-            for name, found in (row.fingerprints or {}).items()
+            name: Fingerprint(found["layout"], found["function"])
+            for name, found in fingerprints.items()
         },
-        attempt=Attempt(row.attempt, row.number),
+        attempt=Attempt(row["attempt"], number),
     )
 
 

@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import tzlocal
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -90,6 +91,11 @@ def zone_of(time_zone: str) -> tzinfo:
             "region or an offset, or install the package tzdata"
         )
         raise DefinitionError(message) from error
+
+
+def zone_of_machine() -> str:
+    """Returns the time zone that this machine is set to, as a Spark session has it by default."""
+    return tzlocal.get_localzone_name() or "UTC"
 
 
 _OFFSET: Final = re.compile(r"(?:UTC?|GMT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")

@@ -37,6 +37,13 @@ class LocalEngine(Engine[pa.Table]):
         found = isin_rows(self.here(rows, columns), self.here(keys, columns))
         return rows.filter(pa.array(found))
 
+    def without(
+        self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
+    ) -> pa.Table:
+        """See `Engine.without`."""
+        gone = isin_rows(self.here(rows, by), self.here(keys, by))
+        return self.here(rows, columns).filter(pa.array(~gone))
+
     def computed(self, rows: pa.Table) -> tuple[pa.Table, int]:
         """See `Engine.computed`: they are."""
         return rows, len(rows)
@@ -60,6 +67,12 @@ class LocalEngine(Engine[pa.Table]):
         """See `Engine.filed`: all rows are one file."""
         del count, by
         return in_order(rows, order)
+
+    def filed_beside(
+        self, rows: pa.Table, count: int, by: Sequence[Column], order: Sequence[Column]
+    ) -> pa.Table:
+        """See `Engine.filed_beside`: all rows are one file."""
+        return self.filed(rows, count, by, order)
 
     def first(self, new: pa.Table, count: int, layout: Layout) -> Compared:
         """See `Engine.first`."""

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.delta_tables import (
+    APP_ID,
     MARKS_ROWS,
     DeltaTables,
     LoggedCommit,
@@ -39,7 +40,6 @@ from deltaproduce.types.columns import Column
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
 """Paths that Spark neither takes for patterns nor encodes."""
 
-_APP_ID: Final = "deltaproduce"
 _USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"  # for statements
 _MARKED_ROWS: Final = "spark.databricks.delta.delete.deletionVectors.persistent"
 _GROUP_ROWS: Final = "parquet.block.row.count.limit"  # Delta passes it to Parquet as a setting only
@@ -168,7 +168,7 @@ class SparkDelta(DeltaTables):
         reader = self._spark.read.option("readChangeFeed", "true")
         return _loaded(reader.option("startingVersion", first).option("endingVersion", last), place)
 
-    def from_files(self, rows: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+    def from_files(self, rows: DataFrame) -> DataFrame:
         """The rows of a delta version of which none are marked as deleted, from its files.
 
         One Spark job instead of Delta's three, or seven: Delta plans each read with jobs over its
@@ -176,12 +176,12 @@ class SparkDelta(DeltaTables):
         statistics do.
 
         Returns:
-            The rows, and their files; the same rows, and none, if those cannot be read by name.
+            The rows from their files; from Delta, if those cannot be read by name.
         """
         addresses = tuple(rows.inputFiles())
         if not addresses or not all(PLAIN_PATH.fullmatch(address) for address in addresses):
-            return rows, ()
-        return self._spark.read.schema(rows.schema).parquet(*addresses), addresses
+            return rows
+        return self._spark.read.schema(rows.schema).parquet(*addresses)
 
     def tables_in(self, schema: str) -> tuple[str, ...]:
         """The names of the tables of a catalog's schema; one Spark job."""
@@ -269,7 +269,7 @@ class SparkDelta(DeltaTables):
             files: those, as an inventory for ``VACUUM``: ``path``, ``length``, ``isDir`` and
                 ``modificationTime`` (milliseconds).
         """
-        view = f"{_APP_ID}_{uuid.uuid4().hex}"
+        view = f"{APP_ID}_{uuid.uuid4().hex}"
         statement = f"VACUUM {place.sql} USING INVENTORY (SELECT * FROM {view}) RETAIN 0 HOURS"
         with self._session() as session, settings.handed_over(files, session) as found:
             found.createTempView(view)
@@ -342,7 +342,7 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
         rows = rows.where(write.predicate)
     writer = rows.write.format("delta").option("userMetadata", write.metadata)
     if write.fence is not None:
-        writer = writer.option("txnAppId", _APP_ID).option("txnVersion", write.fence)
+        writer = writer.option("txnAppId", APP_ID).option("txnVersion", write.fence)
     if write.file_rows is not None:
         writer = writer.option("maxRecordsPerFile", write.file_rows)
     if write.mode == "append":

@@ -64,6 +64,13 @@ class SparkEngine(Engine[DataFrame]):
         """See `Engine.only`."""
         return rows.join(keys, same(rows, keys, columns), "left_semi")
 
+    def without(
+        self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
+    ) -> DataFrame:
+        """See `Engine.without`."""
+        found, gone = self.here(rows, columns), self.here(keys, by)
+        return found.join(gone, same(found, gone, by), "left_anti")
+
     def computed(self, rows: DataFrame) -> tuple[DataFrame, int]:
         """See `Engine.computed`; one Spark job."""
         found, counts = checkpoint(rows, {"rows": f.count(f.lit(1))})
@@ -115,6 +122,12 @@ class SparkEngine(Engine[DataFrame]):
     ) -> DataFrame:
         """See `Engine.filed`."""
         return in_files(rows, file_count(rows, count), by, order)
+
+    def filed_beside(
+        self, rows: DataFrame, count: int, by: Sequence[Column], order: Sequence[Column]
+    ) -> DataFrame:
+        """See `Engine.filed_beside`."""
+        return in_files(rows, files_beside(rows, count), by, order)
 
     def first(self, new: DataFrame, count: int, layout: Layout) -> Compared:
         """See `Engine.first`: sorted over disjoint ranges, ready to be written; one Spark job."""

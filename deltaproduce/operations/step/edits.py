@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
@@ -26,7 +25,7 @@ from deltaproduce.engines.marks import (
     NEW_PAIRS,
     ROWS_OF_CHANGED_PAIRS,
 )
-from deltaproduce.engines.spark.engine import ROWS_PER_FILE, files_beside, in_files
+from deltaproduce.engines.spark.engine import ROWS_PER_FILE
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,
@@ -45,7 +44,7 @@ from deltaproduce.types.columns import (
     Column,
 )
 
-Read: TypeAlias = Callable[[], DataFrame]
+Read: TypeAlias = Callable[[], Rows]
 """Reads a table's rows as they were before the step; called only if an edit needs them."""
 
 
@@ -147,9 +146,9 @@ def compacted_edit(stored: Stored, stage: Stage, kind: str) -> Edit:
 
     By half of the session's tasks at most, because versions go on meanwhile.
     """
-    layout, rows = Layout.of(stage), stored.all()
-    by, files = layout.lookup(kind), files_beside(rows, stored.count)
-    ordered = in_files(rows, files, by, layout.order(kind))
+    layout, rows = Layout.of(stage), stored.rows()
+    by, order = layout.lookup(kind), layout.order(kind)
+    ordered = stored.engines.of(rows).filed_beside(rows, stored.count, by, order)
     return Edit(ordered, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
@@ -70,7 +69,7 @@ def source_step(
     if content is None:
         compared = Comparison.first(upserts, batch.count, layout, engines)
     elif batch.is_snapshot:
-        before = content.fetched() if content.small else content.all()
+        before = content.rows()
         compared = Comparison.of_all(before, upserts, layout, engines)
     else:
         keys = batch.keys()
@@ -127,7 +126,7 @@ def selected_step(
         compared = Comparison.of_some(before, changed, new, layout, complete=True)
         return Found(compared, surrogates)
 
-    @inheritable_thread_target(engines.spark)
+    @engines.in_thread
     def were_produced() -> Rows:
         produced = mappings()
         assert produced is not None  # content has rows, and each has its pair
@@ -172,7 +171,7 @@ def full_step(
         return Found(_made_anew(redefined, old, new, count, engines), surrogates)
     if content is None:
         return _first_of(production, emitted, count)
-    before = content.fetched() if content.small else content.all()
+    before = content.rows()
     new, surrogates = production.kept(before, emitted, count)
     return Found(Comparison.of_all(before, new, layout, engines), surrogates)
 
@@ -218,7 +217,7 @@ def stored_step(
     """
     if redefined is not None:
         nothing = empty(Layout.of(stage).content)
-        rows, count = (nothing, 0) if after is None else (after.all(), after.count)
+        rows, count = (nothing, 0) if after is None else (after.rows(), after.count)
         return _made_anew(redefined, _conformed(redefined, before), rows, count, engines)
     return difference(stage, before, after, None if before is None else keys, engines)
 
@@ -251,4 +250,4 @@ def _made_anew(
 def _rows(stored: Stored, keys: Selection | None) -> Rows:
     if keys is not None:
         return keys.exactly(stored.of(keys))
-    return stored.fetched() if stored.small else stored.all()
+    return stored.rows()

@@ -1,0 +1,206 @@
+"""Delta tables without Spark: small commits, and which files a table has, by delta-rs.
+
+Spark takes 0.2 s for a commit of a few rows, delta-rs 5 ms. A commit that is made here is one of
+Delta's as any (https://github.com/delta-io/delta/blob/master/PROTOCOL.md): it has the schema, the
+properties and the statistics that Spark's would have, and carries the same ``userMetadata``. The
+invariant: what cannot be done so is not done here, and Spark does it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+
+from deltaproduce.engines.delta_tables import APP_ID, MARKS_ROWS, RefusedError, Write
+from deltaproduce.types.atoms import arrow_type
+
+_Outcome = TypeVar("_Outcome")
+
+_GROUP_ROWS: Final = 1 << 20
+"""The most rows of a row group where keys are not looked up."""
+
+_PLAIN: Final = re.compile(r"[\w ./=@+~-]+")
+_ONE_FILE: Final = 1 << 40
+
+
+def takes(directory: str) -> bool:
+    """Whether delta-rs finds a directory: where signs have a meaning in URLs it takes others."""
+    return _PLAIN.fullmatch(directory) is not None
+
+
+def written(directory: str, write: Write) -> bool:
+    """Write rows, one file in their order, if that can be done here as Spark would do it.
+
+    Rows that are marked as deleted are Spark's to remove, and so are columns that Delta has no
+    plain type for; and only Spark gives a table that there is already other properties, or columns,
+    in the commit that writes its rows.
+
+    Returns:
+        Whether it was done.
+
+    Raises:
+        RefusedError: another writer was faster.
+    """
+    rows = _plain_rows(write)
+    if rows is None:
+        return False
+    try:
+        found = DeltaTable(directory)
+    except TableNotFoundError:
+        found = None
+    except (DeltaError, OSError, ValueError):
+        return False  # Spark says what is wrong
+    if found is not None and write.mode != "append" and not _is_as_wanted(found, write):
+        return False
+    _committed(
+        lambda: write_deltalake(
+            directory if found is None else found,
+            rows,
+            mode="append" if write.mode == "append" else "overwrite",
+            configuration=write.properties if found is None else None,
+            target_file_size=_ONE_FILE,
+            writer_properties=WriterProperties(
+                compression="SNAPPY", max_row_group_size=write.group_rows or _GROUP_ROWS
+            ),
+            commit_properties=_said(write.metadata, _transactions(found, write)),
+        )
+    )
+    return True
+
+
+def create(directory: str, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+    """Make an empty table if there is none."""
+    DeltaTable.create(directory, schema, mode="ignore", configuration=dict(properties))
+
+
+def is_changeable(directory: str) -> bool:
+    """Whether rows of a table can be removed here: none may be marked as deleted."""
+    try:
+        return DeltaTable(directory).metadata().configuration.get(MARKS_ROWS) != "true"
+    except (DeltaError, OSError, ValueError):
+        return False  # Spark says what is wrong
+
+
+def delete(directory: str, predicate: str, metadata: str) -> None:
+    """Delete rows, and write the files anew that had some; no commit if there are none."""
+    found = DeltaTable(directory)
+    _committed(lambda: found.delete(predicate, commit_properties=_said(metadata)))
+
+
+def restore(directory: str, delta_version: int, metadata: str) -> None:
+    """Give a table the rows, columns and properties of an earlier delta version."""
+    found = DeltaTable(directory)
+    if found.version() != delta_version:
+        _committed(
+            lambda: found.restore(
+                delta_version, protocol_downgrade_allowed=True, commit_properties=_said(metadata)
+            )
+        )
+
+
+def set_property(directory: str, name: str, value: str, metadata: str) -> None:
+    """Set one of the table's properties: a commit that changes no row."""
+    found = DeltaTable(directory)
+    _committed(
+        lambda: found.alter.set_table_properties(
+            {name: value}, raise_if_not_exists=False, commit_properties=_said(metadata)
+        )
+    )
+
+
+def optimize(directory: str) -> None:
+    """Write small files as large ones."""
+    found = DeltaTable(directory)
+    _committed(lambda: found.optimize.compact())
+
+
+def files(directory: str, delta_version: int) -> tuple[str, ...] | None:
+    """The files of a delta version, by their paths; None if rows of theirs may be deleted."""
+    try:
+        found = DeltaTable(directory, version=delta_version)
+        if found.metadata().configuration.get(MARKS_ROWS) == "true" and _has_marked(found):
+            return None
+        paths = pa.table(found.get_add_actions()).column("path").to_pylist()
+    except (DeltaError, OSError, ValueError):
+        return None  # Spark is asked, and says what is wrong
+    if any("://" in path or path.startswith("/") for path in paths):
+        return None
+    return tuple(str(Path(directory) / unquote(path)) for path in sorted(paths))
+
+
+def _has_marked(table: DeltaTable) -> bool:
+    return bool(len(pa.table(table.deletion_vectors())))
+
+
+def _plain_rows(write: Write) -> pa.Table | None:
+    """The rows as they are stored; None if they are not here, or are not simply stored."""
+    rows = write.rows
+    if not isinstance(rows, pa.Table) or write.predicate is not None:
+        return None
+    if write.file_rows is not None and len(rows) > write.file_rows:
+        return None
+    if not all(_is_plain(column.data_type) for column in write.columns):
+        return None
+    schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in write.columns])
+    return rows.select(schema.names).cast(schema)
+
+
+def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
+    """Whether all rows can be written anew, and nothing else of the table changes."""
+    properties = table.metadata().configuration
+    names = [field.name for field in table.schema().fields]
+    return (
+        properties.get(MARKS_ROWS) != "true"
+        and (write.properties is None or properties == dict(write.properties))
+        and names == [column.name for column in write.columns]
+    )
+
+
+def _transactions(table: DeltaTable | None, write: Write) -> list[Transaction] | None:
+    """The fencing token, as Delta has it.
+
+    Raises:
+        RefusedError: a commit had it before.
+    """
+    if write.fence is None:
+        return None
+    last = None if table is None else table.transaction_version(APP_ID)
+    if last is not None and last >= write.fence:
+        raise RefusedError(f"a commit with the fencing token {last} was made before")
+    return [Transaction(APP_ID, write.fence)]
+
+
+def _said(metadata: str, transactions: list[Transaction] | None = None) -> CommitProperties:
+    """What a commit says of itself; with a token it has to be the next one after what was read."""
+    retries = None if transactions is None else 0
+    return CommitProperties({"userMetadata": metadata}, retries, transactions)
+
+
+def _committed(commit: Callable[[], _Outcome]) -> _Outcome:
+    try:
+        return commit()
+    except CommitFailedError as error:
+        refused = RefusedError(str(error))
+        raise refused from error
+
+
+def _is_plain(data_type: DataType) -> bool:
+    """Whether Delta stores a type as Arrow has it, with nulls wherever they may be."""
+    match data_type:
+        case StructType(fields=fields):
+            return all(_is_plain(field.dataType) for field in fields)
+        case ArrayType(elementType=element, containsNull=nullable):
+            return nullable and _is_plain(element)
+        case MapType(keyType=key, valueType=value, valueContainsNull=nullable):
+            return nullable and _is_plain(key) and _is_plain(value)
+        case StringType():
+            return data_type == StringType()  # without a collation, or a length
+    return True
