@@ -253,7 +253,7 @@ def _digest(
     arrivals: Mapping[str, Arrival],
     update_id: str,
 ) -> str:
-    """A digest of all that the outcome depends on; one Spark job for each batch."""
+    """A digest of all that the outcome depends on; a Spark job for each batch that is there."""
     told = [
         operation,
         update_id,

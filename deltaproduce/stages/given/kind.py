@@ -11,6 +11,8 @@ from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.stages.batches import Batch, computing
 from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_columns, table_of
+from deltaproduce.stages.given.in_spark import batch_of_frame
+from deltaproduce.stages.given.on_driver import batch_of_table
 from deltaproduce.stages.kind import SourceKind
 from deltaproduce.types.row_readers import zone_of
 
@@ -38,33 +40,32 @@ class Given(SourceKind):
         self, given: object, source: Source, engines: Engines, *, is_snapshot: bool = False
     ) -> Batch:
         """See `SourceKind.taken`."""
+        if isinstance(given, DataFrame):
+            with computing(source):
+                _check_frame(given, source, is_snapshot=is_snapshot)
+            return batch_of_frame(given, source, engines, is_snapshot=is_snapshot)
         with computing(source):
-            rows = given_frame(given, source, engines, is_snapshot=is_snapshot)
-        return Batch.of(rows, source, engines, is_snapshot=is_snapshot)
+            clock = zone_of(engines.time_zone)
+            table = table_of(given, source, clock, is_snapshot=is_snapshot)
+        if engines.limits.is_local(len(table), table.nbytes):
+            return batch_of_table(table, source, engines, is_snapshot=is_snapshot)
+        with computing(source):
+            names = {name.lower() for name in table.column_names}
+            rows = engines.frame(table, table_columns(source, names))
+        return batch_of_frame(rows, source, engines, is_snapshot=is_snapshot)
 
 
-def given_frame(
-    changes: object, source: Source, engines: Engines, *, is_snapshot: bool = False
-) -> DataFrame:
-    """What is given as a DataFrame whose columns are right; nothing of it is computed.
-
-    Args:
-        changes: a DataFrame, or whatever `formats.table_of` takes.
+def _check_frame(given: DataFrame, source: Source, *, is_snapshot: bool) -> None:
+    """Check a DataFrame's columns; nothing of it is computed.
 
     Raises:
-        InvalidChangesError: it is nothing of the kind, or its columns are missing, not declared,
-            repeated or of other types: all of them are told.
+        InvalidChangesError: it is a stream, or its columns are missing, not declared, repeated or
+            of other types: all of them are told.
     """
-    if isinstance(changes, DataFrame):
-        if changes.isStreaming:
-            refuse(
-                source,
-                "are a streaming DataFrame, which has no end: write it with "
-                f"foreachBatch(store.stream_writer({source.name!r}))",
-            )
-        check(frame_faults(changes.schema, source, is_snapshot=is_snapshot), source)
-        return changes
-    clock = zone_of(engines.time_zone)
-    table = table_of(changes, source, clock, is_snapshot=is_snapshot)
-    names = {name.lower() for name in table.column_names}
-    return engines.frame(table, table_columns(source, names))
+    if given.isStreaming:
+        refuse(
+            source,
+            "are a streaming DataFrame, which has no end: write it with "
+            f"foreachBatch(store.stream_writer({source.name!r}))",
+        )
+    check(frame_faults(given.schema, source, is_snapshot=is_snapshot), source)

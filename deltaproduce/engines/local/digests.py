@@ -1,0 +1,136 @@
+"""Digests of rows on the driver: equal rows have equal ones, others hardly ever.
+
+What is equal is what `arrays` says: NaN equals NaN, 0.0 equals -0.0, and a map is the set of its
+entries. The invariant: a digest depends on the values alone, never on how Arrow has them: in which
+chunks and slices, and what it keeps where a null is.
+
+Each column is told whole, from Arrow's buffers: first which of its values are null, then what the
+others are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from deltaproduce.engines.local.arrays import Numbers
+
+_Tell: TypeAlias = Callable[[bytes], None]
+
+_OFFSET: Final = np.dtype(np.int32)
+
+
+def digest(rows: pa.Table) -> str:
+    """The digest of rows in their order; their columns' names do not count."""
+    told = sha256()
+
+    def tell(part: bytes) -> None:
+        told.update(len(part).to_bytes(8, "big"))  # so that no part runs into the next
+        told.update(part)
+
+    for column in rows.columns:
+        _tell(_whole(column), tell)
+    return told.hexdigest()
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """All of a column in one array; Arrow joins no chunks of nested columns to none."""
+    return column.combine_chunks() if len(column) else pa.array([], column.type)
+
+
+def _tell(array: pa.Array, tell: _Tell) -> None:
+    nulls = np.asarray(array.is_null())
+    tell(nulls.tobytes())
+    there = array.take(pa.array(np.flatnonzero(~nulls)))
+    if pa.types.is_map(array.type):
+        there = _entries_in_order(there)
+    if pa.types.is_struct(there.type):
+        for field in there.flatten():
+            _tell(field, tell)
+    elif pa.types.is_list(there.type):
+        tell(np.asarray(pc.list_value_length(there)).tobytes())
+        _tell(there.flatten(), tell)
+    else:
+        _tell_atoms(there, tell)
+
+
+def _tell_atoms(array: pa.Array, tell: _Tell) -> None:
+    """Tell values without parts, of which none is null."""
+    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        tell(np.asarray(pc.binary_length(array)).tobytes())
+        tell(_text(array))
+    elif pa.types.is_decimal(array.type):
+        tell(_fixed(array, array.type.byte_width))
+    elif pa.types.is_floating(array.type):
+        tell(_floats(array).tobytes())
+    else:
+        tell(array.to_numpy(zero_copy_only=False).tobytes())
+
+
+def _text(array: pa.Array) -> bytes:
+    """All texts, one after the other."""
+    _, offsets, data = array.buffers()
+    if data is None or not len(array):
+        return b""
+    ends = np.frombuffer(offsets, _OFFSET)[array.offset : array.offset + len(array) + 1]
+    return memoryview(data)[ends[0] : ends[-1]].tobytes()
+
+
+def _fixed(array: pa.Array, width: int) -> bytes:
+    """All values, which take ``width`` bytes each."""
+    data = array.buffers()[1]
+    first = array.offset * width
+    return b"" if data is None else memoryview(data)[first : first + len(array) * width].tobytes()
+
+
+def _floats(array: pa.Array) -> NDArray[np.floating]:
+    """The numbers, with one NaN and one zero of the many that there are."""
+    floats: NDArray[np.floating] = array.to_numpy(zero_copy_only=False) + 0.0
+    floats[np.isnan(floats)] = np.nan
+    return floats
+
+
+def _entries_in_order(maps: pa.Array) -> pa.Array:
+    """Maps, of which none is null, as lists of their entries, which stand in order of their keys.
+
+    In which order is no matter, but it depends on the keys alone.
+    """
+    field = pa.struct([("key", maps.type.key_type), ("value", maps.type.item_type)])
+    lists = maps.cast(pa.list_(field))
+    entries, sizes = lists.flatten(), np.asarray(pc.list_value_length(lists))
+    of_map = np.repeat(np.arange(len(lists)), sizes)
+    order = np.lexsort((_places(entries.field("key")), of_map))
+    offsets = pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, entries.take(pa.array(order)), type=pa.list_(field))
+
+
+def _places(array: pa.Array) -> Numbers:
+    """For each value its place in an order of the values; equal ones share it. None is a map."""
+    if pa.types.is_struct(array.type):
+        found = _places_of_rows([_places(field) for field in array.flatten()])
+    elif pa.types.is_list(array.type):
+        found = _places_of_lists(array)
+    else:
+        if pa.types.is_floating(array.type):
+            there = np.asarray(array.is_valid())
+            array = pa.array(_floats(array.fill_null(0)), array.type, mask=~there)
+        found = np.asarray(pc.rank(array, tiebreaker="dense"), np.int64)
+    return np.where(np.asarray(array.is_null()), 0, found)
+
+
+def _places_of_rows(columns: Sequence[Numbers]) -> Numbers:
+    return np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].ravel() + 1
+
+
+def _places_of_lists(array: pa.Array) -> Numbers:
+    sizes = np.asarray(pc.list_value_length(array).fill_null(0))
+    items = np.split(_places(array.flatten()), np.cumsum(sizes)[:-1])
+    values = [tuple(found.tolist()) for found in items]
+    place = {value: number for number, value in enumerate(sorted(set(values)), 1)}
+    return np.fromiter((place[value] for value in values), np.int64, len(values))

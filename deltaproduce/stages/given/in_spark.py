@@ -1,0 +1,112 @@
+"""Batches that are given as DataFrames, or are too large for the driver: checked by Spark.
+
+The invariant: what is given is computed once, with its rows' order, and counted in the same job.
+`on_driver` says the same of rows that are on the driver; laws hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.checkpoints import checkpoint
+from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.engines.spark.frames import row_bytes
+from deltaproduce.model.graph import Source
+from deltaproduce.stages.batches import IS_DELETE, Batch, computing, some_keys
+from deltaproduce.stages.given.contents import (
+    DELETES,
+    IGNORED,
+    SHOWN,
+    UPSERTS,
+    not_null,
+    refuse_nulls,
+    refuse_types,
+)
+from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, Column
+
+_GIVEN = "_given"
+
+
+def batch_of_frame(
+    given: DataFrame, source: Source, engines: Engines, *, is_snapshot: bool = False
+) -> Batch:
+    """Check the contents of changes, or of all rows, and compute them, once.
+
+    Args:
+        given: has the source's columns, in types that fit.
+
+    Raises:
+        InvalidChangesError: see `batches`.
+    """
+    with computing(source):
+        rows, counts = checkpoint(_conformed(given, source), _counted(source))
+    _check_change_types(rows, counts["unknown"], source, engines)
+    for column, types in not_null(source):
+        nulls = counts[_nulls(column)]
+        if nulls:
+            wrong = rows.where(col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*types))
+            refuse_nulls(column, nulls, source, some_keys(wrong, source, engines))
+    ordered = any(name.lower() == ORDINAL for name in given.columns)
+    final = _final(rows, source, ordered=ordered)
+    columns = Batch.columns(source)
+    found = engines.settled(final, columns, counts["rows"], counts["bytes"])
+    batch = Batch(source, found, counts["rows"], engines, is_snapshot)
+    if counts["upserts"] and counts["deletes"]:
+        batch.check_not_mixed()
+    return batch
+
+
+def _conformed(given: DataFrame, source: Source) -> DataFrame:
+    """The declared columns in the declared types, and the row's place in the DataFrame (S6)."""
+    spelled = {name.lower(): name for name in given.columns}
+    change_type = f.col(CHANGE_TYPE) if CHANGE_TYPE in spelled else f.lit("upsert")
+    ordinal = f.col(ORDINAL).cast("bigint") if ORDINAL in spelled else f.lit(0).cast("bigint")
+    rows = given.select(
+        *(
+            col(spelled[c.name.lower()]).cast(c.data_type).alias(c.name)
+            for c in (*source.schema.key, *source.schema.value)
+        ),
+        change_type.alias(CHANGE_TYPE),
+        ordinal.alias(_GIVEN),
+        f.monotonically_increasing_id().alias(ORDINAL),
+    )
+    return rows.where(f.coalesce(~f.col(CHANGE_TYPE).isin(*IGNORED), f.lit(True)))
+
+
+def _counted(source: Source) -> dict[str, Expression]:
+    upsert, delete = f.col(CHANGE_TYPE).isin(*UPSERTS), f.col(CHANGE_TYPE).isin(*DELETES)
+    known = f.coalesce(upsert | delete, f.lit(False))
+    counted = {"rows": f.lit(True), "upserts": upsert, "deletes": delete, "unknown": ~known}
+    for column, types in not_null(source):
+        counted[_nulls(column)] = col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*types)
+    size = f.sum(row_bytes((*source.schema.key, *source.schema.value)))
+    counts = {name: f.count_if(condition) for name, condition in counted.items()}
+    return {**counts, "bytes": f.coalesce(size, f.lit(0))}
+
+
+def _nulls(column: Column) -> str:
+    return f"nulls in {column.name}"
+
+
+def _check_change_types(rows: DataFrame, unknown: int, source: Source, engines: Engines) -> None:
+    if not unknown:
+        return
+    other = f.coalesce(~f.col(CHANGE_TYPE).isin(*UPSERTS, *DELETES), f.lit(True))
+    wrong = rows.where(other)
+    found = [row[0] for row in wrong.select(CHANGE_TYPE).distinct().limit(SHOWN).collect()]
+    refuse_types(found, unknown, source, some_keys(wrong, source, engines))
+
+
+def _final(rows: DataFrame, source: Source, *, ordered: bool) -> DataFrame:
+    """Rows as `Batch` has them: in the DataFrame's order or, before that, in the user's."""
+    in_key = Window.partitionBy(*cols(source.schema.key)).orderBy(_GIVEN, ORDINAL)
+    ordinal = f.row_number().over(in_key).cast("bigint") if ordered else f.col(ORDINAL)
+    return rows.select(
+        *cols(source.schema.key),
+        ordinal.alias(ORDINAL),
+        *cols(source.schema.value),
+        f.col(CHANGE_TYPE).isin(*DELETES).alias(IS_DELETE.name),
+    )

@@ -1,0 +1,132 @@
+"""A batch is the same, and refused in the same words, on the driver and in Spark."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from series import drawn
+
+from deltaproduce import InvalidChangesError, Limits, Pipeline
+from deltaproduce.engines.choice import Engines, is_local
+from deltaproduce.model.graph import Source
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.given.contents import DELETES, IGNORED, UPSERTS
+from deltaproduce.stages.given.in_spark import batch_of_frame
+from deltaproduce.stages.given.kind import Given
+from deltaproduce.testing import plain_rows
+from deltaproduce.testing.strategies import keys, values
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, ORDINAL, ORDINAL_COLUMN
+from deltaproduce.types.excerpts import shown
+from deltaproduce.types.row_readers import zone_of
+from deltaproduce.types.row_writers import rows_writer
+
+KEY = "d date desc, b binary, n bigint, moment timestamp"
+VALUE = (
+    "x double, y float, a decimal(38,10), t string, f boolean, at timestamp, raw binary, "
+    "tags map<string,array<string>>, s struct<i:int,t:string>, p array<struct<x:double>>"
+)
+SIZE = 400
+
+
+def source(key: str = KEY, value: str = VALUE) -> Source:
+    return Pipeline("p").source("orders", key=key, value=value)
+
+
+def in_both_ways(
+    table: pa.Table, made: Source, spark: SparkSession
+) -> list[Batch | InvalidChangesError]:
+    """What becomes of rows that are given in Arrow, and as a DataFrame."""
+    engines = Engines(spark, Limits())
+    controls = [c for c in (CHANGE_TYPE_COLUMN, ORDINAL_COLUMN) if c.name in table.column_names]
+    frame = engines.frame(table, (*made.schema.key, *made.schema.value, *controls))
+    found: list[Batch | InvalidChangesError] = []
+    for form in (table, frame):
+        try:
+            found.append(Given().taken(form, made, engines))
+        except InvalidChangesError as error:
+            found.append(error)
+    return found
+
+
+def rows_by_key(batch: Batch, *, ordinals: bool) -> list[str]:
+    assert is_local(batch.rows)
+    rows = batch.rows.to_pylist()
+    names = [n for n in batch.rows.column_names if ordinals or n != ORDINAL]
+    key = batch.source.schema.key.names
+    in_order = sorted(rows, key=lambda row: (repr([row[n] for n in key]), row[ORDINAL]))
+    return list(map(repr, plain_rows([[row[n] for n in names] for row in in_order])))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_rows_are_taken_alike(spark: SparkSession, ordered: bool) -> None:
+    made, random = source(), np.random.default_rng(ordered)
+    clock = zone_of(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    some = drawn(keys(made.schema.key), 60, int(ordered))
+    chosen = random.integers(0, len(some), SIZE)
+    arrays = rows_writer(made.schema.key, clock)([some[i] for i in chosen])
+    arrays += rows_writer(made.schema.value, clock)(drawn(values(made.schema.value), SIZE, 1))
+    table = pa.table(arrays, list(made.schema.names))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(map(repr, some)))}
+    kinds = [
+        str(random.choice(IGNORED if i % 9 == 0 else DELETES if number % 4 == 0 else UPSERTS))
+        for i, number in enumerate(numbers[repr(some[place])] for place in chosen)
+    ]
+    table = table.append_column(CHANGE_TYPE, pa.array(kinds))
+    if ordered:
+        given = [None if n == 3 else int(n) for n in random.integers(0, 5, SIZE)]
+        table = table.append_column(ORDINAL, pa.array(given, pa.int64()))
+    here, there = in_both_ways(table, made, spark)
+    assert isinstance(here, Batch) and isinstance(there, Batch), (here, there)  # noqa: PT018
+    assert here.rows.schema.types == there.rows.schema.types
+    assert SIZE / 2 < here.count == there.count < SIZE
+    assert rows_by_key(here, ordinals=ordered) == rows_by_key(there, ordinals=ordered)
+    assert here.digest() == there.digest()
+    assert here.digest() != Given().taken(table.slice(0, SIZE - 1), made, here.engines).digest()
+
+
+def test_rows_are_refused_alike(spark: SparkSession) -> None:
+    made = source("n bigint NOT NULL, moment timestamp", "v int NOT NULL, t string")
+    row: dict[str, Any] = {"n": 1, "moment": 0, "v": 1, "t": None, CHANGE_TYPE: "add", ORDINAL: 0}
+    delete, null = {**row, CHANGE_TYPE: "delete"}, {**row, "v": None}
+    wrong: list[list[dict[str, Any]]] = [
+        [row, {**row, CHANGE_TYPE: "put"}],
+        [row, {**row, CHANGE_TYPE: None}, {**null, CHANGE_TYPE: None, "n": 5, "moment": None}],
+        [row, {**row, "n": None}, {**delete, "n": None}],
+        [row, null, {**null, "n": 2, "moment": 10**15}, {**delete, "v": None, "n": 3}],
+        [delete, row, {**row, "n": 2}, {**delete, "n": 3}],
+        [{**r, "n": n} for n in range(4) for r in (row, delete)],
+    ]
+    types = {c.name: arrow_type(c.data_type) for c in (*made.schema.key, *made.schema.value)}
+    schema = pa.schema([*types.items(), (CHANGE_TYPE, pa.string()), (ORDINAL, pa.int64())])
+    for rows in wrong:
+        here, there = in_both_ways(pa.Table.from_pylist(rows, schema), made, spark)
+        assert isinstance(here, InvalidChangesError)
+        assert isinstance(there, InvalidChangesError)
+        for name in ("source", "column", "columns"):
+            assert getattr(here, name) == getattr(there, name)
+        assert 0 < len(here.keys) == len(there.keys)
+        assert set(here.keys) == set(there.keys)
+        assert said(here) == said(there)
+
+
+def said(error: InvalidChangesError) -> str:
+    """The message without the keys, whose order is Spark's."""
+    assert "known: " in str(error) or shown(error.keys) in str(error)
+    return str(error).replace(shown(error.keys), "…")
+
+
+def test_many_rows_are_taken_as_few_are(spark: SparkSession) -> None:
+    made = source("n bigint", "t string")
+    table = pa.table({"n": [2, 1, 2, 3], "t": list("abcd"), ORDINAL: [2, 0, 1, 0]})
+    few, many = (
+        Given().taken(table, made, Engines(spark, Limits(local_rows=most))) for most in (4, 3)
+    )
+    assert is_local(few.rows)
+    assert not is_local(many.rows)
+    rows = many.engines.table(many.rows, Batch.columns(made))
+    in_order = [("n", "ascending"), (ORDINAL, "ascending")]
+    assert rows.sort_by(in_order).equals(few.rows.sort_by(in_order))
+    assert batch_of_frame(many.rows.drop("_is_delete"), made, few.engines).digest() == few.digest()
