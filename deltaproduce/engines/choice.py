@@ -2,25 +2,34 @@
 
 The invariant: this is the only place that decides it. Rows stay where they are: on the driver while
 all that take part are there, else in Spark. What Spark has computed comes to the driver if it is
-little (`Limits.is_local`).
+little (`Limits.is_local`). A user's function is called for rows where they are: in worker processes
+beside the driver, or in Spark's.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.engine import Engine, Rows
+from deltaproduce.engines.failures import BatchFunction, in_worker
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.local.calls import Call, key_ends, pickled
 from deltaproduce.engines.local.engine import LocalEngine
+from deltaproduce.engines.local.workers import process_workers
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.python_workers import HELD_BY_SPARK, are_as_beside, as_in_spark
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
+from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 from deltaproduce.types.row_readers import zone_of_machine
 
@@ -102,6 +111,67 @@ class Engines:
         """Rows that Spark has computed, on the driver if they are few."""
         is_few = self.limits.is_local(rows, total_bytes)
         return fetched(computed, columns) if is_few else computed
+
+    def calls_beside(self, *rows: Rows) -> bool:
+        """Whether a function may be called beside the driver, for these rows together."""
+        few = (
+            isinstance(one, pa.Table) and self.limits.is_local(len(one), one.nbytes) for one in rows
+        )
+        return all(few) and (self.session is None or are_as_beside(self.session))
+
+    def made_beside(
+        self,
+        rows: pa.Table,
+        key: Sequence[Column],
+        run: BatchFunction,
+        columns: Sequence[Column],
+        *,
+        stage: str,
+    ) -> tuple[Rows, int] | None:
+        """What a function makes of some rows, in workers beside the driver, and how many rows.
+
+        Args:
+            rows: those of `calls_beside`, at least one; equal keys are adjacent.
+            key: workers may get different keys; if there are none, one gets all rows.
+            columns: those that it makes.
+            stage: whose function it is.
+
+        Returns:
+            None if it is for Spark to call the function: it cannot be sent to a worker, or makes
+            more than the driver holds. Nothing of what it made here is left then.
+
+        Raises:
+            ProducerError: the function failed.
+        """
+        function = pickled(in_worker(run), HELD_BY_SPARK)
+        if function is None:
+            return None
+        call = Call(
+            stage,
+            function,
+            as_in_spark(rows, self.time_zone),
+            key_ends(rows.select([c.name for c in key])) if key else np.array([len(rows)]),
+            self._most_workers,
+            self.limits.held_bytes,
+        )
+        made = call.made(process_workers())
+        if made is None:
+            return None
+        table = pa.concat_tables([_typed(part, columns) for part in made or [empty(columns)]])
+        is_few = self.limits.is_local(len(table), table.nbytes)
+        return table if is_few else self.frame(table, columns), len(table)
+
+    @property
+    def _most_workers(self) -> int:
+        """How many processes call a function at most: as many as the session has cores."""
+        if self.session is None:
+            return os.cpu_count() or 1
+        return int(self.session.sparkContext.defaultParallelism)
+
+
+def _typed(made: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    arrays = [made.column(c.name).cast(arrow_type(c.data_type)) for c in columns]
+    return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
 
 
 def is_empty(rows: Rows) -> bool:

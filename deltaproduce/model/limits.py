@@ -64,6 +64,15 @@ class Limits:
         """Whether a step brings so many rows to the driver."""
         return rows <= self.local_rows and total_bytes <= self.local_bytes
 
+    @property
+    def held_bytes(self) -> int:
+        """The most bytes that a function which runs beside the driver may emit there.
+
+        Beyond it is begun again in Spark, so there is room for functions that emit more than they
+        read.
+        """
+        return 4 * self.local_bytes
+
     def preserving_tasks(self, rows: int) -> int:
         """How many tasks call `preserve` for so many rows."""
         return max(1, -(-rows // max(self.preserved_rows, 1)))

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.failures import BatchFunction
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.checkpoints import checkpoint
@@ -148,6 +149,25 @@ class Production:
             )
             for each in inputs
         }
+
+    def beside(
+        self, rows: Rows, key: Sequence[Column], run: BatchFunction
+    ) -> tuple[Rows, int] | None:
+        """Rows of the content that a function makes beside the driver, and how many.
+
+        Args:
+            rows: in the columns that the function reads, with equal keys adjacent.
+            key: what the rows may be shared out by among workers; not at all if it is empty.
+
+        Returns:
+            None if they are to be made in Spark: there are many, or the function cannot be sent.
+
+        Raises:
+            ProducerError: the function failed.
+        """
+        if not self.engines.calls_beside(rows):
+            return None
+        return self.engines.made_beside(rows, key, run, self.content, stage=self.stage.name)
 
     def computed(self, rows: DataFrame) -> tuple[Rows, int]:
         """Rows of the content, computed once and on the driver if they are few; how many.

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from deltaproduce.engines.spark.failures import WorkerError, in_worker, raised_by_producer
+from deltaproduce.engines.failures import WorkerError, in_worker
+from deltaproduce.engines.spark.failures import raised_by_producer
 from deltaproduce.errors import ProducerError
 from deltaproduce.types.excerpts import described, escaped, shown
 

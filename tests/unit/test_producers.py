@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
-from deltaproduce.engines.spark.failures import WorkerError, in_worker
+from deltaproduce.engines.failures import WorkerError, in_worker
 from deltaproduce.errors import DefinitionError, ProducerError
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.stages.functions.by_key import output_struct, raised_by_producer

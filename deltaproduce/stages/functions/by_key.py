@@ -23,23 +23,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
-from deltaproduce.engines.spark.failures import BatchFunction, in_worker, raised_by_producer
+from deltaproduce.engines.failures import BatchFunction, in_worker
+from deltaproduce.engines.spark.failures import raised_by_producer
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.stages.functions.key_groups import Block, Blocks, Continuation, skip_all
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.columns import ORDINAL, SOURCE_PREFIX, RowSchema
 from deltaproduce.types.excerpts import described, shown
-from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import EmissionWriter, emission_writer, settled
 
 __all__ = ["Values", "calls", "output_struct", "produced", "raised_by_producer"]
 
 
-def produced(
-    rows: DataFrame, stage: Stage, calls: Callable[[Stage, tzinfo], BatchFunction], time_zone: str
-) -> DataFrame:
-    """Calls a stage's function for every key of ``rows``.
+def produced(rows: DataFrame, stage: Stage, run: BatchFunction) -> DataFrame:
+    """Calls a stage's function for every key of ``rows``, in Spark.
 
     Costs one pass over the rows in Python: roughly 0.3 microseconds a row of two values, and 1 for
     each key and each emission, beside the function's own time.
@@ -50,20 +48,15 @@ def produced(
             both, the number of the row's input, and the value columns of all inputs, where the
             others' are null; a key's rows are in the order of the inputs.
         stage: the producer.
-        calls: what is done to one partition of the rows, as `calls` says it of functions by key.
-        time_zone: the session's time zone, on whose clock the function sees timestamps.
+        run: what is done to one partition of the rows, as `calls` says it of functions by key.
 
     Returns:
         The emissions, lazily: ``_source_<key column of the feeder>``…, the stage's key columns,
         ``_ordinal`` (the emission's number within its call, from 0), the stage's value columns.
         Running it raises what `failures.raised_by_producer` turns into a ProducerError.
-
-    Raises:
-        DefinitionError: Python does not know the time zone.
     """
-    run = in_worker(calls(stage, zone_of(time_zone)))
     numbered = rows.toDF(*map(str, range(len(rows.columns))))  # Spark misreads names with dots
-    return numbered.mapInArrow(run, output_struct(stage))
+    return numbered.mapInArrow(in_worker(run), output_struct(stage))
 
 
 def output_struct(stage: Stage) -> StructType:

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from deltaproduce.engines.choice import is_empty
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.failures import BatchFunction
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.failures import BatchFunction
 from deltaproduce.model.declarations import check_function, check_preserved
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import KeyRows, Model
@@ -22,6 +22,7 @@ from deltaproduce.stages.functions.preservation import PreserveFunction, preserv
 from deltaproduce.stages.inputs import StageInput, all_rows, changed_rows, input_columns
 from deltaproduce.stages.productions import ProducerKind, Production
 from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.row_readers import zone_of
 
 ProduceFunction: TypeAlias = Callable[..., Iterable[Any]]
 
@@ -30,13 +31,13 @@ ArrowFunction: TypeAlias = Callable[[Any], Any]
 
 
 class FunctionKind(ProducerKind):
-    """A stage that is a function, which runs in Spark's Python workers."""
+    """A stage that is a function, which runs in worker processes: Spark's, or beside the driver."""
 
     __slots__ = ()
 
     @abstractmethod
     def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
-        """What is done to one partition: from its batches to what the function makes of them.
+        """What a worker does: from batches of whole keys to what the function makes of them.
 
         Args:
             stage: the stage; of its feeders only the schemas are taken along.
@@ -57,9 +58,13 @@ class FunctionKind(ProducerKind):
         if is_empty(rows):
             return empty(production.content), 0
         columns, key = input_columns(stage), stage.feeders[0].schema.key.columns
-        ordered = production.engines.distributed.in_tasks(rows, columns, key)
-        made = by_key.produced(ordered, stage, self.calls, production.engines.time_zone)
-        return production.computed(made)
+        engines = production.engines
+        run = self.calls(stage, zone_of(engines.time_zone))
+        beside = production.beside(rows, key, run)
+        if beside is not None:
+            return beside
+        ordered = engines.distributed.in_tasks(rows, columns, key)
+        return production.computed(by_key.produced(ordered, stage, run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +133,8 @@ class ByKey(FunctionKind):
         stage, engines, content = production.stage, production.engines, production.content
         known = before if before is not None and production.is_numbered else empty(content)
         if self.preserve is not None:
-            old, new = engines.frame(known, content), engines.frame(emitted, content)
-            tasks = engines.limits.preserving_tasks(count)
-            made = preserved(old, new, tasks, stage, self.preserve, engines.time_zone)
-            return production.computed(made)[0], production.surrogates
+            made = preserved(production, known, emitted, count, self.preserve)
+            return made, production.surrogates
         assert self.surrogate is not None
         engine, layout = engines.of(known, emitted), Layout.of(stage)
         return engine.give_numbers(known, emitted, layout, self.surrogate, production.surrogates)

@@ -3,7 +3,7 @@
 A stage's ``preserve`` function sees each emitted value beside an example: the first value that the
 key had before the step, or else the first one that is stored in it. The invariant: it is called
 once for each emitted row, in key order, and what it returns takes the place of the value; key,
-source key and emission number stay. One task has all rows of a step while they fit it
+source key and emission number stay. One worker has all rows of a step while they fit it
 (`Limits.preserved_rows`), so that one call follows the other; of more each has a range of keys.
 """
 
@@ -14,17 +14,21 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.failures import BatchFunction, in_worker
+from deltaproduce.engines.local.arrays import factorize, in_order
 from deltaproduce.engines.spark.columns import cols, order, same
-from deltaproduce.engines.spark.failures import BatchFunction, in_worker
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.stages.functions.key_groups import key_changes, same_key
+from deltaproduce.stages.productions import Production
 from deltaproduce.types.atoms import Misfit
 from deltaproduce.types.ddl import identifier
 from deltaproduce.types.excerpts import described, shown
@@ -40,26 +44,52 @@ _PART_ROWS: Final = 10_000
 
 
 def preserved(
-    before: DataFrame,
-    new: DataFrame,
-    tasks: int,
-    stage: Stage,
-    preserve: PreserveFunction,
-    time_zone: str,
-) -> DataFrame:
+    production: Production, before: Rows, new: Rows, count: int, preserve: PreserveFunction
+) -> Rows:
     """Call a stage's ``preserve`` for every new row.
 
     Args:
         before: content before the step, of all keys of the new rows at least.
         new: rows that the function emitted, in the content's columns.
-        tasks: how many tasks call it, each for a range of keys.
+        count: how many they are.
         preserve: that function of the stage.
-        time_zone: the session's, for timestamps.
 
     Returns:
-        The rows as they are to be stored, lazily. Running it raises what
-        `failures.raised_by_producer` turns into a ProducerError.
+        The rows as they are to be stored, computed.
+
+    Raises:
+        ProducerError: the function failed.
     """
+    stage, engines = production.stage, production.engines
+    run = calls(stage, preserve, zone_of(engines.time_zone))
+    if count and engines.calls_beside(before, new):
+        beside = production.beside(_with_examples(before, new, Layout.of(stage)), (), run)
+        if beside is not None:
+            return beside[0]
+    content, tasks = production.content, engines.limits.preserving_tasks(count)
+    old, come = engines.frame(before, content), engines.frame(new, content)
+    return production.computed(_in_tasks(old, come, tasks, stage, run))[0]
+
+
+def _with_examples(before: pa.Table, new: pa.Table, layout: Layout) -> pa.Table:
+    """What `calls` reads, of rows on the driver."""
+    old, rows = in_order(before, layout.order(CONTENT)), in_order(new, layout.order(CONTENT))
+    names = [c.name for c in layout.key]
+    keys = factorize(pa.concat_tables([old.select(names), rows.select(names)]).columns)
+    first = np.full(keys.max(initial=-1) + 1, -1)
+    first[keys[: len(old)][::-1]] = np.arange(len(old))[::-1]  # of equal ones the last one stays
+    places = first[keys[len(old) :]]
+    known = pa.array(places, mask=places < 0)
+    rows = rows.select([c.name for c in layout.content])
+    for number, column in enumerate(layout.value):
+        rows = rows.append_column(f"{_EXAMPLE}_{number}", old.column(column.name).take(known))
+    return rows.append_column(_HAS_EXAMPLE, pa.array(places >= 0))
+
+
+def _in_tasks(
+    before: DataFrame, new: DataFrame, tasks: int, stage: Stage, run: BatchFunction
+) -> DataFrame:
+    """The same in Spark, each task for a range of keys, lazily."""
     key, value = stage.schema.key, stage.schema.value
     layout = Layout.of(stage)
     columns, placed = layout.content, layout.order(CONTENT)
@@ -82,11 +112,11 @@ def preserved(
     )
     numbered = flat.toDF(*map(str, range(len(flat.columns))))  # Spark misreads names with dots
     struct = StructType([StructField(c.name, c.data_type) for c in columns])
-    return numbered.mapInArrow(in_worker(calls(stage, preserve, zone_of(time_zone))), struct)
+    return numbered.mapInArrow(in_worker(run), struct)
 
 
 def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFunction:
-    """Returns what `preserved` does to one partition, as a function that can be pickled.
+    """Returns what a worker does, as a function that can be pickled.
 
     Args:
         preserve: the stage's function of that name.

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from deltaproduce.engines.spark.python_workers import INTERPRETER_KEY
 from deltaproduce.engines.spark.sessions.error_texts import (
     _CATALOG_KEY,
     _EXTENSIONS_KEY,
@@ -31,7 +32,6 @@ from deltaproduce.errors import InvalidArgumentError, SessionError
 from deltaproduce.model import arguments
 
 _PACKAGES_KEY: Final = "spark.jars.packages"
-_WORKER_KEY: Final = "spark.sql.execution.pyspark.python"
 _JSON_LOGGING_KEY: Final = "spark.log.structuredLogging.enabled"
 _JAVA_OPTIONS_KEY: Final = "spark.driver.extraJavaOptions"
 
@@ -196,7 +196,7 @@ def _builder(
         "spark.log.level": "ERROR",
     }
     if "PYSPARK_PYTHON" not in os.environ:  # Spark's default is the python3 on the PATH
-        settings[_WORKER_KEY] = sys.executable
+        settings[INTERPRETER_KEY] = sys.executable
     builder = SparkSession.builder.master(f"local[{threads}]").appName(app_name)
     for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)

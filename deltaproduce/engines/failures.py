@@ -1,0 +1,181 @@
+"""A producer's failure on its way from a Python worker to the driver.
+
+A worker hands the driver no exception, only a text: so does Spark, and so do the workers beside the
+driver. The text carries the failure, as JSON behind a mark: message, stage, key, cause and
+traceback. `found_failure` finds it in whatever was wrapped around.
+
+Invariants: a failure always arrives, with its stage and a key; what cannot travel (an exception of
+a user's class, a key of megabytes) is replaced by a stand-in that says what it was. And texts are
+data: a mark has a secret that no row can know, what stands behind it is read as plain values, and
+no code that it names is called.
+"""
+
+import json
+import secrets
+import traceback
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import dropwhile
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from deltaproduce.errors import ProducerError
+from deltaproduce.types.excerpts import described, escaped, shown, text_of
+from deltaproduce.types.json_values import Json, NotPlainError, read, written
+
+BatchFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a worker calls: for each partition of `DataFrame.mapInArrow`, or for rows of whole keys."""
+
+
+class WorkerError(Exception):
+    """What a Python worker raises in place of a ProducerError; its text has the failure in it."""
+
+
+def in_worker(run: BatchFunction) -> BatchFunction:
+    """Returns what a Python worker runs: a ProducerError leaves it as a WorkerError.
+
+    To be called in the driver, whose mark the function takes along.
+    """
+    mark = _mark()
+
+    def run_in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from run(batches)
+        except ProducerError as error:
+            raise WorkerError(_text(error, mark)) from None
+
+    return run_in_worker
+
+
+def found_failure(text: str) -> ProducerError | None:
+    """Returns the first failure in a text; none if what stands behind a mark is none.
+
+    It has its ``__cause__``, and the worker's traceback as a note.
+    """
+    for place in text.split(_mark())[1:]:
+        try:
+            failure, _ = json.JSONDecoder().raw_decode(place[:_LONGEST_FAILURE])
+            return _read_failure(failure)
+        except (ValueError, TypeError, RecursionError):  # cut off on the way, or no failure at all
+            continue
+    return None
+
+
+def died(stage: str) -> ProducerError:
+    """Returns the failure of a worker that ended while it ran a stage's function."""
+    message = (
+        f"stage {stage!r}: a Python worker died while it ran the function, without an exception: "
+        "most often it was out of memory (let the function read its values one by one instead of "
+        "keeping them), or native code that the function calls crashed"
+    )
+    return ProducerError(message, stage=stage)
+
+
+_LONGEST_MESSAGE: Final = 8_000
+_LONGEST_TRACE: Final = 16_000
+_LONGEST_VALUE: Final = 16_384
+_LONGEST_FAILURE: Final = 1 << 20
+
+_PACKAGE: Final = Path(__file__).parents[1]
+_PLAIN_ERRORS: Final = MappingProxyType(
+    {
+        kind.__name__: kind
+        for kind in (
+            *(ArithmeticError, FloatingPointError, OverflowError, ZeroDivisionError),
+            *(LookupError, IndexError, KeyError),
+            *(OSError, ConnectionError, FileExistsError, FileNotFoundError, InterruptedError),
+            *(IsADirectoryError, NotADirectoryError, PermissionError, TimeoutError),
+            *(RuntimeError, NotImplementedError, RecursionError),
+            *(ValueError, UnicodeError, NameError, UnboundLocalError),
+            *(ImportError, ModuleNotFoundError, StopIteration, SystemExit),
+            *(AssertionError, AttributeError, BufferError, EOFError, MemoryError, TypeError),
+            Exception,
+        )
+    }
+)
+"""The classes that a cause may have in the driver: Python's own that any arguments make."""
+
+
+@cache
+def _mark() -> str:
+    """What failures of this driver's functions stand behind; no text of a row has it."""
+    return f"<deltaproduce-failure {secrets.token_hex(16)} "
+
+
+def _text(error: ProducerError, mark: str) -> str:
+    """Returns the error's message, and behind the mark all of the error."""
+    message = escaped(text_of(error), limit=_LONGEST_MESSAGE)
+    cause = error.__cause__
+    failure = {
+        "message": message,
+        "stage": error.stage if error.stage is None else str(error.stage),
+        "key": _plain(error.key, shown(error.key)),
+        "cause": None if cause is None else _written_cause(cause),
+        "trace": _trace(error),
+    }
+    return f"{message}\n{mark}{json.dumps(failure)}>"
+
+
+def _plain(value: object, stand_in: Json) -> Json:
+    """Returns a value as JSON, or its stand-in if it has no JSON or too much of it."""
+    try:
+        found = written(value)
+        return found if len(json.dumps(found)) <= _LONGEST_VALUE else stand_in
+    except Exception:  # noqa: BLE001 a value of another type may do anything
+        return stand_in
+
+
+def _written_cause(cause: BaseException) -> dict[str, Json]:
+    """Returns the nearest class that may travel, and arguments that make the same text."""
+    names = (kind.__name__ for kind in type(cause).__mro__ if kind in _PLAIN_ERRORS.values())
+    name = next(names, Exception.__name__)
+    if type(cause) is not _PLAIN_ERRORS[name]:
+        return {"class": name, "args": _plain((described(cause),), None)}
+    text = (escaped(text_of(cause)),)
+    same = text_of(_PLAIN_ERRORS[name](*cause.args)) == text_of(cause)
+    return {"class": name, "args": _plain(cause.args if same else text, _plain(text, None))}
+
+
+def _trace(error: ProducerError) -> str:
+    """Returns the traceback of what went wrong, from the first line of the user's own on.
+
+    Returns nothing for an error of the library itself, whose message says it all.
+    """
+    found = traceback.TracebackException.from_exception(error.__cause__ or error)
+    theirs = list(dropwhile(_is_of_library, found.stack))
+    if not theirs and error.__cause__ is None:
+        return ""
+    found.stack = traceback.StackSummary.from_list(theirs or found.stack)
+    return escaped("".join(found.format()), limit=_LONGEST_TRACE, lines=True)
+
+
+def _is_of_library(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).is_relative_to(_PACKAGE)
+
+
+def _read_failure(failure: object) -> ProducerError:
+    match failure:
+        case {
+            "message": str(message),
+            "stage": str() | None as stage,
+            "key": key,
+            "cause": None | {"class": str(), "args": [*_]} as cause,
+            "trace": str(trace),
+        }:
+            error = ProducerError(message, stage=stage, key=read(key))
+            if cause is not None:
+                error.__cause__ = _read_cause(cause)
+            if trace:
+                error.add_note(f"In the Python worker:\n{trace.rstrip()}")
+            return error
+    raise NotPlainError("it is no failure")
+
+
+def _read_cause(cause: dict[str, Any]) -> BaseException:
+    kind, args = _PLAIN_ERRORS.get(cause["class"]), read(cause["args"])
+    if kind is None or type(args) is not tuple:
+        raise NotPlainError("it is no cause")
+    return kind(*args)

@@ -1,0 +1,320 @@
+"""Calls of a function in the workers beside the driver: how rows are shared out among them.
+
+Rows are cut between keys. One worker gets the first few; whatever it does not answer at once is
+slow enough to be shared, and others get the next. Each time a worker gets a part of what is left,
+so that all end together, but not less than a moment's work: a quick function over a few rows is one
+or two round trips, a slow one has all cores.
+
+Invariants: what comes back is in the order of the rows, whoever has made it. It is all of one run
+of the function, or nothing. The failure that is raised is that of the first rows that fail.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from selectors import EVENT_READ, DefaultSelector
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
+
+import cloudpickle  # noqa: TID251 the user's functions, on their way to a worker
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.failures import WorkerError, died, found_failure
+from deltaproduce.engines.local import worker as said
+from deltaproduce.engines.local.arrays import Numbers, factorize
+from deltaproduce.engines.local.workers import EndedError, Worker, Workers
+from deltaproduce.types.excerpts import escaped
+
+_LATE_SECONDS: Final = 0.005
+"""A call that has taken so long and has rows left gets the workers that are idle."""
+_SLOW_SECONDS: Final = 0.05
+"""After so long others are started, which takes half a second."""
+_MOMENT_SECONDS: Final = 0.02
+"""The least work that is worth a round trip."""
+_LOOK_SECONDS: Final = 0.25
+_BATCH_ROWS: Final = 10_000
+_LONGEST_TEXT: Final = 16_000
+
+
+def pickled(function: Callable[..., Any], stays: tuple[type, ...] = ()) -> bytes | None:
+    """A function as it is sent to a worker; None if it cannot be.
+
+    Args:
+        stays: it cannot if it holds an instance of one of these.
+    """
+    written = io.BytesIO()
+    try:
+        _Pickler(written, stays).dump(function)
+    except Exception:  # noqa: BLE001 the user's objects may do anything
+        return None
+    return written.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, file: io.BytesIO, stays: tuple[type, ...]) -> None:
+        super().__init__(file)
+        self._stays = stays
+
+    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 its signature
+        if isinstance(obj, self._stays):
+            raise TypeError("it is of no use in a worker")
+        return super().reducer_override(obj)
+
+
+def key_ends(keys: pa.Table) -> Numbers:
+    """The rows before which a key ends, in rows whose equal keys are adjacent."""
+    numbers = factorize(keys.columns)
+    return np.append(np.flatnonzero(np.diff(numbers)) + 1, len(keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function, and the rows that it is to be called for.
+
+    Attributes:
+        stage: whose function it is.
+        function: from batches to batches, `pickled`; see `failures.in_worker`.
+        rows: at least one.
+        ends: the rows before which they may be cut, in order; the last is their number.
+        most_workers: how many take part at most.
+        most_bytes: the most that may come back.
+    """
+
+    stage: str
+    function: bytes
+    rows: pa.Table
+    ends: Numbers
+    most_workers: int
+    most_bytes: int
+
+    def made(self, workers: Workers) -> list[pa.Table] | None:
+        """What the function makes of the rows, in their order.
+
+        Returns:
+            Tables; None if it is too much, or a worker cannot run the function.
+
+        Raises:
+            ProducerError: the function failed, or its worker died.
+            WorkerError: something else failed in a worker.
+        """
+        return _Sharing(self, workers).made()
+
+
+class _LeftError(Exception):
+    """The call is left to others."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Some rows that a worker has got."""
+
+    rows: int
+    since: float
+    output: list[bytes] = field(default_factory=list)
+    done: bool = False
+    failure: Exception | None = None
+
+
+class _Sharing:
+    """A call under way. One thread waits for all of its workers."""
+
+    def __init__(self, call: Call, workers: Workers) -> None:
+        self._call = call
+        self._workers = workers
+        self._most = max(1, min(call.most_workers, workers.most))
+        self._selector = DefaultSelector()
+        self._lent: dict[Worker, _Part | None] = {}  # none while it starts
+        self._told: set[Worker] = set()
+        self._parts: list[_Part] = []
+        self._first_open = 0
+        self._next_row = 0
+        self._failed = False
+        self._bytes = 0
+        self._busy = [0, 0.0]  # rows that were answered, and their seconds
+        self._began: float | None = None
+
+    def made(self) -> list[pa.Table] | None:
+        """See `Call.made`."""
+        first = self._workers.take()
+        if first is None:
+            return None
+        try:
+            self._hire(first)
+            while not self._is_over():
+                self._wait()
+            return [
+                pa.ipc.open_stream(b"".join(part.output)).read_all()
+                for part in self._parts
+                if part.output
+            ]
+        except _LeftError:
+            return None
+        finally:  # Ctrl-C too ends here
+            for worker in [*self._lent]:
+                self._let_go(worker)
+            self._selector.close()
+
+    @property
+    def _has_more(self) -> bool:
+        return not self._failed and self._next_row < len(self._call.rows)
+
+    def _is_over(self) -> bool:
+        while self._first_open < len(self._parts):
+            part = self._parts[self._first_open]
+            if part.failure is not None:
+                raise part.failure from part.failure.__cause__
+            if not part.done:
+                return False
+            self._first_open += 1
+        return not self._has_more
+
+    def _wait(self) -> None:
+        taken = self._taken()
+        nexts = [after for after in (_LATE_SECONDS, _SLOW_SECONDS) if after > taken]
+        patience = nexts[0] - taken if self._has_more and nexts else _LOOK_SECONDS
+        events = self._selector.select(patience)
+        for key, _ in events:
+            self._hear(key.fileobj)  # type: ignore[arg-type]  # workers are what is registered
+        if not events:
+            for worker in [*self._lent]:
+                if worker.has_ended:  # a child of its own may hold the channel open
+                    self._lose(worker)
+        self._hire_more()
+
+    def _hire_more(self) -> None:
+        taken = self._taken()
+        while self._has_more and taken >= _LATE_SECONDS and len(self._lent) < self._most:
+            worker = self._workers.take_another(start=taken >= _SLOW_SECONDS)
+            if worker is None:
+                return
+            self._hire(worker)
+
+    def _taken(self) -> float:
+        """How long the call has taken, from when a worker was ready."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
+
+    def _hire(self, worker: Worker) -> None:
+        self._lent[worker] = None
+        self._selector.register(worker, EVENT_READ)
+        if worker.ready:
+            self._hand(worker)
+
+    def _hand(self, worker: Worker) -> None:
+        """Gives a worker the next rows, if there are some, else lets it go."""
+        if not self._has_more:
+            self._let_go(worker)
+            return
+        first, end = self._next_row, self._next_end()
+        self._next_row, now = end, time.monotonic()
+        if self._began is None:
+            self._began = now
+        part = self._lent[worker] = _Part(end - first, now)
+        self._parts.append(part)
+        try:
+            if worker not in self._told:
+                worker.send_place()
+                worker.send(said.FUNCTION, self._call.function)
+                self._told.add(worker)
+            worker.send(said.ROWS, _written(self._call.rows.slice(first, end - first)))
+        except EndedError:
+            self._lose(worker)
+
+    def _next_end(self) -> int:
+        """Before which row the next part ends: a share of what is left, or a moment's work."""
+        left = len(self._call.rows) - self._next_row
+        rows, seconds = self._busy
+        moment = int(_MOMENT_SECONDS * rows / seconds) if seconds else 0
+        share = left if self._most == 1 else left // (2 * self._most)
+        wanted = self._next_row + min(max(share, moment, 1), left)
+        ends = self._call.ends
+        place = int(np.searchsorted(ends, wanted, "right")) - 1
+        if place < 0 or ends[place] <= self._next_row:
+            place += 1  # one key, however many rows it has
+        return int(ends[place])
+
+    def _hear(self, worker: Worker) -> None:
+        try:
+            frames = worker.received()
+        except EndedError:
+            self._lose(worker)
+            return
+        for kind, payload in frames:
+            _HEARD[kind](self, worker, payload)
+
+    def _ready(self, worker: Worker, payload: bytes) -> None:
+        del payload
+        worker.ready = True
+        self._hand(worker)
+
+    def _output(self, worker: Worker, payload: bytes) -> None:
+        self._part(worker).output.append(payload)
+        self._bytes += len(payload)
+        if self._bytes > self._call.most_bytes:
+            raise _LeftError
+
+    def _done(self, worker: Worker, payload: bytes) -> None:
+        del payload
+        part = self._part(worker)
+        part.done = True
+        self._busy[0] += part.rows
+        self._busy[1] += time.monotonic() - part.since
+        self._hand(worker)
+
+    def _fail(self, worker: Worker, payload: bytes) -> None:
+        text = payload.decode()
+        other = WorkerError(escaped(text, limit=_LONGEST_TEXT, lines=True))
+        self._part(worker).failure = found_failure(text) or other
+        self._failed = True
+        self._lent[worker] = None
+        self._let_go(worker)
+
+    def _unfit(self, worker: Worker, payload: bytes) -> NoReturn:
+        del payload
+        self._lent[worker] = None
+        raise _LeftError
+
+    def _part(self, worker: Worker) -> _Part:
+        part = self._lent[worker]
+        assert part is not None
+        return part
+
+    def _lose(self, worker: Worker) -> None:
+        """A worker has ended: by what the function did, or before it was ready."""
+        part = self._lent.pop(worker)
+        self._selector.unregister(worker)
+        self._workers.drop(worker)
+        if part is None:
+            self._workers.unfit = True
+            raise _LeftError
+        part.failure = died(self._call.stage)
+        self._failed = True
+
+    def _let_go(self, worker: Worker) -> None:
+        part = self._lent.pop(worker)
+        self._selector.unregister(worker)
+        if part is None or part.done:
+            self._workers.give_back(worker)
+        else:
+            self._workers.drop(worker)
+
+
+_HEARD: Final = MappingProxyType(
+    {
+        said.READY: _Sharing._ready,
+        said.OUTPUT: _Sharing._output,
+        said.DONE: _Sharing._done,
+        said.FAILED: _Sharing._fail,
+        said.UNFIT: _Sharing._unfit,
+    }
+)
+
+
+def _written(rows: pa.Table) -> memoryview:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=_BATCH_ROWS)
+    return memoryview(sink.getvalue())

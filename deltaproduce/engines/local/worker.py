@@ -1,0 +1,156 @@
+"""A worker process beside the driver: what it runs, and what it says to the driver and hears.
+
+Both talk over a socket of their own in frames: what it is, how long it is, and the bytes. The
+driver sends a function, then rows of whole keys, again and again; the worker answers each with what
+the function makes of them, as it makes it. Standard output is the user's, and goes where the
+driver's standard error goes, as with Spark's workers.
+
+Invariants: a worker ends when its driver does, even in the middle of a function. Only what the
+driver has sent as a function is unpickled; what goes back is rows in Arrow, and text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import pickle  # noqa: TID251 the driver sends the user's functions
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+
+HEADER: Final = struct.Struct("<cQ")
+PLACE: Final = b"P"  # to the worker: where modules are imported from, and the directory
+FUNCTION: Final = b"F"
+ROWS: Final = b"R"
+READY: Final = b"H"  # to the driver: it can be given work
+OUTPUT: Final = b"O"
+DONE: Final = b"E"
+FAILED: Final = b"X"
+UNFIT: Final = b"U"  # the function cannot be unpickled here
+
+START: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from deltaproduce.engines.local.worker import main; main(*map(int, sys.argv[2:]))"
+)
+"""What the interpreter runs: with the driver's path, the channel and the driver's process id."""
+
+_PIECE: Final = 1 << 18
+_GRACE_SECONDS: Final = 0.2
+
+
+def main(channel: int, driver: int) -> None:
+    """Serves the driver at the other end of a socket, until it closes it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
+    with socket.socket(fileno=channel) as to_driver:
+        threading.Thread(target=_end_with, args=(to_driver, driver), daemon=True).start()
+        with suppress(ConnectionError):
+            to_driver.sendall(HEADER.pack(READY, 0))
+            _serve(to_driver)
+
+
+def _end_with(channel: socket.socket, driver: int) -> None:
+    """Ends this process when the driver has closed its end, or is gone."""
+    poll = select.poll()
+    poll.register(channel, 0)  # tells of the end only
+    while not poll.poll(1_000) and os.getppid() == driver:
+        pass
+    time.sleep(_GRACE_SECONDS)  # who has nothing to do ends by itself
+    os._exit(1)
+
+
+def _serve(channel: socket.socket) -> None:
+    function: Any = None
+    with channel.makefile("rb") as frames:
+        while (header := frames.read(HEADER.size)) and len(header) == HEADER.size:
+            kind, size = HEADER.unpack(header)
+            if kind == ROWS:
+                rows = _exactly(frames, size)
+                if function is not None:
+                    _answer(channel, function, rows)
+            elif kind == FUNCTION:
+                function = None  # the one before is gone before the next comes
+                function = _unpickled(channel, _exactly(frames, size))
+            else:
+                _go_to(json.loads(_exactly(frames, size)))
+
+
+def _exactly(frames: BinaryIO, size: int) -> bytes:
+    found = frames.read(size)
+    if len(found) < size:
+        raise ConnectionResetError
+    return found
+
+
+def _go_to(place: dict[str, Any]) -> None:
+    sys.path[:] = place["path"]
+    with suppress(OSError):
+        os.chdir(place["directory"])
+
+
+def _unpickled(channel: socket.socket, function: bytes) -> object:
+    """The function, anew for each call of the driver, so that it starts as in a task of Spark."""
+    importlib.invalidate_caches()  # a module may have been written since
+    try:
+        return pickle.loads(function)  # noqa: S301 see above
+    except BaseException as error:  # noqa: BLE001 Spark will say it
+        _tell(channel, UNFIT, _text(error))
+        return None
+
+
+def _answer(channel: socket.socket, function: Any, rows: bytes) -> None:  # noqa: ANN401
+    output, writer = _Output(channel), None
+    try:
+        for batch in function(iter(pa.ipc.open_stream(rows))):
+            if writer is None:
+                writer = pa.ipc.new_stream(output, batch.schema)
+            writer.write_batch(batch)
+        if writer is not None:
+            writer.close()
+        output.send()
+    except BaseException as error:  # noqa: BLE001 all is told
+        _tell(channel, FAILED, _text(error))
+    else:
+        _tell(channel, DONE, b"")
+
+
+def _text(error: BaseException) -> bytes:
+    return "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+
+
+def _tell(channel: socket.socket, kind: bytes, payload: bytes | bytearray) -> None:
+    channel.sendall(HEADER.pack(kind, len(payload)))
+    channel.sendall(payload)
+
+
+class _Output(io.RawIOBase):
+    """A file whose bytes go to the driver in frames, when it is told to, or holds many."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._held = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 any buffer
+        self._held += data
+        if len(self._held) >= _PIECE:
+            self.send()
+        return len(data)
+
+    def send(self) -> None:
+        """Sends what is held."""
+        if self._held:
+            _tell(self._channel, OUTPUT, self._held)
+            self._held = bytearray()

@@ -1,0 +1,281 @@
+"""Worker processes beside the driver: a pool of them, started when needed and used again.
+
+A user's function must not take the driver with it, so it runs in a process of its own
+(`worker`), and a step of a few rows does not wait for a job of Spark's. `calls` says how rows are
+shared out; here processes are started, lent and ended.
+
+Invariants: a worker is lent to one call at a time. It is given back only when it has answered, else
+it is ended. The driver is never forked. Workers end with the pool, and with the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from types import ModuleType
+from typing import Final
+
+from deltaproduce.engines.local.worker import HEADER, PLACE, START
+
+_END_SECONDS: Final = 0.5
+_RECEIVED: Final = 1 << 20
+
+
+class EndedError(Exception):
+    """A worker has ended."""
+
+
+class Worker:
+    """A process that calls functions, as the driver sees it.
+
+    Attributes:
+        ready: it has said so; a process takes half a second to start.
+        generation: how often the driver's modules had changed when it was started.
+    """
+
+    def __init__(self, generation: int) -> None:
+        self.ready = False
+        self.generation = generation
+        self._place = b""
+        self._received = bytearray()
+        self._channel, theirs = socket.socketpair()
+        with theirs:
+            path = json.dumps(_path())
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-c", START, path, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=_errors(),
+                pass_fds=[theirs.fileno()],
+                env=_environment(),
+            )
+
+    def fileno(self) -> int:
+        """Of the channel, to wait for what it says."""
+        return self._channel.fileno()
+
+    @property
+    def pid(self) -> int:
+        """The process's."""
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._process.poll() is not None
+
+    def send(self, kind: bytes, payload: bytes | memoryview) -> None:
+        """Sends a frame.
+
+        Raises:
+            EndedError: the process is gone.
+        """
+        try:
+            self._channel.sendall(HEADER.pack(kind, len(payload)))
+            self._channel.sendall(payload)
+        except ConnectionError as error:
+            raise EndedError from error
+
+    def send_place(self) -> None:
+        """Has it import from where the driver does, and be in the driver's directory."""
+        directory = "."
+        with suppress(OSError):
+            directory = os.getcwd()
+        place = json.dumps({"path": _path(), "directory": directory}).encode()
+        if place != self._place:
+            self.send(PLACE, place)
+            self._place = place
+
+    def received(self) -> list[tuple[bytes, bytes]]:
+        """The frames that have come since the last time; waits for some bytes.
+
+        Raises:
+            EndedError: the process is gone.
+        """
+        try:
+            found = self._channel.recv(_RECEIVED)
+        except ConnectionError as error:
+            raise EndedError from error
+        if not found:
+            raise EndedError
+        self._received += found
+        frames, start = [], 0
+        while len(self._received) - start >= HEADER.size:
+            kind, size = HEADER.unpack_from(self._received, start)
+            end = start + HEADER.size + size
+            if len(self._received) < end:
+                break
+            frames.append((kind, bytes(memoryview(self._received)[start + HEADER.size : end])))
+            start = end
+        del self._received[:start]
+        return frames
+
+    def let_end(self) -> None:
+        """Has the process end, in a moment if it has nothing to do."""
+        self._channel.close()
+
+    def end(self, seconds: float = 0) -> None:
+        """Ends the process: kills it, unless it ends by itself in so many seconds."""
+        self._channel.close()
+        if seconds:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+        self._process.kill()
+        self._process.wait()
+
+
+class Workers:
+    """A pool of workers.
+
+    Args:
+        most: how many there are at most; as many as this process has cores if not given.
+
+    Attributes:
+        most: the same.
+        unfit: workers cannot be started here.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most or _cores()
+        self.unfit = False
+        self._freed = threading.Condition()
+        self._all: set[Worker] = set()
+        self._idle: list[Worker] = []
+        self._modules = _Modules()
+        self._generation = 0
+        weakref.finalize(self, _end_all, self._all, os.getpid())
+
+    def take(self) -> Worker | None:
+        """Lends a worker, when there is one; None if none can be started."""
+        with self._freed:
+            if self._modules.have_changed():
+                self._generation += 1
+                self._end([one for one in self._idle if one.generation != self._generation])
+            while not self.unfit:
+                found = self._found(start=True)
+                if found is not None:
+                    return found
+                self._freed.wait()
+        return None
+
+    def take_another(self, *, start: bool) -> Worker | None:
+        """Lends one more to a call, if one is idle, or else may be started."""
+        with self._freed:
+            return self._found(start=start)
+
+    def give_back(self, worker: Worker) -> None:
+        """Takes back a worker that has answered."""
+        with self._freed:
+            if worker.generation == self._generation:
+                self._idle.append(worker)
+            else:
+                self._end([worker])
+            self._freed.notify()
+
+    def drop(self, worker: Worker) -> None:
+        """Ends a worker that has been lent."""
+        with self._freed:
+            self._end([worker])
+            self._freed.notify()
+
+    def close(self) -> None:
+        """Ends all workers; if there is more to do, others are started."""
+        with self._freed:
+            self._idle.clear()
+            _end_all(self._all, os.getpid())
+
+    def _found(self, *, start: bool) -> Worker | None:
+        self._end([one for one in self._idle if one.has_ended])
+        if self._idle:
+            worker = next((one for one in reversed(self._idle) if one.ready), self._idle[-1])
+            self._idle.remove(worker)
+            return worker
+        if not start or len(self._all) >= self.most:
+            return None
+        worker = Worker(self._generation)
+        self._all.add(worker)
+        return worker
+
+    def _end(self, workers: Iterable[Worker]) -> None:
+        for worker in workers:
+            worker.end()
+            self._all.discard(worker)
+            if worker in self._idle:
+                self._idle.remove(worker)
+
+
+def process_workers() -> Workers:
+    """The pool of this process; one that was forked off has its own."""
+    return _workers_of(os.getpid())
+
+
+@cache
+def _workers_of(pid: int) -> Workers:
+    del pid
+    return Workers()
+
+
+def _end_all(workers: set[Worker], pid: int) -> None:
+    """Ends the workers that a process started, unless this is another that was forked off it."""
+    if os.getpid() != pid:
+        return
+    for worker in workers:
+        worker.let_end()
+    end = time.monotonic() + _END_SECONDS
+    while workers:
+        workers.pop().end(max(end - time.monotonic(), 0))
+
+
+class _Modules:
+    """The modules that the driver has, to notice those that were loaded anew.
+
+    A worker goes on with the module that it has imported, and would call a function that is no
+    more what the driver has.
+    """
+
+    def __init__(self) -> None:
+        self._specs: dict[str, object] = {}
+
+    def have_changed(self) -> bool:
+        """Whether one that was there the last time has been loaded again since."""
+        modules = [(name, one) for name, one in [*sys.modules.items()] if name != "__main__"]
+        specs = {
+            name: object.__getattribute__(module, "__dict__").get("__spec__")  # loads no lazy one
+            for name, module in modules
+            if isinstance(module, ModuleType)
+        }
+        changed = any(self._specs.get(name, spec) is not spec for name, spec in specs.items())
+        self._specs |= specs
+        return changed
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _path() -> list[str]:
+    return [entry for entry in sys.path if isinstance(entry, str)]
+
+
+def _errors() -> int:
+    """Where Spark's workers print to: the driver's standard error."""
+    try:
+        os.fstat(2)
+    except OSError:
+        return subprocess.DEVNULL
+    return 2
+
+
+def _environment() -> dict[str, str]:
+    """The driver's, with what Spark adds for its workers: sets of text are in the same order."""
+    return {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", **os.environ}

@@ -1,0 +1,73 @@
+"""Spark's Python workers: what a function may have there that a process beside the driver lacks.
+
+The invariant: if a session gives its workers something of their own, its functions stay there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Final
+
+import pyarrow as pa
+from pyspark import Accumulator, SparkContext
+from pyspark.core.broadcast import Broadcast
+from pyspark.sql import SparkSession
+
+INTERPRETER_KEY: Final = "spark.sql.execution.pyspark.python"
+_MEMORY_KEY: Final = "spark.executor.pyspark.memory"
+
+HELD_BY_SPARK: Final = (Accumulator, Broadcast, SparkContext)
+"""What a function may hold that means nothing outside of Spark's workers."""
+
+
+def are_as_beside(spark: SparkSession) -> bool:
+    """Whether a function runs beside the driver as it does in the session's workers.
+
+    They may run another interpreter, with other packages, have a bound on their memory, or files
+    that were added to the session.
+    """
+    context = spark.sparkContext
+    interpreter = spark.conf.get(INTERPRETER_KEY, None) or context.pythonExec
+    return (
+        os.name == "posix"
+        and _is_this(interpreter)
+        and spark.conf.get(_MEMORY_KEY, None) is None
+        and not context.listFiles
+    )
+
+
+def as_in_spark(rows: pa.Table, time_zone: str) -> pa.Table:
+    """Rows as Spark's workers get them: moments have the session's time zone."""
+    types = [_zoned(found, time_zone) for found in rows.schema.types]
+    if types == rows.schema.types:
+        return rows
+    arrays = [column.cast(t) for column, t in zip(rows.columns, types, strict=True)]
+    return pa.Table.from_arrays(arrays, names=rows.column_names)
+
+
+def _zoned(found: pa.DataType, zone: str) -> pa.DataType:
+    if pa.types.is_timestamp(found):
+        return found if found.tz is None else pa.timestamp(found.unit, zone)
+    if pa.types.is_map(found):
+        key, item = found.key_field, found.item_field
+        return pa.map_(key.with_type(_zoned(key.type, zone)), _zoned_field(item, zone))
+    if pa.types.is_list(found):
+        return pa.list_(_zoned_field(found.value_field, zone))
+    if pa.types.is_struct(found):
+        return pa.struct([_zoned_field(field, zone) for field in found])
+    return found
+
+
+def _zoned_field(field: pa.Field, zone: str) -> pa.Field:
+    return field.with_type(_zoned(field.type, zone))
+
+
+def _is_this(interpreter: str) -> bool:
+    """Whether it is this process's: of the same folder, because environments share a program."""
+    found = shutil.which(interpreter)
+    if found is None or not sys.executable:
+        return False
+    one, other = (os.path.split(os.path.abspath(path)) for path in (found, sys.executable))
+    return os.path.samefile(found, sys.executable) and os.path.samefile(one[0], other[0])
