@@ -1,5 +1,5 @@
-"""Produce functions in Spark's workers: functions that never repeat themselves, how often they are
-called, and keys and calls that are larger than memory.
+"""Produce functions in workers: functions that never repeat themselves, how often they are called,
+where they run, and keys and calls that are larger than memory.
 """
 
 import os
@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from selecting import chosen, long
 
-from deltaproduce import Pipeline, ProducerError, Store
+from deltaproduce import Limits, Pipeline, ProducerError, Store
 
 # ---- functions that never repeat themselves, and calls
 
@@ -124,6 +124,92 @@ def test_functions_that_never_repeat_themselves(spark: SparkSession, tmp_path: P
                 *(f"arrived {target}" for target in touched),
             ]
         )
+
+
+# ---- where functions run
+
+
+def told_where():
+    """Stages whose values say which process has started the one that they run in."""
+    pipeline = Pipeline("where")
+    items = pipeline.source("items", key="k int", value="n int")
+
+    def parent(value, example):
+        return os.getppid()
+
+    @pipeline.producer(items, key="k int", value="parent int")
+    def by_key(key, values):
+        yield key, os.getppid()
+
+    @pipeline.producer(items, key="k int", value="parent int", preserve=parent)
+    def preserving(key, values):
+        yield key, 0
+
+    @pipeline.arrow_producer(items, key="k int", value="parent int")
+    def by_table(table):
+        parents = pa.array([os.getppid()] * len(table), pa.int32())
+        return pa.table({"_source_k": table["k"], "k": table["k"], "parent": parents})
+
+    @pipeline.arrow_producer(items, key="k int", value="parent int", streaming=True)
+    def by_batch(batches):
+        for batch in batches:
+            parents = pa.array([os.getppid()] * len(batch), pa.int32())
+            yield pa.table({"_source_k": batch["k"], "k": batch["k"], "parent": parents})
+
+    return pipeline
+
+
+STAGES = ("by_key", "preserving", "by_table", "by_batch")
+
+
+def parents_in(store):
+    return {row.parent for name in STAGES for row in store.content(name).collect()}
+
+
+def test_functions_of_few_rows_run_beside_the_driver(spark: SparkSession, location: str) -> None:
+    few = spark.createDataFrame([(k, k) for k in range(9)], "k int, n int")
+    store = Store(spark, location, told_where())
+    store.update({"items": few})
+    assert parents_in(store) == {os.getpid()}
+    store = Store(spark, location, told_where(), limits=Limits(local_rows=8))
+    for name in STAGES:
+        store.refresh(name)
+    assert os.getpid() not in parents_in(store)
+
+
+def test_a_function_that_holds_what_is_spark_s_runs_there(
+    spark: SparkSession, location: str
+) -> None:
+    shared = spark.sparkContext.broadcast({1: 10})
+    pipeline = Pipeline("shared")
+    items = pipeline.source("items", key="k int", value="n int")
+
+    @pipeline.producer(items, key="k int", value="n int")
+    def found(key, values):
+        yield key, shared.value[key]
+
+    store = Store(spark, location, pipeline)
+    store.update({"items": pa.table({"k": [1], "n": [1]})})
+    assert rows(store.content("found").select("n")) == [(10,)]
+
+
+def test_a_function_that_emits_too_much_is_run_again_in_spark(
+    spark: SparkSession, location: str
+) -> None:
+    """And what it makes is all of the one run (S4)."""
+    pipeline = Pipeline("much")
+    items = pipeline.source("items", key="k int", value="n int")
+
+    @pipeline.producer(items, key="k int", value="parent int, t string")
+    def much(key, values):
+        for _ in range(2_000):
+            yield key, (os.getppid(), "x" * 100)
+
+    store = Store(spark, location, pipeline, limits=Limits(local_bytes=10_000))
+    store.update({"items": pa.table({"k": [1, 2], "n": [1, 2]})})
+    found = rows(store.content("much").groupBy("parent").count())
+    assert [count for _, count in found] == [4_000]
+    assert found[0][0] != os.getpid()
 
 
 # ---- keys and calls that are larger than memory

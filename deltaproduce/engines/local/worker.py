@@ -11,7 +11,6 @@ driver has sent as a function is unpickled; what goes back is rows in Arrow, and
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
@@ -25,6 +24,7 @@ import threading
 import time
 import traceback
 from contextlib import suppress
+from importlib.machinery import FileFinder
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -100,7 +100,9 @@ def _go_to(place: dict[str, Any]) -> None:
 
 def _unpickled(channel: socket.socket, function: bytes) -> object:
     """The function, anew for each call of the driver, so that it starts as in a task of Spark."""
-    importlib.invalidate_caches()  # a module may have been written since
+    for finder in [*sys.path_importer_cache.values()]:  # a module may have been written since
+        if isinstance(finder, FileFinder):  # others would read all jars of the session again
+            finder.invalidate_caches()
     try:
         return pickle.loads(function)  # noqa: S301 see above
     except BaseException as error:  # noqa: BLE001 Spark will say it

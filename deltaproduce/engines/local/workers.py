@@ -49,7 +49,7 @@ class Worker:
         self._received = bytearray()
         self._channel, theirs = socket.socketpair()
         with theirs:
-            path = json.dumps(_path())
+            path = json.dumps(_path(jars=False))
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-c", START, path, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
@@ -89,7 +89,7 @@ class Worker:
         directory = "."
         with suppress(OSError):
             directory = os.getcwd()
-        place = json.dumps({"path": _path(), "directory": directory}).encode()
+        place = json.dumps({"path": _path(jars=True), "directory": directory}).encode()
         if place != self._place:
             self.send(PLACE, place)
             self._place = place
@@ -263,8 +263,14 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _path() -> list[str]:
-    return [entry for entry in sys.path if isinstance(entry, str)]
+def _path(*, jars: bool) -> list[str]:
+    """The driver's, with jars at the end: Spark puts those of `spark.jars.packages` first.
+
+    Python takes a second to read what is in them, when it looks for a module there.
+    """
+    entries = [entry for entry in sys.path if isinstance(entry, str)]
+    others = [entry for entry in entries if not entry.endswith(".jar")]
+    return [*others, *(entry for entry in entries if jars and entry.endswith(".jar"))]
 
 
 def _errors() -> int:
