@@ -24,7 +24,6 @@ from deltaproduce.engines.marks import ADD, DELETE, UPDATE
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.comparing import numbered_by_values
-from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,
@@ -76,25 +75,18 @@ class Reader:
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
-    def step(self, version: Version, stage: Stage) -> Rows | None:
-        """What one version changed in a stage, on the driver without a session; None if nothing."""
-        delta_version = version.pinned(stage.name, UPDATES)
-        if self._tables.engines.session is not None or delta_version is None:
-            return self.updates(version, stage)
-        table = self._tables.location.table(stage.name, UPDATES)
-        columns, files = Layout.of(stage).updates, self._tables.files(table, delta_version)
-        rows = None if files is None else files.rows(columns)
-        if rows is None:
-            rows = self._tables.engines.table(self._tables.read(table, delta_version), columns)
-        return rows.filter(pc.equal(rows.column(VERSION), version.number))
-
-    def updates(self, version: Version, stage: Stage, since: int | None = None) -> DataFrame | None:
-        """What the version changed in a stage, in Spark; None if nothing yet has.
+    def updates(self, version: Version, stage: Stage, since: int | None = None) -> Rows | None:
+        """What the version changed in a stage; None if nothing yet has.
 
         Args:
             since: and what the versions after this one have; else it alone.
+
+        Returns:
+            Rows in Spark, if there is a session.
         """
         first = version.number if since is None else since + 1
+        if self._tables.engines.session is None:
+            return self._updates_here(version, stage, first)
         begun = self._begun(version, stage, first)
         delta_version = version.pinned(stage.name, UPDATES)
         if delta_version is None:
@@ -105,6 +97,15 @@ class Reader:
         columns = cols(Layout.of(stage).updates)
         return stored if begun is None else stored.select(*columns).union(begun.select(*columns))
 
+    def _updates_here(self, version: Version, stage: Stage, first: int) -> pa.Table | None:
+        """The updates from a version on, on the driver."""
+        delta_version = version.pinned(stage.name, UPDATES)
+        if delta_version is None:
+            return None
+        table = self._tables.location.table(stage.name, UPDATES)
+        columns, versions = Layout.of(stage).updates, (first, version.number)
+        return self._tables.rows(table, delta_version, columns, versions)
+
     def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
         """The keys that have updates after the first of some versions, up to the last.
 
@@ -112,7 +113,13 @@ class Reader:
         """
         key, changed = stage.schema.key.columns, _changed(span, stage)
         updates = self.updates(span[-1], stage, span[0].number) if changed else None
-        firsts = empty(key) if updates is None else updates.where(f.col(POSITION) == 0)
+        if updates is None:
+            firsts: Rows = empty(key)
+        elif isinstance(updates, DataFrame):
+            firsts = updates.where(f.col(POSITION) == 0)
+        else:
+            is_first = pc.equal(updates.column(POSITION), 0)
+            firsts = updates.filter(is_first).select([c.name for c in key])
         return Selection.of(firsts, key, self._tables.engines, changed)
 
     def changes(self, span: Sequence[Version], stage: Stage, mode: FeedMode) -> DataFrame | None:
@@ -125,12 +132,13 @@ class Reader:
         updates = self.updates(span[-1], stage, since.number) if _changed(span, stage) else None
         if updates is None:
             return None
+        told = self._tables.engines.frame(updates, Layout.of(stage).updates)
         content, before = self.content(since, stage), None
         if content is not None and content.small:
             before = content.all()
         elif content is not None:
             before = self.changed_keys(span, stage).rows_of(content.all())
-        moves = feed(before, updates, Layout.of(stage), since.number, mode)
+        moves = feed(before, told, Layout.of(stage), since.number, mode)
         return moves.join(f.broadcast(self._times(span)), COMMIT_VERSION.name)
 
     def history(self, version: Version, stage: Stage, key: Selection) -> dict[int, bool]:
@@ -138,8 +146,9 @@ class Reader:
         updates = self.updates(version, stage, since=0)
         if updates is None:
             return {}
+        told = key.engines.frame(updates, Layout.of(stage).updates)
         found = key.engines.frame(
-            key.exactly(key.rows_of(updates)), (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
+            key.exactly(key.rows_of(told)), (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
         )
         return {row[0]: row[1] != DELETE for row in found.distinct().collect()}
 
@@ -162,13 +171,8 @@ class Reader:
     def _later_runs(self, stage: Stage, layout: Layout, runs: _Runs, until: int) -> pa.Table:
         """The runs after the fold, up to a version."""
         table = self._tables.location.table(stage.name, RUNS)
-        files = self._tables.files(table, runs.delta_version)
-        rows = None if files is None else files.rows(layout.runs)
-        if rows is not None:
-            numbers = rows.column(VERSION).to_numpy()
-            return rows.filter(pa.array((numbers > runs.folded) & (numbers <= until)))
-        later = (f.col(VERSION) > runs.folded) & (f.col(VERSION) <= until)
-        return fetched(self._tables.read(table, runs.delta_version).where(later), layout.runs)
+        later = (runs.folded + 1, until)
+        return self._tables.rows(table, runs.delta_version, layout.runs, later)
 
     def keep(
         self, stage: str, figures: StageFigures, overlay: Overlay | None, content: pa.Table | None

@@ -33,7 +33,7 @@ def key_mappings(store: Opened, stage: str | Stage, version: int | None, ordered
 def updates(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
     """See `Store.updates`."""
     wanted, found = _asked(store, store.stage(stage), version, ordered, UPDATES)
-    return _frame(store, store.reader.step(wanted, found), found, UPDATES, ordered)
+    return _frame(store, store.reader.updates(wanted, found), found, UPDATES, ordered)
 
 
 def sql_name(store: Opened, stage: str | Stage, table: str) -> str:

@@ -34,7 +34,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.file_systems import local_path
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import VERSION, Column
 
 Values = NDArray[np.generic]
 
@@ -160,11 +160,14 @@ class ParquetFiles:
             return None
         return pa.concat_tables(found)
 
-    def rows(self, columns: Sequence[Column]) -> pa.Table | None:
-        """All rows; None if Spark is to be asked.
+    def rows(
+        self, columns: Sequence[Column], versions: tuple[int, int] | None = None
+    ) -> pa.Table | None:
+        """All rows, or those of some versions; None if Spark is to be asked.
 
         Args:
             columns: as for `rows_of`; the files may have others too.
+            versions: only rows whose ``_version`` is between these two, both among them.
         """
         schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
         found = [schema.empty_table()]
@@ -173,8 +176,8 @@ class ParquetFiles:
                 if path is None:
                     return None
                 with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-                    rows = file.read(schema.names)
-                found.append(rows.select(schema.names).cast(schema))
+                    rows = file.read_row_groups(_groups_of(file.metadata, versions), schema.names)
+                found.append(_within(rows.select(schema.names).cast(schema), versions))
         except (OSError, KeyError, pa.ArrowInvalid):
             return None
         return pa.concat_tables(found)
@@ -235,6 +238,28 @@ def _holding(bounds: Sequence[_Bound]) -> Marks:
             last[group] = start + among.searchsorted(greatest[group], "right")
         alike = alike & (least == greatest)
     return first < last
+
+
+def _groups_of(footer: pq.FileMetaData, versions: tuple[int, int] | None) -> list[int]:
+    """The row groups that may have rows of some versions."""
+    every = range(footer.num_row_groups)
+    place = None if versions is None else _place(footer, VERSION)
+    if versions is None or place is None:
+        return [*every]
+    first, last = versions
+
+    def may_have(group: int) -> bool:
+        known = footer.row_group(group).column(place).statistics
+        return known is None or not known.has_min_max or (first <= known.max and known.min <= last)
+
+    return [group for group in every if may_have(group)]
+
+
+def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:
+    if versions is None:
+        return rows
+    numbers = rows.column(VERSION).to_numpy()
+    return rows.filter(pa.array((numbers >= versions[0]) & (numbers <= versions[1])))
 
 
 def _place(footer: pq.FileMetaData, name: str) -> int | None:

@@ -20,6 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.delta_log import commit_file
@@ -41,7 +42,7 @@ from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.storage.locations import Location, Table
 from deltaproduce.storage.parquet_seeks import ParquetFiles
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import VERSION, Column
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"
 """The property that moves a table which is set back to where it is."""
@@ -81,6 +82,13 @@ class Tables:
         Raises:
             CorruptStoreError: it is one of the store's, and is not there, or not at that version.
         """
+        if self.engines.session is None and self.location.has(table):
+            raise CorruptStoreError(
+                f"table {table.name!r} cannot be read at delta version {delta_version}: files of "
+                "it are gone or broken, or written as only Spark can read them. Open the store "
+                "with a session; store.repair() makes what is broken again",
+                table=table.name,
+            )
         with self._whole(table):
             return self._delta.read(self._place(table), delta_version)
 
@@ -96,16 +104,30 @@ class Tables:
         known = self._files.get(table)
         if known is None or known[0] != delta_version:
             paths = self._delta.files(self._place(table), delta_version)
-            if paths is None and self.engines.session is None:
-                raise CorruptStoreError(
-                    f"table {table.name!r} cannot be read at delta version {delta_version}: its "
-                    "log is gone or broken, or rows are marked as deleted, which only Spark can "
-                    "read",
-                    table=table.name,
-                )
             known = delta_version, None if paths is None else ParquetFiles(paths)
             self._files[table] = known
         return known[1]
+
+    def rows(
+        self,
+        table: Table,
+        delta_version: int,
+        columns: Sequence[Column],
+        versions: tuple[int, int] | None = None,
+    ) -> pa.Table:
+        """The rows of a small table at a delta version, on the driver.
+
+        Args:
+            versions: only those whose ``_version`` is between these two, both among them.
+        """
+        files = self.files(table, delta_version)
+        found = None if files is None else files.rows(columns, versions)
+        if found is not None:
+            return found
+        rows = self.read(table, delta_version)
+        if versions is not None:
+            rows = rows.where(f.col(VERSION).between(*versions))
+        return self.engines.table(rows, columns)
 
     def read_whole(self, table: Table, delta_version: int) -> DataFrame:
         """The rows at a delta version that was written whole: in order, and none of them deleted.

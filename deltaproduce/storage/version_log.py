@@ -227,12 +227,7 @@ class VersionLog:
         Args:
             after: only those of later numbers.
         """
-        files = self._tables.files(self._table, delta_version)
-        rows = None if files is None else files.rows(_COLUMNS)
-        if rows is None:
-            rows = self._tables.engines.table(
-                self._tables.read(self._table, delta_version), _COLUMNS
-            )
+        rows = self._tables.rows(self._table, delta_version, _COLUMNS)
         if after is not None:
             rows = rows.filter(pc.greater(rows.column("number"), after))
         try:

@@ -497,7 +497,7 @@ def by_year(key: Value, values: Iterator[Value]) -> Emissions:
 def identified(key: Value, values: Iterator[Value]) -> Emissions:
     """Leave a number for each text to be filled in."""
     for value in values:
-        yield value.t, {"n": None}
+        yield value.t, None
 
 
 def first_given(value: Value, example: Value) -> Value:

@@ -10,6 +10,7 @@ from typing import Any
 
 import plain_store
 from forcing import setting
+from local_stores import as_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -26,17 +27,21 @@ TABLES = ("content", "key_mappings", "updates")
 
 
 def as_frames(
-    spark: SparkSession, pipeline: Pipeline, batch: Mapping[str, Sequence[Change]]
-) -> dict[str, DataFrame]:
-    """The oracle's changes as the store takes them."""
+    spark: SparkSession | None, pipeline: Pipeline, batch: Mapping[str, Sequence[Change]]
+) -> dict[str, Any]:
+    """The oracle's changes as the store takes them: as DataFrames, or else as dicts."""
+    if spark is None:
+        return dict(as_rows(pipeline, batch))
     sources = {source.name: source for source in pipeline.graph().sources}
     return {name: as_frame(spark, sources[name], changes) for name, changes in batch.items()}
 
 
 def as_snapshots(
-    spark: SparkSession, pipeline: Pipeline, rows: Mapping[str, Sequence[Upsert]]
-) -> dict[str, DataFrame]:
+    spark: SparkSession | None, pipeline: Pipeline, rows: Mapping[str, Sequence[Upsert]]
+) -> dict[str, Any]:
     """All rows of some sources, as the store takes them."""
+    if spark is None:
+        return dict(as_rows(pipeline, rows, is_snapshot=True))
     frames = as_frames(spark, pipeline, rows)
     return {name: frame.drop("_change_type") for name, frame in frames.items()}
 

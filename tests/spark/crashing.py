@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from comparing import as_frames, as_snapshots
 from pyspark.sql import SparkSession
@@ -88,13 +89,15 @@ class Operation:
         effects: one that comes early, and its last one.
     """
 
-    run: Callable[[Store, SparkSession, int], object]
+    run: Callable[[Store, Any, int], object]
     expected: Callable[[Oracle, int], object]
     beforehand: Beforehand = AS_USUAL
     effects: tuple[str, str] = ("commit", "publish")
 
 
-def frames(spark: SparkSession, changes: Mapping[str, Sequence[Change]]) -> dict[str, object]:
+def frames(
+    spark: SparkSession | None, changes: Mapping[str, Sequence[Change]]
+) -> dict[str, object]:
     """A batch as a store takes it."""
     return dict(as_frames(spark, orders(), changes))
 
@@ -110,7 +113,7 @@ def snapshot(number: int) -> dict[str, list[Upsert]]:
     return {"orders": [change for change in drawn(number)["orders"] if isinstance(change, Upsert)]}
 
 
-def update(store: Store, spark: SparkSession, number: int) -> object:
+def update(store: Store, spark: SparkSession | None, number: int) -> object:
     """Update with the batch of a number, which is its id too."""
     return store.update(frames(spark, drawn(number)), f"update {number}")
 
@@ -161,7 +164,7 @@ ALL_OPERATIONS: Mapping[str, Operation] = {
 
 
 def built(
-    spark: SparkSession,
+    spark: SparkSession | None,
     location: str,
     versions: int = VERSIONS,
     table_type: TableType = "merge_on_read",
@@ -175,7 +178,7 @@ def built(
     return oracle
 
 
-def run_ahead(spark: SparkSession, location: str) -> None:
+def run_ahead(spark: SparkSession | None, location: str) -> None:
     """Have an update crash when it has committed to all of its tables."""
     store = Store(spark, location, orders())
     with failpoints.armed(_fail_before_publication), suppress(CrashError):
@@ -221,7 +224,9 @@ class Recorder:
         self._seen = now
 
 
-def recorded(spark: SparkSession, location: str, operation: Operation, number: int) -> list[Point]:
+def recorded(
+    spark: SparkSession | None, location: str, operation: Operation, number: int
+) -> list[Point]:
     """The fail points that an operation comes to; nothing is stored outside of them."""
     recorder = Recorder(location)
     store = Store(spark, location, orders())

@@ -64,6 +64,13 @@ def isin_rows(rows: pa.Table, keys: pa.Table) -> Marks:
     return marks
 
 
+def same_rows(some: pa.Table, others: pa.Table) -> bool:
+    """Whether two tables of the same columns have the same rows, each as often, in any order."""
+    numbers = factorize(pa.concat_tables([some, others]).columns)
+    one, other = numbers[: len(some)], numbers[len(some) :]
+    return np.array_equal(np.sort(one), np.sort(other))
+
+
 def dense_ranks(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
     """For each column the place of each row's value in the column's order; equal values share it.
 

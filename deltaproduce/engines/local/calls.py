@@ -19,9 +19,9 @@ from selectors import EVENT_READ, DefaultSelector
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-import cloudpickle  # noqa: TID251 the user's functions, on their way to a worker
 import numpy as np
 import pyarrow as pa
+from pyspark import cloudpickle  # noqa: TID251 the user's functions, on their way to a worker
 
 from deltaproduce.engines.failures import WorkerError, died, found_failure
 from deltaproduce.engines.local import worker as said
@@ -48,21 +48,21 @@ def pickled(function: Callable[..., Any], stays: tuple[type, ...] = ()) -> bytes
     """
     written = io.BytesIO()
     try:
-        _Pickler(written, stays).dump(function)
+        _Pickler(written, stays).dump(function)  # type: ignore[no-untyped-call]
     except Exception:  # noqa: BLE001 the user's objects may do anything
         return None
     return written.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(cloudpickle.Pickler):
     def __init__(self, file: io.BytesIO, stays: tuple[type, ...]) -> None:
-        super().__init__(file)
+        super().__init__(file)  # type: ignore[no-untyped-call]
         self._stays = stays
 
     def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 its signature
         if isinstance(obj, self._stays):
             raise TypeError("it is of no use in a worker")
-        return super().reducer_override(obj)
+        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
 
 
 def key_ends(keys: pa.Table) -> Numbers:

@@ -15,6 +15,9 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from pyspark.sql import DataFrame
+
+from deltaproduce.engines.local.arrays import same_rows
 from deltaproduce.engines.spark.comparing import unmatched
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
@@ -192,4 +195,7 @@ def _differ(before: Stored | None, after: Stored | None) -> bool:
     """Whether any row is another, if only in the source key that it comes from."""
     if before is None or after is None:
         return before is not after
-    return not unmatched(before.all(), after.all(), before.columns).isEmpty()
+    were, are = before.rows(), after.rows()
+    if isinstance(were, DataFrame) or isinstance(are, DataFrame):
+        return not unmatched(before.all(), after.all(), before.columns).isEmpty()
+    return not same_rows(were, are)

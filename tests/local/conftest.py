@@ -1,0 +1,20 @@
+"""A place for a store, and no Spark: what is here starts no Java."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+@pytest.fixture(autouse=True)
+def without_java() -> Iterator[None]:
+    """No test here may start Java; in a process that has it, that cannot be seen."""
+    had = SparkContext._gateway is not None
+    yield
+    assert had or SparkContext._gateway is None

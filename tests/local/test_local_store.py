@@ -1,0 +1,112 @@
+"""Stores without a session: what they do, what they refuse, and what Spark then reads of them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import deltaproduce as dp
+from deltaproduce import CorruptStoreError, Pipeline, SessionError, Store
+
+
+def totals() -> Pipeline:
+    pipeline = Pipeline("shop")
+    orders = pipeline.source("orders", key="id bigint", value="customer bigint, amount bigint")
+
+    @pipeline.producer(orders, key="customer bigint", value="id bigint, amount bigint")
+    def by_customer(key, values):
+        for value in values:
+            yield value.customer, (key, value.amount)
+
+    @pipeline.producer(by_customer, key="customer bigint", value="total bigint")
+    def total(customer, values):
+        yield customer, sum(value.amount for value in values)
+
+    return pipeline
+
+
+def test_a_process_that_makes_versions_starts_no_java(tmp_path: Path) -> None:
+    """Nor does it look for it: there is none on its path."""
+    script = f"""
+import json, deltaproduce as dp
+pipeline = dp.Pipeline("shop")
+rows = pipeline.source("rows", key="k int", value="n int")
+
+@pipeline.producer(rows, key="odd boolean", value="n int")
+def odd(k, values):
+    for n in values:
+        yield bool(n % 2), n
+
+with dp.Store(None, {str(tmp_path / "store")!r}, pipeline) as store:
+    store.update({{"rows": [{{"k": k, "n": k * k}} for k in range(9)]}})
+    store.update({{"rows": [{{"k": 1, "_change_type": "delete"}}]}})
+    rows = store.content("odd", ordered=True).to_pylist()
+from pyspark import SparkContext
+print(json.dumps([rows, SparkContext._gateway is None, store.head.number]))
+"""
+    environment = {"PATH": str(Path(sys.executable).parent), "HOME": str(tmp_path)}
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    rows, without_java, head = json.loads(found.stdout)
+    assert without_java
+    assert head == 2
+    expected = [(k * k % 2 == 1, k, k * k) for k in range(9) if k != 1]
+    assert [(r["odd"], r["_source_k"], r["n"]) for r in rows] == sorted(expected)
+
+
+def test_what_needs_spark_says_so(tmp_path: Path, location: str) -> None:
+    pipeline = totals()
+    with pytest.raises(SessionError, match="Spark"):
+        Store(None, "lake", pipeline)  # a schema
+    with pytest.raises(SessionError, match="session"):
+        Store(None, "s3a://bucket/lake", pipeline)
+    with_query = totals()
+    with_query.sql(
+        "counts", "SELECT customer, count(*) AS n FROM total GROUP BY customer", key="customer"
+    )
+    with pytest.raises(SessionError, match="query"):
+        Store(None, location, with_query)
+    with_table = Pipeline("others")
+    with_table.delta_source("rows", table=str(tmp_path / "table"), key="k")
+    with pytest.raises(SessionError, match="session"):
+        Store(None, location, with_table)
+    assert not Path(location).exists()
+
+
+def test_a_table_that_was_damaged_is_named(location: str) -> None:
+    with Store(None, location, totals(), limits=dp.Limits(small_table_rows=0)) as store:
+        store.update({"orders": [{"id": 1, "customer": 1, "amount": 5}]})
+    for file in Path(location, "by_customer", "content").glob("*.parquet"):
+        file.write_bytes(b"no rows")
+    with pytest.raises(CorruptStoreError) as error:
+        Store(None, location, totals()).content("by_customer")
+    assert error.value.table == "by_customer/content"
+
+
+def test_tables_are_taken_and_given(location: str) -> None:
+    pd = pytest.importorskip("pandas")
+    store = Store(None, location, totals())
+    assert store.head.number == 0
+    assert len(store.content("total")) == 0
+    store.update({"orders": pa.table({"id": [1, 2], "customer": [7, 7], "amount": [5, 6]})})
+    store.update({"orders": pd.DataFrame({"id": [2], "customer": [8], "amount": [9]})})
+    found = store.content("total", ordered=True).select(["customer", "total"]).to_pylist()
+    assert found == [{"customer": 7, "total": 5}, {"customer": 8, "total": 9}]
+    assert store.load({"orders": [{"id": 3, "customer": 7, "amount": 1}]}).number == 3
+    assert store.content("total").to_pylist()[0]["total"] == 1
+    mode = store.updates("total", ordered=True).to_pylist()
+    assert [(row["_change_type"], row["customer"]) for row in mode] == [
+        ("update", 7),
+        ("delete", 8),
+    ]
+    store.close()
