@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import io
 import time
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from selectors import EVENT_READ, DefaultSelector
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any, Final, NoReturn
 
 import cloudpickle  # noqa: TID251 the user's functions, on their way to a worker
@@ -54,7 +55,15 @@ def pickled(function: Callable[..., Any], stays: tuple[type, ...] = ()) -> bytes
     return written.getvalue()
 
 
+def _reduced_code(code: CodeType) -> tuple[Any, ...]:
+    """What cloudpickle makes of code, which from 3.1.2 on has no file, and the file."""
+    _, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return said.code_of, (arguments, code.co_filename)
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    dispatch_table: Final = ChainMap({CodeType: _reduced_code}, cloudpickle.Pickler.dispatch_table)
+
     def __init__(self, file: io.BytesIO, stays: tuple[type, ...]) -> None:
         super().__init__(file)
         self._stays = stays

@@ -25,6 +25,7 @@ import time
 import traceback
 from contextlib import suppress
 from importlib.machinery import FileFinder
+from types import CodeType
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -124,6 +125,11 @@ def _answer(channel: socket.socket, function: Any, rows: bytes) -> None:  # noqa
         _tell(channel, FAILED, _text(error))
     else:
         _tell(channel, DONE, b"")
+
+
+def code_of(arguments: tuple[Any, ...], file: str) -> CodeType:
+    """A function's code, which knows its file, so that tracebacks quote its lines."""
+    return CodeType(*arguments).replace(co_filename=file)
 
 
 def _text(error: BaseException) -> bytes:
