@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, ProducerError, Store
+from deltaproduce import Limits, Pipeline, ProducerError, Store
 
 ROWS = "k string, t string"
 
@@ -52,9 +52,12 @@ def failing() -> Pipeline:
     return pipeline
 
 
-@pytest.fixture(scope="module")
-def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(spark, str(tmp_path_factory.mktemp("texts") / "store"), failing())
+@pytest.fixture(scope="module", params=[0, 100_000], ids=["in Spark", "beside the driver"])
+def store(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Store:
+    limits = Limits(local_rows=request.param)
+    return Store(spark, str(tmp_path_factory.mktemp("texts") / "store"), failing(), limits=limits)
 
 
 TEXTS = {

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from deltaproduce import InvalidChangesError, Pipeline, ProducerError, Store
+from deltaproduce import InvalidChangesError, Limits, Pipeline, ProducerError, Store
 from deltaproduce.testing import plain_rows
 
 
@@ -80,15 +80,21 @@ ORDERS = "id bigint, deed string, n int"
 LINES = "k int, t string, amount decimal(5,2)"
 
 
+@pytest.fixture(scope="module", params=[0, 100_000], ids=["in Spark", "beside the driver"])
+def local_rows(request: pytest.FixtureRequest) -> int:
+    """Where functions run."""
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory: pytest.TempPathFactory, local_rows: int) -> Path:
     return tmp_path_factory.mktemp("errors") / "store"
 
 
 @pytest.fixture(scope="module")
-def store(spark: SparkSession, path: Path) -> Store:
+def store(spark: SparkSession, path: Path, local_rows: int) -> Store:
     """A store with one version."""
-    made = Store(spark, str(path), failing())
+    made = Store(spark, str(path), failing(), limits=Limits(local_rows=local_rows))
     version = made.update(
         {
             "orders": spark.createDataFrame([(1, "fine", 10), (2, "fine", 20)], ORDERS),

@@ -62,11 +62,12 @@ def preserved(
     """
     stage, engines = production.stage, production.engines
     run = calls(stage, preserve, zone_of(engines.time_zone))
-    if count and engines.calls_beside(before, new):
+    tasks = engines.limits.preserving_tasks(count)
+    if count and tasks == 1 and engines.calls_beside(before, new):
         beside = production.beside(_with_examples(before, new, Layout.of(stage)), (), run)
         if beside is not None:
             return beside[0]
-    content, tasks = production.content, engines.limits.preserving_tasks(count)
+    content = production.content
     old, come = engines.frame(before, content), engines.frame(new, content)
     return production.computed(_in_tasks(old, come, tasks, stage, run))[0]
 
