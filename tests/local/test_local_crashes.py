@@ -75,8 +75,9 @@ def test_a_crash_before_any_effect(
             changes = drawn(100 + point)
             assert store.update(frames(None, changes)).number == oracle.update(changes)
         assert_whole(location, oracle)
-    assert point > len(operation.effects)
-    assert name in LEAVES_TO_DO or point > 3
+        if published:
+            break  # it does not come to so many effects
+    assert point >= (2 if name == "compaction" else 3)
 
 
 @pytest.mark.parametrize("name", HERE)
