@@ -1,38 +1,94 @@
-"""Incremental views for Spark: derived Delta tables that stay right while their inputs change."""
+"""Incremental views for Spark: derived Delta tables that stay right while their inputs change.
 
-from deltaproduce.engines.spark.sessions.session import local_session
-from deltaproduce.errors import (
-    ClosedError,
-    CommitUnknownError,
-    ConflictError,
-    CorruptStoreError,
-    DefinitionError,
-    DeltaProduceError,
-    InvalidArgumentError,
-    InvalidChangesError,
-    NotFoundError,
-    ProducerError,
-    SessionError,
-    StorageError,
+A name is imported when it is first asked for, so that importing the package costs nothing: Spark's
+types, which most of them need, take half a second.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from deltaproduce.engines.spark.sessions.session import local_session
+    from deltaproduce.errors import (
+        ClosedError,
+        CommitUnknownError,
+        ConflictError,
+        CorruptStoreError,
+        DefinitionError,
+        DeltaProduceError,
+        InvalidArgumentError,
+        InvalidChangesError,
+        NotFoundError,
+        ProducerError,
+        SessionError,
+        StorageError,
+    )
+    from deltaproduce.model.graph import Graph, Producer, Source, Stage
+    from deltaproduce.model.limits import Limits
+    from deltaproduce.operations.executor import Progress
+    from deltaproduce.operations.findings import Finding
+    from deltaproduce.operations.step.plan import Policy, Step, TableType
+    from deltaproduce.operations.streams import StreamWriter
+    from deltaproduce.operations.vacuum import Vacuumed
+    from deltaproduce.operations.writer import OnConflict
+    from deltaproduce.pipeline import Merged, Pipeline, merge
+    from deltaproduce.reading.change_feed import FeedMode
+    from deltaproduce.reading.lineages import Lineage
+    from deltaproduce.reading.remains import Forgotten, Remaining
+    from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
+    from deltaproduce.stages.functions.preservation import PreserveFunction
+    from deltaproduce.storage.figures import StageFigures
+    from deltaproduce.storage.versions import Version
+    from deltaproduce.store import Store
+    from deltaproduce.types.columns import SchemaLike
+
+_HOMES: Final = MappingProxyType(
+    {
+        "ArrowFunction": "deltaproduce.stages.functions.kinds",
+        "ClosedError": "deltaproduce.errors",
+        "CommitUnknownError": "deltaproduce.errors",
+        "ConflictError": "deltaproduce.errors",
+        "CorruptStoreError": "deltaproduce.errors",
+        "DefinitionError": "deltaproduce.errors",
+        "DeltaProduceError": "deltaproduce.errors",
+        "FeedMode": "deltaproduce.reading.change_feed",
+        "Finding": "deltaproduce.operations.findings",
+        "Forgotten": "deltaproduce.reading.remains",
+        "Graph": "deltaproduce.model.graph",
+        "InvalidArgumentError": "deltaproduce.errors",
+        "InvalidChangesError": "deltaproduce.errors",
+        "Limits": "deltaproduce.model.limits",
+        "Lineage": "deltaproduce.reading.lineages",
+        "Merged": "deltaproduce.pipeline",
+        "NotFoundError": "deltaproduce.errors",
+        "OnConflict": "deltaproduce.operations.writer",
+        "Pipeline": "deltaproduce.pipeline",
+        "Policy": "deltaproduce.operations.step.plan",
+        "PreserveFunction": "deltaproduce.stages.functions.preservation",
+        "ProduceFunction": "deltaproduce.stages.functions.kinds",
+        "Producer": "deltaproduce.model.graph",
+        "ProducerError": "deltaproduce.errors",
+        "Progress": "deltaproduce.operations.executor",
+        "Remaining": "deltaproduce.reading.remains",
+        "SchemaLike": "deltaproduce.types.columns",
+        "SessionError": "deltaproduce.errors",
+        "Source": "deltaproduce.model.graph",
+        "Stage": "deltaproduce.model.graph",
+        "StageFigures": "deltaproduce.storage.figures",
+        "Step": "deltaproduce.operations.step.plan",
+        "StorageError": "deltaproduce.errors",
+        "Store": "deltaproduce.store",
+        "StreamWriter": "deltaproduce.operations.streams",
+        "TableType": "deltaproduce.operations.step.plan",
+        "Vacuumed": "deltaproduce.operations.vacuum",
+        "Version": "deltaproduce.storage.versions",
+        "local_session": "deltaproduce.engines.spark.sessions.session",
+        "merge": "deltaproduce.pipeline",
+    }
 )
-from deltaproduce.model.graph import Graph, Producer, Source, Stage
-from deltaproduce.model.limits import Limits
-from deltaproduce.operations.executor import Progress
-from deltaproduce.operations.findings import Finding
-from deltaproduce.operations.step.plan import Policy, Step, TableType
-from deltaproduce.operations.streams import StreamWriter
-from deltaproduce.operations.vacuum import Vacuumed
-from deltaproduce.operations.writer import OnConflict
-from deltaproduce.pipeline import Merged, Pipeline, merge
-from deltaproduce.reading.change_feed import FeedMode
-from deltaproduce.reading.lineages import Lineage
-from deltaproduce.reading.remains import Forgotten, Remaining
-from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
-from deltaproduce.stages.functions.preservation import PreserveFunction
-from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.versions import Version
-from deltaproduce.store import Store
-from deltaproduce.types.columns import SchemaLike
 
 __all__ = [
     "ArrowFunction",
@@ -76,3 +132,17 @@ __all__ = [
     "local_session",
     "merge",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """A public name, from where it is defined (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -14,9 +14,9 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from deltaproduce.engines.engine import Rows
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
@@ -386,7 +386,7 @@ class Store:
 
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
-    ) -> Rows:
+    ) -> DataFrame | pa.Table:
         """The rows of a source or stage.
 
         Args:
@@ -395,7 +395,7 @@ class Store:
 
         Returns:
             Key columns, ``_source_<feeder's key column>``… (not for a source), ``_ordinal``, value
-            columns.
+            columns; a pyarrow Table without a session, as of `key_mappings` and `updates`.
 
         Raises:
             NotFoundError: there is no such stage or version.
@@ -406,7 +406,7 @@ class Store:
 
     def key_mappings(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
-    ) -> Rows:
+    ) -> DataFrame | pa.Table:
         """Which source key produced which target keys.
 
         Args:
@@ -423,7 +423,7 @@ class Store:
 
     def updates(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
-    ) -> Rows:
+    ) -> DataFrame | pa.Table:
         """What one version changed: each changed key with all its rows, or one ``delete`` row.
 
         Args:

@@ -164,7 +164,7 @@ def test_the_word_count_is_the_readmes(
     path = ROOT / "examples" / "02_word_count.py"
     text = path.read_text()
     assert len(text.splitlines()) < 40
-    definitions = code(README).split("spark = ")[0].split("import deltaproduce as dp\n")[1]
+    definitions = code(README).split("store = ")[0].split("import deltaproduce as dp\n")[1]
     assert definitions.strip() in text
     example(path.name).main(spark, "lake/words")
     assert (tmp_path / "lake" / "words" / "_versions").is_dir()
