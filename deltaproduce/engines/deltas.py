@@ -91,7 +91,8 @@ class Deltas(DeltaTables):
 
     def write(self, place: Place, write: Write) -> None:
         """See `DeltaTables.write`."""
-        if place.directory is None or not delta.written(place.directory, write):
+        alone = self._engines.session is None
+        if place.directory is None or not delta.written(place.directory, write, alone=alone):
             self.spark.write(place, write)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:

@@ -93,6 +93,34 @@ def test_a_table_that_was_damaged_is_named(location: str) -> None:
     assert error.value.table == "by_customer/content"
 
 
+def test_a_definition_with_other_columns_makes_its_tables_anew(location: str) -> None:
+    """Types, names and lookup columns, so properties of the tables too."""
+    rows = [{"id": 1, "a": 5, "b": "x"}, {"id": 2, "a": 6, "b": "y"}]
+    for key, value, emitted in (
+        ("a bigint", "b string", lambda id, v: (v.a, v.b)),
+        ("a string", "b string", lambda id, v: (str(v.a), v.b)),
+        ("b string", "id bigint, a bigint", lambda id, v: (v.b, (id, v.a))),
+        ("b string, id bigint", "a int", lambda id, v: ((v.b, id), v.a)),
+    ):
+        pipeline = Pipeline("redefined")
+        source = pipeline.source("rows", key="id bigint", value="a bigint, b string")
+
+        @pipeline.producer(source, key=key, value=value, name="made")
+        def made(id, values, emitted=emitted):
+            for each in values:
+                yield emitted(id, each)
+
+        with Store(None, location, pipeline) as store:
+            version = store.update({"rows": rows}, f"with key {key}")
+            names = [c.split()[0] for c in f"{key}, {value}".split(", ")]
+            found = store.content("made", ordered=True).select(names)
+            assert len(found) == 2
+            expected = pa.table([found.column(name) for name in names], names)
+            assert found.equals(expected)
+            assert len(store.updates("made", version=version.number)) == 2
+            assert store.versions()[-1] == version
+
+
 def test_tables_are_taken_and_given(location: str) -> None:
     pd = pytest.importorskip("pandas")
     store = Store(None, location, totals())

@@ -8,6 +8,7 @@ invariant: what cannot be done so is not done here, and Spark does it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from deltaproduce.engines.delta_tables import APP_ID, MARKS_ROWS, RefusedError, Write
 from deltaproduce.types.atoms import arrow_type
@@ -36,12 +37,15 @@ def takes(directory: str) -> bool:
     return _PLAIN.fullmatch(directory) is not None
 
 
-def written(directory: str, write: Write) -> bool:
+def written(directory: str, write: Write, *, alone: bool = False) -> bool:
     """Write rows, one file in their order, if that can be done here as Spark would do it.
 
     Rows that are marked as deleted are Spark's to remove, and so are columns that Delta has no
-    plain type for; and only Spark gives a table that there is already other properties, or columns,
-    in the commit that writes its rows.
+    plain type for; and only Spark gives a table that is there already other properties in the
+    commit that writes its rows.
+
+    Args:
+        alone: there is no Spark, so a commit before this one gives it the properties.
 
     Returns:
         Whether it was done.
@@ -58,13 +62,18 @@ def written(directory: str, write: Write) -> bool:
         found = None
     except (DeltaError, OSError, ValueError):
         return False  # Spark says what is wrong
-    if found is not None and write.mode != "append" and not _is_as_wanted(found, write):
-        return False
+    overwritten = None if write.mode == "append" else found
+    if overwritten is not None and not _is_as_wanted(overwritten, write):
+        if not alone or _may_be_marked(overwritten):
+            return False
+        properties = dict(write.properties or {})
+        overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
     _committed(
         lambda: write_deltalake(
             directory if found is None else found,
             rows,
             mode="append" if write.mode == "append" else "overwrite",
+            schema_mode=None if overwritten is None else "overwrite",
             configuration=write.properties if found is None else None,
             target_file_size=_ONE_FILE,
             writer_properties=WriterProperties(
@@ -84,7 +93,7 @@ def create(directory: str, schema: pa.Schema, properties: Mapping[str, str]) -> 
 def is_changeable(directory: str) -> bool:
     """Whether rows of a table can be removed here: none may be marked as deleted."""
     try:
-        return DeltaTable(directory).metadata().configuration.get(MARKS_ROWS) != "true"
+        return not _may_be_marked(DeltaTable(directory))
     except (DeltaError, OSError, ValueError):
         return False  # Spark says what is wrong
 
@@ -99,11 +108,7 @@ def restore(directory: str, delta_version: int, metadata: str) -> None:
     """Give a table the rows, columns and properties of an earlier delta version."""
     found = DeltaTable(directory)
     if found.version() != delta_version:
-        _committed(
-            lambda: found.restore(
-                delta_version, protocol_downgrade_allowed=True, commit_properties=_said(metadata)
-            )
-        )
+        _committed(lambda: found.restore(delta_version, commit_properties=_said(metadata)))
 
 
 def set_property(directory: str, name: str, value: str, metadata: str) -> None:
@@ -126,7 +131,7 @@ def files(directory: str, delta_version: int) -> tuple[str, ...] | None:
     """The files of a delta version, by their paths; None if rows of theirs may be deleted."""
     try:
         found = DeltaTable(directory, version=delta_version)
-        if found.metadata().configuration.get(MARKS_ROWS) == "true" and _has_marked(found):
+        if _may_be_marked(found) and _has_marked(found):
             return None
         paths = pa.table(found.get_add_actions()).column("path").to_pylist()
     except (DeltaError, OSError, ValueError):
@@ -134,6 +139,11 @@ def files(directory: str, delta_version: int) -> tuple[str, ...] | None:
     if any("://" in path or path.startswith("/") for path in paths):
         return None
     return tuple(str(Path(directory) / unquote(path)) for path in sorted(paths))
+
+
+def _may_be_marked(table: DeltaTable) -> bool:
+    """Whether rows of a table may be marked as deleted."""
+    return bool(table.metadata().configuration.get(MARKS_ROWS) == "true")
 
 
 def _has_marked(table: DeltaTable) -> bool:
@@ -155,12 +165,12 @@ def _plain_rows(write: Write) -> pa.Table | None:
 
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
     """Whether all rows can be written anew, and nothing else of the table changes."""
-    properties = table.metadata().configuration
-    names = [field.name for field in table.schema().fields]
+    properties, fields = table.metadata().configuration, json.loads(table.schema().to_json())
+    struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
     return (
-        properties.get(MARKS_ROWS) != "true"
+        not _may_be_marked(table)
         and (write.properties is None or properties == dict(write.properties))
-        and names == [column.name for column in write.columns]
+        and bool(fields["fields"] == struct.jsonValue()["fields"])
     )
 
 
