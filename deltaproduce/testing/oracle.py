@@ -477,13 +477,16 @@ def _emissions(
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """What the producer's function emits for one key's values, as it will be stored."""
     key = _argument(source_key, producer.feeders[0].schema.key)
-    model = producer.kind.model
+    model, numbered = producer.kind.model, producer.kind.numbered
     assert model is not None  # all of the oracle's have one
+    columns = Columns(  # a number is filled in later, whatever it is declared
+        tuple(replace(c, nullable=c.nullable or c.name == numbered) for c in producer.schema.value)
+    )
     try:
         for target_key, value in model(_KeyRows(producer, source_key, inputs)):
             yield (
                 _stored(record_items(target_key, producer.schema.key), producer.schema.key),
-                _stored(record_items(value, producer.schema.value), producer.schema.value),
+                _stored(record_items(value, columns), columns),
             )
     except Exception as error:
         raise ProducerError(
