@@ -64,6 +64,22 @@ print(json.dumps([rows, SparkContext._gateway is None, store.head.number]))
     assert [(r["odd"], r["_source_k"], r["n"]) for r in rows] == sorted(expected)
 
 
+def test_what_is_written_has_no_more_rights_than_the_umask_leaves(tmp_path: Path) -> None:
+    script = f"""
+import os, deltaproduce as dp
+os.umask(0o077)
+pipeline = dp.Pipeline("shop")
+pipeline.source("rows", key="k int", value="n int")
+with dp.Store(None, {str(tmp_path / "store")!r}, pipeline) as store:
+    store.update({{"rows": [{{"k": 1, "n": 2}}]}})
+"""
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", script], cwd=root, check=True)
+    found = list((tmp_path / "store").rglob("*"))
+    assert len(found) > 5
+    assert not [path for path in found if path.stat().st_mode & 0o077]
+
+
 def test_what_needs_spark_says_so(tmp_path: Path, location: str) -> None:
     pipeline = totals()
     with pytest.raises(SessionError, match="Spark"):

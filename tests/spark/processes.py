@@ -39,7 +39,8 @@ def started(
 ) -> subprocess.Popen[str]:
     """A Python process with a process group of its own, talked to by lines."""
     here = Path(__file__).parent
-    path = os.pathsep.join([str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
+    folders = [here, here.with_name("local"), here.parents[1]]
+    path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         stdin=subprocess.PIPE,

@@ -215,7 +215,6 @@ def test_an_update_that_is_under_way(spark: SparkSession, location: str, moment:
     assert_kept(store, oracle, orders(), range(3, 6))
 
 
-@long
 def test_a_vacuum_that_is_overtaken(spark: SparkSession, location: str) -> None:
     oracle, store, other = Oracle(orders()), *(Store(spark, location, orders()) for _ in range(2))
     for number in range(4):
