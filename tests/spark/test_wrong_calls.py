@@ -203,7 +203,7 @@ def test_a_store_is_opened_with_values_of_their_types(spark: SparkSession, path:
         for value in WRONG:
             named = argument == "location" and value in ("x", "1")
             callable_ = argument in ("progress", "clock") and callable(value)
-            if named or callable_ or (argument == "progress" and value is None):
+            if named or callable_ or (argument in ("spark", "progress") and value is None):
                 continue
             error = refused(Store, good | {argument: value})
             assert isinstance(error, DefinitionError | InvalidArgumentError), (
