@@ -98,12 +98,6 @@ def is_changeable(directory: str) -> bool:
         return False  # Spark says what is wrong
 
 
-def delete(directory: str, predicate: str, metadata: str) -> None:
-    """Delete rows, and write the files anew that had some; no commit if there are none."""
-    found = DeltaTable(directory)
-    _committed(lambda: found.delete(predicate, commit_properties=_said(metadata)))
-
-
 def restore(directory: str, delta_version: int, metadata: str) -> None:
     """Give a table the rows, columns and properties of an earlier delta version."""
     found = DeltaTable(directory)
