@@ -29,7 +29,7 @@ from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.python_workers import HELD_BY_SPARK, are_as_beside, as_in_spark
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import Column
 from deltaproduce.types.row_readers import zone_of_machine
 
@@ -157,7 +157,8 @@ class Engines:
         made = call.made(process_workers())
         if made is None:
             return None
-        table = pa.concat_tables([_typed(part, columns) for part in made or [empty(columns)]])
+        parts = (in_arrow_types(part, columns) for part in made or [empty(columns)])
+        table = pa.concat_tables(parts)
         is_few = self.limits.is_local(len(table), table.nbytes)
         return table if is_few else self.frame(table, columns), len(table)
 
@@ -167,11 +168,6 @@ class Engines:
         if self.session is None:
             return os.cpu_count() or 1
         return int(self.session.sparkContext.defaultParallelism)
-
-
-def _typed(made: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    arrays = [made.column(c.name).cast(arrow_type(c.data_type)) for c in columns]
-    return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
 
 
 def is_empty(rows: Rows) -> bool:

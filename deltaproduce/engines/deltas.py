@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
@@ -20,7 +19,7 @@ from deltaproduce.engines.delta_log import LEAST_COMMITS, newest_commits
 from deltaproduce.engines.delta_tables import DeltaTables, LoggedCommit, Place, Write
 from deltaproduce.engines.local import delta
 from deltaproduce.engines.spark.delta import SparkDelta
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
 
@@ -86,8 +85,7 @@ class Deltas(DeltaTables):
         """See `DeltaTables.create`."""
         if place.directory is None:
             return self.spark.create(place, columns, properties)
-        schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
-        return delta.create(place.directory, schema, properties)
+        return delta.create(place.directory, arrow_schema(columns), properties)
 
     def write(self, place: Place, write: Write) -> None:
         """See `DeltaTables.write`."""
@@ -101,9 +99,7 @@ class Deltas(DeltaTables):
 
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
         """See `DeltaTables.restore`."""
-        if place.directory is not None and delta.is_changeable(place.directory):
-            delta.restore(place.directory, delta_version, metadata)
-        else:
+        if place.directory is None or not delta.restored(place.directory, delta_version, metadata):
             self.spark.restore(place, delta_version, metadata)
 
     def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:

@@ -10,7 +10,7 @@ not name the right value of many: write one to find out.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.types.catalogue import ATOMS
+from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped, shown
 
 Writer: TypeAlias = Callable[[Sequence[Any]], pa.Array]
@@ -55,6 +56,22 @@ def arrow_type(data_type: DataType) -> pa.DataType:
             key, value = arrow_type(data_type.keyType), arrow_type(data_type.valueType)
             return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
     return ATOMS[type(data_type)].arrow
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Returns the Arrow types of some columns; see `arrow_type`."""
+    return pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
+
+
+def in_arrow_types(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
+    """Returns some columns of the rows, in the types of `arrow_type`.
+
+    Raises:
+        KeyError: there is no such column.
+        pyarrow.ArrowInvalid: a value does not fit.
+    """
+    schema = arrow_schema(columns)
+    return rows.select(schema.names).cast(schema)
 
 
 def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
 Numbers = NDArray[np.int64]
@@ -28,8 +28,7 @@ _NULL: Final = -1
 
 def empty(columns: Sequence[Column]) -> pa.Table:
     """No rows in these columns."""
-    schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
-    return schema.empty_table()
+    return arrow_schema(columns).empty_table()
 
 
 def factorize(arrays: Iterable[pa.ChunkedArray]) -> Numbers:

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from deltaproduce.engines.delta_tables import APP_ID, MARKS_ROWS, RefusedError, Write
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import in_arrow_types
 
 _Outcome = TypeVar("_Outcome")
 
@@ -90,19 +90,21 @@ def create(directory: str, schema: pa.Schema, properties: Mapping[str, str]) -> 
     DeltaTable.create(directory, schema, mode="ignore", configuration=dict(properties))
 
 
-def is_changeable(directory: str) -> bool:
-    """Whether rows of a table can be removed here: none may be marked as deleted."""
+def restored(directory: str, delta_version: int, metadata: str) -> bool:
+    """Give a table the rows, columns and properties of an earlier delta version.
+
+    Returns:
+        Whether it is there now; rows that may be marked as deleted are Spark's.
+    """
     try:
-        return not _may_be_marked(DeltaTable(directory))
+        found = DeltaTable(directory)
     except (DeltaError, OSError, ValueError):
         return False  # Spark says what is wrong
-
-
-def restore(directory: str, delta_version: int, metadata: str) -> None:
-    """Give a table the rows, columns and properties of an earlier delta version."""
-    found = DeltaTable(directory)
+    if _may_be_marked(found):
+        return False
     if found.version() != delta_version:
         _committed(lambda: found.restore(delta_version, commit_properties=_said(metadata)))
+    return True
 
 
 def set_property(directory: str, name: str, value: str, metadata: str) -> None:
@@ -153,8 +155,7 @@ def _plain_rows(write: Write) -> pa.Table | None:
         return None
     if not all(_is_plain(column.data_type) for column in write.columns):
         return None
-    schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in write.columns])
-    return rows.select(schema.names).cast(schema)
+    return in_arrow_types(rows, write.columns)
 
 
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
