@@ -82,6 +82,7 @@ class Vacuum:
     ) -> None:
         self._graph = graph
         self._tables = tables
+        self._spark = tables.spark  # without a session nothing is begun
         self._log = log
         self._publisher = publisher
         self._since = datetime.now(UTC) - timedelta(hours=min(unfinished_hours, _CENTURY_HOURS))
@@ -171,7 +172,7 @@ class Vacuum:
             is_ours = any(a is not None and a.table == table.name for a in attempts)
             if not is_ours or commits[0].micros >= micros:
                 continue
-            if table.in_catalog or not has_others(self._tables.spark, table.address):
+            if table.in_catalog or not has_others(self._spark, table.address):
                 yield table
 
 

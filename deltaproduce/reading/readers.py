@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.local.arrays import distinct, empty
 from deltaproduce.engines.marks import ADD, DELETE, UPDATE
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
@@ -146,11 +146,13 @@ class Reader:
         updates = self.updates(version, stage, since=0)
         if updates is None:
             return {}
-        told = key.engines.frame(updates, Layout.of(stage).updates)
-        found = key.engines.frame(
-            key.exactly(key.rows_of(told)), (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
-        )
-        return {row[0]: row[1] != DELETE for row in found.distinct().collect()}
+        told = (VERSION_COLUMN, CHANGE_TYPE_COLUMN)
+        if isinstance(updates, DataFrame):
+            found = key.engines.frame(key.exactly(key.rows_of(updates)), told).distinct()
+        else:
+            found = distinct(key.exactly(updates).select([c.name for c in told]))
+        rows = key.engines.table(found, told).to_pylist()
+        return {row[VERSION]: row[CHANGE_TYPE] != DELETE for row in rows}
 
     def overlay(self, version: Version, stage: Stage) -> Overlay | None:
         """What came after the stage's tables were written; None if nothing did."""

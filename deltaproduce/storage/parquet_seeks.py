@@ -29,10 +29,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.types import StringType
 
-from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.local.arrays import Marks, Numbers, empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.file_systems import local_path
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.errors import CorruptStoreError
+from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import VERSION, Column
 
@@ -119,10 +120,12 @@ class ParquetFiles:
 
     Args:
         addresses: where Spark finds them.
+        table: the table's name, if there is no Spark to be asked: what cannot be read is damaged.
     """
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], table: str | None = None) -> None:
         self._paths = [local_path(address) for address in addresses]
+        self._table = table
 
     def rows_of(self, keys: Selection, columns: Sequence[Column], most: int) -> pa.Table | None:
         """All rows of these keys, which are few, and of no others; None if Spark is to be asked.
@@ -140,13 +143,11 @@ class ParquetFiles:
         holding = np.flatnonzero(_holding(bounds))
         if footers.rows[holding].sum() > keys.engines.limits.seek_rows:
             return None
-        schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
 
         def read(groups: Sequence[_Group]) -> pa.Table:
-            rows = self._read(footers.files, groups)
-            return keys.exactly(rows.select(schema.names).cast(schema))
+            return keys.exactly(in_arrow_types(self._read(footers.files, groups), columns))
 
-        found, count = [schema.empty_table()], 0
+        found, count = [empty(columns)], 0
         parts = _parts(footers.groups[i] for i in holding.tolist())
         try:
             with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -168,18 +169,23 @@ class ParquetFiles:
         Args:
             columns: as for `rows_of`; the files may have others too.
             versions: only rows whose ``_version`` is between these two, both among them.
+
+        Raises:
+            CorruptStoreError: files are gone or broken, and there is no Spark to be asked.
         """
-        schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
-        found = [schema.empty_table()]
+        names = [column.name for column in columns]
+        found = [empty(columns)]
         try:
             for path in self._paths:
                 if path is None:
                     return None
                 with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-                    rows = file.read_row_groups(_groups_of(file.metadata, versions), schema.names)
-                found.append(_within(rows.select(schema.names).cast(schema), versions))
-        except (OSError, KeyError, pa.ArrowInvalid):
-            return None
+                    rows = file.read_row_groups(_groups_of(file.metadata, versions), names)
+                found.append(_within(in_arrow_types(rows, columns), versions))
+        except (OSError, KeyError, pa.ArrowInvalid) as error:
+            if self._table is None:
+                return None
+            raise unreadable_here(self._table) from error
         return pa.concat_tables(found)
 
     @cached_property
@@ -203,6 +209,15 @@ class ParquetFiles:
             coerce_int96_timestamp_unit="us",
         ) as file:
             return file.read_row_groups([group.number for group in groups], use_threads=False)
+
+
+def unreadable_here(table: str) -> CorruptStoreError:
+    """What is said of a table of a store without a session that cannot be read."""
+    return CorruptStoreError(
+        f"table {table!r} cannot be read: files of it are gone or broken, or written as only Spark "
+        "can read them. Open the store with a session; store.repair() makes what is broken again",
+        table=table,
+    )
 
 
 def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:

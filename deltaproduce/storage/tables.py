@@ -41,7 +41,7 @@ from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.storage.locations import Location, Table
-from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.storage.parquet_seeks import ParquetFiles, unreadable_here
 from deltaproduce.types.columns import VERSION, Column
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"
@@ -56,6 +56,7 @@ class Tables:
         self.location = location
         self._delta = Deltas(engines)
         self._files: dict[Table, tuple[int, ParquetFiles | None]] = {}
+        self._frames: dict[Table, tuple[int, DataFrame]] = {}
 
     @property
     def spark(self) -> SparkSession:
@@ -82,13 +83,6 @@ class Tables:
         Raises:
             CorruptStoreError: it is one of the store's, and is not there, or not at that version.
         """
-        if self.engines.session is None and self.location.has(table):
-            raise CorruptStoreError(
-                f"table {table.name!r} cannot be read at delta version {delta_version}: files of "
-                "it are gone or broken, or written as only Spark can read them. Open the store "
-                "with a session; store.repair() makes what is broken again",
-                table=table.name,
-            )
         with self._whole(table):
             return self._delta.read(self._place(table), delta_version)
 
@@ -100,11 +94,18 @@ class Tables:
         return self._delta.spark.change_feed(table.place, first, last)
 
     def files(self, table: Table, delta_version: int) -> ParquetFiles | None:
-        """The files of a delta version, to be read without Spark; None if only Spark can."""
+        """The files of a delta version, to be read without Spark; None if only Spark can.
+
+        Raises:
+            CorruptStoreError: only Spark can, and the store has no session.
+        """
         known = self._files.get(table)
         if known is None or known[0] != delta_version:
+            alone = table.name if self.engines.session is None else None
             paths = self._delta.files(self._place(table), delta_version)
-            known = delta_version, None if paths is None else ParquetFiles(paths)
+            if paths is None and alone is not None:
+                raise unreadable_here(alone)
+            known = delta_version, None if paths is None else ParquetFiles(paths, alone)
             self._files[table] = known
         return known[1]
 
@@ -137,11 +138,15 @@ class Tables:
         Raises:
             CorruptStoreError: as `read`.
         """
+        known = self._frames.get(table)
+        if known is not None and known[0] == delta_version:
+            return known[1]
         rows = self.read(table, delta_version)
-        if table.in_catalog:
-            return rows
-        with self._whole(table):
-            return self._delta.spark.from_files(rows)
+        if not table.in_catalog:
+            with self._whole(table):
+                rows = self._delta.spark.from_files(rows)
+            self._frames[table] = delta_version, rows
+        return rows
 
     def exists(self, table: Table) -> bool:
         """Whether there is a Delta table."""
@@ -226,6 +231,7 @@ class Tables:
             CorruptStoreError: it did, and not by a store.
         """
         self._files.pop(table, None)
+        self._frames.pop(table, None)
         with self._effect("commit", table, attempt, base):
             match edit:
                 case Edit():

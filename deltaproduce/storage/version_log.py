@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ from deltaproduce.storage.figures import figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import EMPTY, Version
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
 _FINGERPRINT: Final = StructType(
@@ -54,6 +54,9 @@ _COLUMNS: Final = (
     Column("figures", StringType()),
     Column("attempt", StringType()),
 )
+
+
+_FIRST_MOMENT: Final = datetime.fromtimestamp(0, tz=UTC)
 
 
 class VersionLog:
@@ -195,8 +198,7 @@ class VersionLog:
 
     def _commit(self, rows: list[Mapping[str, Any]], attempt: Attempt, *, overwrite: bool) -> int:
         """Commit to the log; returns the delta version that it became."""
-        schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in _COLUMNS])
-        found = pa.Table.from_pylist(rows, schema)
+        found = pa.Table.from_pylist(rows, arrow_schema(_COLUMNS))
         failure: Exception | None = None
         try:
             self._tables.commit_fenced(self._table, found, _COLUMNS, attempt, overwrite=overwrite)
@@ -309,7 +311,7 @@ def _kept(versions: Sequence[Version]) -> tuple[Version, ...]:
 def _version(row: Mapping[str, Any]) -> Version:
     """A row of the log; someone else may have written anything that its columns can hold."""
     number, at, fingerprints = row["number"], row["committed_at"], row["fingerprints"] or {}
-    if None in (number, at, *fingerprints.values()):
+    if None in (number, at, *fingerprints.values()) or at < _FIRST_MOMENT:
         raise CorruptStoreError(
             f"the version log has a row that no store has written, of number {number!r}; "
             "store.repair() sets it back, or restore the table from a backup",

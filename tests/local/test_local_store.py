@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from crashing import files
 
 import deltaproduce as dp
 from deltaproduce import CorruptStoreError, Pipeline, SessionError, Store
@@ -97,6 +98,35 @@ def test_what_needs_spark_says_so(tmp_path: Path, location: str) -> None:
     with pytest.raises(SessionError, match="session"):
         Store(None, location, with_table)
     assert not Path(location).exists()
+
+
+def test_what_needs_spark_of_an_opened_store_says_so_and_does_nothing(location: str) -> None:
+    with Store(None, location, totals()) as store:
+        for number in range(3):
+            store.update({"orders": [{"id": number, "customer": 7, "amount": number}]})
+        before = store.versions(), files(location)
+        for call in (
+            lambda: store.changes("total", 0),
+            lambda: store.lineage("total", 7),
+            store.verify,
+            store.repair,
+            lambda: store.vacuum(keep_versions=1),
+            lambda: store.vacuum(keep_versions=3),
+        ):
+            with pytest.raises(SessionError):
+                call()
+        assert before == (store.versions(), files(location))
+
+
+def test_a_key_is_forgotten(location: str) -> None:
+    with Store(None, location, totals()) as store:
+        for id in (1, 2):
+            store.update({"orders": [{"id": id, "customer": 7, "amount": id}]})
+        forgotten = store.forget("orders", 1)
+        assert forgotten.version.number == 3
+        content = next(r for r in forgotten.remains if (r.stage, r.table) == ("orders", "content"))
+        assert content.versions == (1, 2)
+        assert store.content("total").column("total").to_pylist() == [2]
 
 
 def test_a_table_that_was_damaged_is_named(location: str) -> None:

@@ -1,10 +1,11 @@
 """Since when updates say all, which versions are no more, what SQL can read, and figures."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
-from deltaproduce import InvalidArgumentError, NotFoundError, Pipeline
+from deltaproduce import CorruptStoreError, InvalidArgumentError, NotFoundError, Pipeline
 from deltaproduce.storage.figures import (
     Base,
     Past,
@@ -14,6 +15,7 @@ from deltaproduce.storage.figures import (
     figures_of,
     figures_to_json,
 )
+from deltaproduce.storage.version_log import _version
 from deltaproduce.storage.versions import (
     EMPTY,
     Version,
@@ -128,3 +130,28 @@ def test_figures_of_a_later_release_are_passed_over() -> None:
     assert found is not None
     assert (found.mode, found.seconds) == ("merge", 1)
     assert figures_from_json(figures_to_json({"a": found})) == {"a": found}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"number": None},
+        {"committed_at": None},
+        {"committed_at": datetime(1969, 12, 31, tzinfo=UTC)},
+        {"fingerprints": {"orders": None}},
+    ],
+)
+def test_a_row_of_the_log_that_no_store_has_written_is_refused(wrong):
+    row = {
+        "number": 1,
+        "committed_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "operation": "update",
+        "update_id": None,
+        "fingerprints": {},
+        "figures": None,
+        "attempt": "a",
+    }
+    assert _version(row).number == 1
+    with pytest.raises(CorruptStoreError) as error:
+        _version(row | wrong)
+    assert error.value.table == "_versions"
