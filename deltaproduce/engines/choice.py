@@ -26,7 +26,12 @@ from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.local.workers import process_workers
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched
-from deltaproduce.engines.spark.python_workers import HELD_BY_SPARK, are_as_beside, as_in_spark
+from deltaproduce.engines.spark.python_workers import (
+    HELD_BY_SPARK,
+    are_as_beside,
+    as_in_spark,
+    has_other_machines,
+)
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import in_arrow_types
@@ -49,6 +54,12 @@ class Engines:
 
     session: SparkSession | None
     limits: Limits
+
+    @staticmethod
+    def opened(session: SparkSession | None, limits: Limits) -> Engines:
+        """The engines of a store that is opened with these."""
+        far = session is not None and has_other_machines(session)
+        return Engines(session, limits.of_cluster() if far else limits)
 
     @property
     def spark(self) -> SparkSession:
@@ -109,7 +120,7 @@ class Engines:
         self, computed: DataFrame, columns: Sequence[Column], rows: int, total_bytes: int
     ) -> Rows:
         """Rows that Spark has computed, on the driver if they are few."""
-        is_few = self.limits.is_local(rows, total_bytes)
+        is_few = self.limits.is_fetched(rows, total_bytes)
         return fetched(computed, columns) if is_few else computed
 
     def calls_beside(self, *rows: Rows) -> bool:

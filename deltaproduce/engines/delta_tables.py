@@ -71,7 +71,8 @@ class Write:
         metadata: what the commit says of itself.
         predicate: what is replaced.
         properties: those of the table, if it is overwritten or created.
-        file_rows: a file has at most so many rows; without it, those of a partition.
+        file_rows: a file that Spark writes has at most so many rows; without it, those of a
+            partition.
         group_rows: a row group has at most so many.
         fence: of all commits to the table with the same number, one takes effect at most.
     """

@@ -1,7 +1,8 @@
 """Selections: some keys of a table, and how to find their rows.
 
-A step never scans a table for its keys if it can ask for them. Few keys (`Limits.seek_keys`) are
-held on the driver and become a predicate that prunes files; many stay a DataFrame and are joined.
+A step never scans a table for its keys if it can ask for them. Keys that fit are held on the
+driver; others stay a DataFrame. For Spark, few keys (`Limits.seek_keys`) become a predicate that
+prunes files, and many are joined.
 The invariant: `rows_of` returns every row of the selected keys, and perhaps rows of other keys (see
 `predicates`), so a row's presence never means that its key was selected.
 """
@@ -40,7 +41,7 @@ class Selection:
 
     Attributes:
         columns: the columns that hold the keys in the table to be looked up.
-        keys: the keys: on the driver if they are few.
+        keys: the keys: on the driver if they fit there.
     """
 
     columns: tuple[Column, ...]
@@ -62,10 +63,11 @@ class Selection:
             if len(found) <= most:
                 keys = found
         if isinstance(keys, pa.Table):
-            once = distinct(keys)
-            few = len(once) <= engines.limits.seek_keys
-            found = once if few else f.broadcast(engines.frame(once, columns))
-            return Selection(tuple(columns), found, engines)
+            once, limits = distinct(keys), engines.limits
+            if engines.session is None or limits.holds_keys(len(once), once.nbytes):
+                return Selection(tuple(columns), once, engines)
+            keys = _joined(once, columns, engines)
+            return Selection(tuple(columns), keys, engines)
         return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), engines)
 
     @staticmethod
@@ -94,7 +96,7 @@ class Selection:
         """The keys in Spark, to be joined."""
         if isinstance(self.keys, DataFrame):
             return self.keys
-        return f.broadcast(self.engines.frame(self.keys, self.columns))
+        return _joined(self.keys, self.columns, self.engines)
 
     def renamed(self, columns: Sequence[Column]) -> Selection:
         """The same keys in the columns of another table, as a feeder's keys are source keys."""
@@ -135,9 +137,11 @@ class Selection:
 
     def rows_of(self, rows: DataFrame) -> DataFrame:
         """All rows of these keys, and perhaps some of others."""
-        if self.few:
+        here = self.keys if isinstance(self.keys, pa.Table) else None
+        if here is not None and len(here) <= self.engines.limits.seek_keys:
             return rows.where(self.predicate())
-        return rows.join(self.keys, same(rows, self.keys, self.columns), "left_semi")
+        keys = self.frame
+        return rows.join(keys, same(rows, keys, self.columns), "left_semi")
 
     def only(self, rows: Rows, columns: Sequence[Column]) -> Rows:
         """Of any rows, in these columns, those that have one of the keys."""
@@ -160,3 +164,9 @@ class Selection:
     def holds(self, rows: pa.Table) -> Marks:
         """Which of the rows have one of the keys, which are few."""
         return isin_rows(rows.select([c.name for c in self.columns]), self.keys)
+
+
+def _joined(keys: pa.Table, columns: Sequence[Column], engines: Engines) -> DataFrame:
+    """Keys of the driver in Spark, to be joined: each task gets all of them if they are few."""
+    frame = engines.frame(keys, columns)
+    return f.broadcast(frame) if len(keys) <= _REPEATED * engines.limits.seek_keys else frame

@@ -5,7 +5,18 @@ work at all. The invariant: a limit decides how a step is done, never what it do
 each of them to nothing and get the same tables.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from deltaproduce.model.memory import memory_bytes
+
+_MOST_BYTES: Final = 1 << 30
+"""Arrow counts the bytes of a column of text in 32 bits."""
+_BYTES_SHARE: Final = 48
+_ROWS_SHARE: Final = 1_500
+"""What a step holds for each row beside its values is about as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +26,16 @@ class Limits:
     Attributes:
         small_table_rows: of a table of at most so many rows, all are read and written: a look-up
             would cost as much.
-        local_rows: the most rows of a table, a batch or a function's output that a step brings to
-            the driver.
-        local_bytes: the most bytes that they may have, as `frames.row_bytes` estimates them.
+        small_table_bytes: the most bytes that they may have.
+        local_rows: the most rows of a table, a batch or a function's output that a step works on on
+            the driver; by default as many as its memory has 1,500 bytes.
+        local_bytes: the most bytes that they may have, as `frames.row_bytes` estimates them; by
+            default a 48th of the driver's memory, and at most 1 GiB. A step holds several times as
+            much.
+        cluster_rows: the same as `local_rows`, in a session whose executors are other machines.
+        cluster_bytes: the same as `local_bytes` there.
+        fetched_bytes: the most bytes that Spark has computed and the driver gets: they go through
+            its heap, and Spark gives no more than 1 GiB at once by default.
         plan_rows: the most rows from the driver that are part of a query's plan; Spark takes others
             in a job.
         seek_keys: the most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in
@@ -33,6 +51,7 @@ class Limits:
         run_rows: the most rows of one run (merge on read); a step of more writes the table anew.
         overlay_rows: the most rows of all runs since a table was written: a store holds them in
             memory.
+        overlay_bytes: the most bytes that they may have.
         overlay_runs: the most runs since a table was written: a step that would add one more writes
             it anew.
         compaction_rows: so many rows in runs are folded into their tables beside the versions that
@@ -42,8 +61,14 @@ class Limits:
     """
 
     small_table_rows: int = 20_000
-    local_rows: int = 100_000
-    local_bytes: int = 64 << 20
+    small_table_bytes: int = 64 << 20
+    local_rows: int = field(default_factory=lambda: memory_bytes() // _ROWS_SHARE)
+    local_bytes: int = field(
+        default_factory=lambda: min(memory_bytes() // _BYTES_SHARE, _MOST_BYTES)
+    )
+    cluster_rows: int = 100_000
+    cluster_bytes: int = 64 << 20
+    fetched_bytes: int = 256 << 20
     plan_rows: int = 5_000
     seek_keys: int = 10_000
     group_rows: int = 8_192
@@ -52,9 +77,18 @@ class Limits:
     preserved_rows: int = 1_000_000
     run_rows: int = 300_000
     overlay_rows: int = 800_000
+    overlay_bytes: int = 64 << 20
     overlay_runs: int = 200
     compaction_rows: int = 200_000
     compaction_commits: int = 100
+
+    def of_cluster(self) -> Limits:
+        """What a store goes by in a session whose executors are other machines."""
+        rows, size = (
+            min(self.local_rows, self.cluster_rows),
+            min(self.local_bytes, self.cluster_bytes),
+        )
+        return replace(self, local_rows=rows, local_bytes=size)
 
     def rows_of(self, row_bytes: int) -> int:
         """The most rows of so many bytes each that a step brings to the driver."""
@@ -64,6 +98,18 @@ class Limits:
         """Whether a step brings so many rows to the driver."""
         return rows <= self.local_rows and total_bytes <= self.local_bytes
 
+    def holds_keys(self, keys: int, total_bytes: int) -> bool:
+        """Whether so many distinct keys of the driver stay there, when their rows are sought."""
+        return keys <= self.seek_keys or self.is_local(keys, total_bytes)
+
+    def fetched_rows_of(self, row_bytes: int) -> int:
+        """The most rows of so many bytes each that Spark looks up and the driver gets."""
+        return min(self.rows_of(row_bytes), self.fetched_bytes // max(row_bytes, 1))
+
+    def is_fetched(self, rows: int, total_bytes: int) -> bool:
+        """Whether so many rows that Spark has computed come to the driver."""
+        return self.is_local(rows, total_bytes) and total_bytes <= self.fetched_bytes
+
     @property
     def held_bytes(self) -> int:
         """The most bytes that a function which runs beside the driver may emit there.
@@ -71,7 +117,7 @@ class Limits:
         Beyond it is begun again in Spark, so there is room for functions that emit more than they
         read.
         """
-        return 4 * self.local_bytes
+        return min(4 * self.local_bytes, _MOST_BYTES)
 
     def preserving_tasks(self, rows: int) -> int:
         """How many tasks call `preserve` for so many rows."""
@@ -79,7 +125,8 @@ class Limits:
 
     def is_small(self, rows: int, row_bytes: int) -> bool:
         """Whether a table is read and written whole."""
-        return rows <= self.small_table_rows and rows * row_bytes <= self.local_bytes
+        most_bytes = min(self.small_table_bytes, self.local_bytes)
+        return rows <= self.small_table_rows and rows * row_bytes <= most_bytes
 
     def is_nearly_all(self, changed: int, rows: int) -> bool:
         """Whether so many of the rows that a stage reads have changed that all are produced."""
@@ -95,4 +142,5 @@ class Limits:
         """Whether a step can be a run, beside the rows and runs that are in the overlay already."""
         rows = overlay_rows + run_rows
         few = run_rows <= self.run_rows and rows <= self.overlay_rows
-        return few and overlay_runs < self.overlay_runs and rows * row_bytes <= self.local_bytes
+        most_bytes = min(self.overlay_bytes, self.local_bytes)
+        return few and overlay_runs < self.overlay_runs and rows * row_bytes <= most_bytes

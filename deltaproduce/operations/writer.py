@@ -120,7 +120,7 @@ def opened(
     ):
         if not isinstance(value, str) or value not in known:
             raise DefinitionError(f"{name} is {shown(value)}; use one of {', '.join(known)}")
-    engines = Engines(spark, limits)
+    engines = Engines.opened(spark, limits)
     tables = _tables(engines, place, text, pipeline)
     graph, log = analysed(pipeline.graph(), tables), VersionLog(tables)
     executor = Executor(

@@ -22,7 +22,8 @@ class Edit:
         predicate: and, if there is one, only those for which it holds, in the place of all rows of
             the table for which it holds.
         lookup: the columns by which the table will be looked up.
-        file_rows: a file has at most so many rows; without it, a file has those of a partition.
+        file_rows: a file that Spark writes has at most so many rows; without it, those of a
+            partition.
         sought: keys are looked up in the files, so that small row groups are worth their place.
         marked: a table that is new lets rows be marked as replaced (deletion vectors), because
             later edits will replace some by predicate.

@@ -141,8 +141,8 @@ class Stored:
         most = self.engines.limits.rows_of(self.row_bytes)
         found = None if self.files is None else self.files.rows_of(keys, self.columns, most)
         if found is None:
-            found = self._sought(keys, most)
-        if len(found) > most:
+            found = self._sought(keys)
+        if found is None or len(found) > most:
             return keys.rows_of(self.all())
         return self._merged(found, keys)
 
@@ -155,11 +155,14 @@ class Stored:
         rows = self.base() if callable(self.base) else self.base
         return self.engines.frame(rows, self.columns)
 
-    def _sought(self, keys: Selection, most: int) -> pa.Table:
-        """The rows of some keys in the base, or some more than the most, whatever they are."""
-        if self._is_here and self.engines.limits.is_local(self.count, self.count * self.row_bytes):
+    def _sought(self, keys: Selection) -> pa.Table | None:
+        """The rows of some keys in the base, and perhaps of others; None if they are many."""
+        limits = self.engines.limits
+        if self._is_here and limits.is_local(self.count, self.count * self.row_bytes):
             return keys.exactly(replace(self, overlay=None).fetched())
-        return fetched(keys.rows_of(self._frame()).limit(most + 1), self.columns)
+        most = limits.fetched_rows_of(self.row_bytes)
+        found = fetched(keys.rows_of(self._frame()).limit(most + 1), self.columns)
+        return found if len(found) <= most else None
 
     def _merged(self, base: pa.Table, keys: Selection | None) -> pa.Table:
         if self.overlay is None:

@@ -11,13 +11,20 @@ which knows no overhead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, dense_ranks, factorize
+from deltaproduce.engines.local.arrays import (
+    Marks,
+    Numbers,
+    codes,
+    factorize,
+    order_codes,
+    sorting,
+    taken,
+)
 from deltaproduce.engines.marks import (
     ADD,
     AFTER,
@@ -39,7 +46,8 @@ from deltaproduce.engines.marks import (
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, POSITION
 
-_NONE: Final = -1  # less than any rank, group and side
+_NONE: Final = -1  # less than any group and side
+_CHANGE_TYPES: Final = (ADD, UPDATE, DELETE)
 
 
 def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa.Table:
@@ -56,13 +64,12 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
     """
     rows = pa.concat_tables([before, before.filter(pa.array(stays)), new])
     side = np.repeat([BEFORE, AFTER], [len(before), len(rows) - len(before)])
-    key_ranks, source_ranks = dense_ranks(rows, layout.key), dense_ranks(rows, layout.sources)
-    ordinal = rows.column(ORDINAL).to_numpy()
-    order = np.lexsort([ordinal, *source_ranks[::-1], side, *key_ranks[::-1]])
-    rows, side = rows.take(pa.array(order)), side[order]
-    key = _numbered([found[order] for found in key_ranks])
-    pair = factorize(map(pa.array, [key, *(found[order] for found in source_ranks)]))
-    values = factorize(rows.select([c.name for c in layout.value]).columns)
+    keys, sources = order_codes(rows, layout.key), order_codes(rows, layout.sources)
+    order = sorting([*keys, side, *sources, rows.column(ORDINAL).to_numpy()])
+    rows, side = taken(rows, order), side[order]
+    key = _numbered([found[order] for found in keys])
+    pair = factorize(map(pa.array, [key, *(found[order] for found in sources)]))
+    values = [codes(rows.column(c.name)) for c in layout.value]
     position, ordinal = _places(key, side), _places(pair, side)
     by_pair = _matched(pair, side, ordinal, values)
     by_key = _matched(key, side, position, values)
@@ -95,11 +102,11 @@ def updates(compared: pa.Table, layout: Layout) -> pa.Table:
     is_first, is_new = _marks(compared, POSITION) == 0, ~_marks(compared, KEY_BEFORE)
     gone = ~_marks(compared, KEY_AFTER) & is_first
     wanted = np.flatnonzero(_marks(compared, KEY_DIFFERS) & (alive | gone))
-    change_type = np.where(~alive, DELETE, np.where(is_new & is_first, ADD, UPDATE))[wanted]
+    change_type = np.where(alive, np.where(is_new & is_first, 0, 1), 2)[wanted]
     rows, values = pa.array(wanted), pa.array(wanted, mask=~alive[wanted])
     return pa.table(
         {
-            CHANGE_TYPE: pa.array(change_type.tolist(), pa.string()),
+            CHANGE_TYPE: pa.array(_CHANGE_TYPES).take(pa.array(change_type)),
             **{c.name: compared.column(c.name).take(rows) for c in layout.key},
             POSITION: compared.column(POSITION).take(rows),
             **{c.name: compared.column(c.name).take(values) for c in layout.value},
@@ -111,10 +118,12 @@ def _marks(compared: pa.Table, name: str) -> Marks:
     return np.asarray(compared.column(name))
 
 
-def _numbered(sorted_ranks: Sequence[Numbers]) -> Numbers:
-    """For rows sorted by some ranks, the number of each row's group of equal ones."""
-    starts = reduce(np.logical_or, (np.diff(found, prepend=_NONE) != 0 for found in sorted_ranks))
-    return np.cumsum(starts) - 1
+def _numbered(in_order: Sequence[Numbers]) -> Numbers:
+    """For rows sorted by some numbers, the number of each row's group of equal ones."""
+    starts = np.zeros(len(in_order[0]), bool)
+    for found in in_order:
+        starts[1:] |= found[1:] != found[:-1]
+    return np.cumsum(starts)
 
 
 def _places(group: Numbers, side: Numbers) -> Numbers:
@@ -125,7 +134,7 @@ def _places(group: Numbers, side: Numbers) -> Numbers:
 
 
 def _matched(
-    group: Numbers, side: Numbers, place: Numbers, values: Numbers
+    group: Numbers, side: Numbers, place: Numbers, values: Sequence[Numbers]
 ) -> tuple[Marks, Marks, Marks, Marks]:
     """Hold each row against the one at the same place of its group on the other side.
 
@@ -140,7 +149,9 @@ def _matched(
     other = 1 - side
     has_twin = place < sizes[group, other]
     twin = np.where(has_twin, first[group, other] + place, 0)
-    differs = ~has_twin | (values != values[twin])
+    differs = ~has_twin
+    for found in values:
+        differs |= found != found[twin]
     group_differs = np.zeros(groups, bool)
     group_differs[group[differs]] = True
     return differs, group_differs[group], sizes[group, BEFORE] > 0, sizes[group, AFTER] > 0

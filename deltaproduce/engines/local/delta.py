@@ -151,8 +151,6 @@ def _plain_rows(write: Write) -> pa.Table | None:
     rows = write.rows
     if not isinstance(rows, pa.Table) or write.predicate is not None:
         return None
-    if write.file_rows is not None and len(rows) > write.file_rows:
-        return None
     if not all(_is_plain(column.data_type) for column in write.columns):
         return None
     return in_arrow_types(rows, write.columns)

@@ -10,7 +10,15 @@ import pyarrow as pa
 
 from deltaproduce.engines.engine import Compared, Engine, Part, Rows
 from deltaproduce.engines.local import comparing, surrogates
-from deltaproduce.engines.local.arrays import Marks, dense_ranks, distinct, in_order, isin_rows
+from deltaproduce.engines.local.arrays import (
+    Marks,
+    distinct,
+    in_order,
+    isin_rows,
+    order_codes,
+    sorted_by,
+)
+from deltaproduce.engines.local.spilling import spilled
 from deltaproduce.engines.marks import COUNTED, Counts, Which
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
@@ -53,8 +61,7 @@ class LocalEngine(Engine[pa.Table]):
     ) -> pa.Table:
         """See `Engine.by_key`."""
         together = pa.concat_tables([_filled(part, columns) for part in parts])
-        stable = np.lexsort(dense_ranks(together, key)[::-1])  # a key's rows stay in their order
-        return together.take(pa.array(stable))
+        return sorted_by(together, order_codes(together, key))  # a key's rows stay in their order
 
     def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
         """See `Engine.with_all`."""
@@ -97,6 +104,7 @@ class LocalEngine(Engine[pa.Table]):
         rows = comparing.compare(old, stays, come, layout)
         if all_differ:
             rows = comparing.all_different(rows)
+        rows = spilled(rows)
         key = [c.name for c in layout.key]
         touched = pa.concat_tables([old.filter(pa.array(~stays)).select(key), come.select(key)])
         counted = {name: int(_mask(rows, which).sum()) for name, which in COUNTED.items()}

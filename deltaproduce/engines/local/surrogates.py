@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import dense_ranks, factorize
+from deltaproduce.engines.local.arrays import factorize, order_codes, sorting
 from deltaproduce.model.layouts import Layout
 
 
@@ -21,7 +21,7 @@ def numbered(
     unknown = np.flatnonzero(numbers[found] == 0)
     fresh, first = np.unique(found[unknown], return_index=True)
     rows = new.take(pa.array(unknown[first]))
-    in_key_order = fresh[np.lexsort(dense_ranks(rows, layout.key)[::-1])]
+    in_key_order = fresh[sorting(order_codes(rows, layout.key))]
     numbers[in_key_order] = last + 1 + np.arange(len(fresh))
     place = new.schema.names.index(surrogate)
     filled = pa.array(numbers[found]).cast(new.schema.types[place])

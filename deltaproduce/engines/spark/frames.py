@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column as Expression
@@ -21,6 +22,9 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
+
+_PART_BYTES: Final = 64 << 20
+"""So much of a table goes to Spark at once."""
 
 
 def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
@@ -50,18 +54,34 @@ def frame(
 ) -> DataFrame:
     """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
 
-    Chunks are joined first: pyspark 4.2 loses rows next to empty chunks, which filters leave. And
-    slices are copied, because it refuses those of maps with nulls; and Arrow joins no chunks of
-    nested columns to none. Rows that are more than a few
-    are an RDD, as a checkpoint that is made when it is first read: Spark would keep them in the
-    query's plan, over which each of its rules walks row by row, for seconds.
+    Rows that are more than a few are an RDD, as a checkpoint that is made when it is first read:
+    Spark would keep them in the query's plan, over which each of its rules walks row by row, for
+    seconds. Large tables go over in parts, each of which is computed before the next one comes:
+    what Python gives stays in the driver's heap until then, and afterwards on its disk if need be.
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
+    size = len(table) * _PART_BYTES // max(table.nbytes, 1)
+    if size >= len(table):
+        rows = spark.createDataFrame(_whole(table), schema)
+        return rows if len(table) <= plan_rows else rows.localCheckpoint(eager=False)
+    parts = (
+        spark.createDataFrame(_whole(table.slice(first, max(size, 1))), schema)
+        for first in range(0, len(table), max(size, 1))
+    )
+    return reduce(DataFrame.union, (part.localCheckpoint(eager=True) for part in parts))
+
+
+def _whole(table: pa.Table) -> pa.Table:
+    """The rows as pyspark takes them.
+
+    Chunks are joined: pyspark 4.2 loses rows next to empty chunks, which filters leave. And slices
+    are copied, because it refuses those of maps with nulls; and Arrow joins no chunks of nested
+    columns to none.
+    """
     table = table.combine_chunks() if len(table) else table.schema.empty_table()
     if any(chunk.offset for column in table.columns for chunk in column.chunks):
         table = table.take(pa.array(range(len(table))))
-    rows = spark.createDataFrame(table, schema)
-    return rows if len(table) <= plan_rows else rows.localCheckpoint(eager=False)
+    return table
 
 
 def row_bytes(columns: Iterable[Column]) -> Expression:

@@ -6,6 +6,7 @@ The invariant: if a session gives its workers something of their own, its functi
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from typing import Final
@@ -17,6 +18,9 @@ from pyspark.sql import SparkSession
 
 INTERPRETER_KEY: Final = "spark.sql.execution.pyspark.python"
 _MEMORY_KEY: Final = "spark.executor.pyspark.memory"
+
+_ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
+"""How `spark.master` names it; `local-cluster` has processes of its own."""
 
 HELD_BY_SPARK: Final = (Accumulator, Broadcast, SparkContext)
 """What a function may hold that means nothing outside of Spark's workers."""
@@ -36,6 +40,11 @@ def are_as_beside(spark: SparkSession) -> bool:
         and spark.conf.get(_MEMORY_KEY, None) is None
         and not _has_files(context)
     )
+
+
+def has_other_machines(spark: SparkSession) -> bool:
+    """Whether a session's tasks run elsewhere than in this machine's one Java process."""
+    return _ONE_PROCESS.fullmatch(spark.sparkContext.master or "") is None
 
 
 def _has_files(context: SparkContext) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.local.arrays import Marks, Numbers, dense_ranks, factorize
+from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, order_codes, sorting
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import IS_DELETE, Batch, some_keys
 from deltaproduce.stages.given.contents import (
@@ -85,7 +85,7 @@ def _ordinals(given: pa.Table, source: Source) -> Numbers:
     if ORDINAL not in given.column_names:
         return places
     keys = factorize(given.select(source.schema.key.names).columns)
-    order = np.lexsort((*dense_ranks(given, [ORDINAL_COLUMN]), keys))  # rows stay in their order
+    order = sorting([keys, *order_codes(given, [ORDINAL_COLUMN])])  # rows stay in their order
     in_order = keys[order]
     begins = np.diff(in_order, prepend=-1) != 0
     first = np.maximum.accumulate(np.where(begins, places, 0))
