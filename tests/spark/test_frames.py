@@ -9,6 +9,7 @@ from forcing import setting
 from pyspark.sql import DataFrame, SparkSession
 from series import drawn
 
+from deltaproduce.engines.spark import frames
 from deltaproduce.engines.spark.frames import fetched, frame
 from deltaproduce.model.limits import Limits
 from deltaproduce.testing.strategies import keys, values
@@ -59,6 +60,19 @@ def test_many_rows_stay_in_order(spark: SparkSession) -> None:
     found = frame(numbers, spark)
     assert not in_plan(found)
     assert found.coalesce(1).toArrow().equals(numbers)
+
+
+def test_large_tables_go_over_in_parts_and_stay_in_order(
+    spark: SparkSession, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = pa.table({"n": np.arange(4 * Limits().plan_rows + 1)})
+    monkeypatch.setattr(frames, "_PART_BYTES", numbers.nbytes // 3)
+    found = frame(numbers, spark)
+    assert found.rdd.getNumPartitions() > spark.sparkContext.defaultParallelism
+    assert found.coalesce(1).toArrow().equals(numbers)
+    monkeypatch.setattr(frames, "_PART_BYTES", 1)  # a row each
+    made = frame(rows, spark, COLUMNS)
+    assert repr(fetched(made, COLUMNS).to_pylist()) == repr(rows.to_pylist())
 
 
 def test_the_session_keeps_its_settings(spark: SparkSession) -> None:

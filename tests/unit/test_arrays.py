@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from deltaproduce.engines.local.arrays import distinct, factorize, in_order, isin_rows
+from deltaproduce.engines.local.arrays import (
+    distinct,
+    factorize,
+    in_order,
+    isin_rows,
+    order_codes,
+    sorting,
+)
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 
 NESTED = pa.struct([("xs", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.int64()))])
@@ -153,3 +161,63 @@ def test_ctrl_c_is_one_though_pyspark_says_something_else():
     assert caught.value.__cause__ is cancelled
     with pytest.raises(ValueError, match="cancelled"):
         fetched(Frame(cancelled, RuntimeError()), [])
+
+
+# ---- rows as single numbers
+
+WIDE = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3) | st.sampled_from([0, 2**31, -(2**62)])
+
+
+@given(st.lists(st.tuples(WIDE, WIDE, st.integers(0, 2))))
+def test_numbers_of_any_range_are_sorted_like_tuples_and_equal_ones_stay_in_order(rows):
+    columns = [np.array([row[n] for row in rows], np.int64) for n in range(3)]
+    places = range(len(rows))
+    assert sorting(columns).tolist() == sorted(places, key=lambda place: rows[place])
+    assert sorting(columns[:1]).tolist() == sorted(places, key=lambda place: rows[place][0])
+
+
+@given(st.lists(st.tuples(WIDE, WIDE)))
+def test_rows_of_any_range_have_the_same_number_only_if_they_are_equal(rows):
+    arrays = [pa.chunked_array([pa.array([row[n] for row in rows], pa.int64())]) for n in range(2)]
+    numbers = factorize(arrays).tolist()
+    assert len(set(numbers)) == len(set(rows)) == len(set(zip(numbers, rows, strict=True)))
+    assert sorted(set(numbers)) == [*range(len(set(rows)))]
+    table = pa.Table.from_arrays(arrays, ["a", "b"])
+    once = distinct(table)
+    assert list(zip(*once.to_pydict().values(), strict=True)) == list(dict.fromkeys(rows))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    ("values", "data_type"),
+    [
+        ([3, -1, 2, 3, 0], t.LongType()),
+        ([3, -1, None, 3], t.ByteType()),
+        ([True, False, True], t.BooleanType()),
+        (
+            [datetime.date(1, 1, 1), datetime.date(9999, 12, 31), datetime.date(1970, 1, 1)],
+            t.DateType(),
+        ),
+        ([Decimal("1.50"), Decimal("-2.25"), Decimal("0.00")], t.DecimalType(18, 2)),
+        ([Decimal("1.50"), Decimal("-9999999999999999999.25")], t.DecimalType(38, 2)),
+        (["b", "a", "b", "", "é"], t.StringType()),
+        ([b"\xff", b"", b"\x00"], t.BinaryType()),
+    ],
+    ids=lambda value: getattr(value, "simpleString", lambda: None)(),
+)
+def test_numbers_for_values_are_in_their_order(values, data_type, descending):
+    column = Column("v", data_type, descending=descending)
+    whole = pa.array([values[0], *values, values[-1]], arrow_type(data_type)).slice(1, len(values))
+    table = pa.table({"v": pa.chunked_array([whole.slice(0, 2), whole.slice(2)])})
+    (numbers,) = order_codes(table, [column])
+
+    def place(n):
+        value = values[n]
+        if value is None:
+            return False, 0
+        return True, value.encode() if isinstance(value, str) else value
+
+    for a in range(len(values)):
+        for b in range(len(values)):
+            one, other = (b, a) if descending else (a, b)
+            assert (numbers[a] < numbers[b]) == (place(one) < place(other))
