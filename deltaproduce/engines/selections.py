@@ -40,7 +40,7 @@ class Selection:
 
     Attributes:
         columns: the columns that hold the keys in the table to be looked up.
-        keys: the keys: on the driver if they are few.
+        keys: the keys: on the driver if they are few, or if there is no Spark.
     """
 
     columns: tuple[Column, ...]
@@ -63,8 +63,8 @@ class Selection:
                 keys = found
         if isinstance(keys, pa.Table):
             once = distinct(keys)
-            few = len(once) <= engines.limits.seek_keys
-            found = once if few else f.broadcast(engines.frame(once, columns))
+            stays = engines.session is None or len(once) <= engines.limits.seek_keys
+            found = once if stays else f.broadcast(engines.frame(once, columns))
             return Selection(tuple(columns), found, engines)
         return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), engines)
 
