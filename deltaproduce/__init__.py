@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from deltaproduce.engines.change_feed import FeedMode
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.errors import (
         ClosedError,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.writer import OnConflict
     from deltaproduce.pipeline import Merged, Pipeline, merge
-    from deltaproduce.reading.change_feed import FeedMode
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.remains import Forgotten, Remaining
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
@@ -54,7 +54,7 @@ _HOMES: Final = MappingProxyType(
         "CorruptStoreError": "deltaproduce.errors",
         "DefinitionError": "deltaproduce.errors",
         "DeltaProduceError": "deltaproduce.errors",
-        "FeedMode": "deltaproduce.reading.change_feed",
+        "FeedMode": "deltaproduce.engines.change_feed",
         "Finding": "deltaproduce.operations.findings",
         "Forgotten": "deltaproduce.reading.remains",
         "Graph": "deltaproduce.model.graph",

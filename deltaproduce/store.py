@@ -17,6 +17,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
@@ -31,7 +32,6 @@ from deltaproduce.operations.writer import OnConflict, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
 from deltaproduce.reading import lineages, stage_tables
-from deltaproduce.reading.change_feed import FeedMode
 from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.remains import Forgotten
 from deltaproduce.storage.versions import Version
@@ -467,7 +467,7 @@ class Store:
         since: int,
         until: int | None = None,
         mode: FeedMode = "net",
-    ) -> DataFrame:
+    ) -> DataFrame | pa.Table:
         """The rows that came and went between two versions, as Delta's change data feed has them.
 
         Rows of a key are compared as a multiset: where only their order changed, or the source keys
@@ -476,6 +476,7 @@ class Store:
 
         The cost is that of the updates in between and of looking up the rows that their keys had.
         If the keys are few, one Spark job finds out which, at once; the rest waits for an action.
+        Without a session all is done at once, and the updates have to fit the store's limits.
 
         Args:
             since: the version whose rows you have; 0 for none.
@@ -485,12 +486,13 @@ class Store:
         Returns:
             Key columns, value columns, ``_change_type``, ``_commit_version`` (of the version that
             changed the key, for ``net`` the last one), ``_commit_timestamp`` (when that was
-            published); in no order.
+            published); in no order. A pyarrow Table without a session.
 
         Raises:
             NotFoundError: there is no such stage or version, or a pipeline without the stage, or
                 with other columns of it, made versions in between.
             InvalidArgumentError: ``since`` is after ``until``, or there is no such mode.
+            SessionError: it takes more rows than fit the limits of a store without a session.
         """
         return changes_between.changes(self._opened, stage, since, until, mode)
 
@@ -504,11 +506,13 @@ class Store:
         Returns:
             Stage names -> DataFrames of keys, computed when they are used: those of the stage next
             to this one by looking the key up, those further away by a join with key mappings.
-            Without rows if there is no such key.
+            Without rows if there is no such key. Without a session they are pyarrow Tables, for
+            which keys are looked up at once.
 
         Raises:
             NotFoundError: there is no such stage or version.
             InvalidArgumentError: it is no key of the stage's columns.
+            SessionError: it takes more rows than fit the limits of a store without a session.
         """
         return lineages.lineage(self._opened, stage, key, version)
 

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.engines.marks import Counts, Which
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import Column
@@ -77,6 +78,9 @@ class Engine(Protocol[RowsT]):
     ) -> RowsT:
         """Some columns of the rows that have none of the keys, in the columns ``by`` of both."""
 
+    def distinct(self, rows: RowsT, columns: Sequence[Column]) -> RowsT:
+        """Some columns of the rows, each combination of values once."""
+
     def computed(self, rows: RowsT) -> tuple[RowsT, int]:
         """The rows, not to be computed again, and how many they are."""
 
@@ -134,6 +138,29 @@ class Engine(Protocol[RowsT]):
 
     def updates(self, compared: RowsT, layout: Layout) -> RowsT:
         """The updates of what was compared (S7), without ``_version``, in the key's order."""
+
+    def feed(
+        self,
+        before: Rows | None,
+        updates: Rows,
+        layout: Layout,
+        times: pa.Table,
+        *,
+        since: int,
+        mode: FeedMode,
+    ) -> RowsT:
+        """The rows that came and went after version ``since``.
+
+        Args:
+            before: rows of the content at that version: all those of the keys that have updates,
+                and perhaps some of others; None if there are none.
+            updates: the updates of all versions after it, up to the one that is asked for.
+            times: when these versions were published, by number (`change_feed.TIMES`).
+
+        Returns:
+            `feed_columns`: of each key, for ``net``, one difference, under the last version that
+            changed it; for ``complete`` one for each of those versions.
+        """
 
     def give_numbers(
         self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int

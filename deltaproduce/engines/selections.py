@@ -41,7 +41,7 @@ class Selection:
 
     Attributes:
         columns: the columns that hold the keys in the table to be looked up.
-        keys: the keys: on the driver if they fit there.
+        keys: the keys: on the driver if they fit there, or if there is no Spark.
     """
 
     columns: tuple[Column, ...]

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import get_args
 
-from pyspark.sql import DataFrame
-
+from deltaproduce.engines.change_feed import FeedMode, feed_columns
+from deltaproduce.engines.engine import Rows
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, RUNS, Layout
-from deltaproduce.reading.change_feed import FeedMode, feed_columns
 from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.versions import span, unbroken
 
 
 def changes(
     store: Opened, stage: str | Stage, since: int, until: int | None, mode: FeedMode
-) -> DataFrame:
+) -> Rows:
     """See `Store.changes`."""
     found = store.stage(stage)
     arguments.choice(mode, "mode", get_args(FeedMode))

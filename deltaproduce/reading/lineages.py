@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.columns import cols
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import (
     KEY_MAPPINGS,
@@ -40,14 +38,14 @@ class Lineage:
         upstream: every stage that feeds it, directly or through others, the nearest first -> the
             keys in it that the key was made from, each once, in the stage's key columns.
         downstream: every stage that it feeds, likewise -> the keys made from it. They may have rows
-            from other keys too.
+            from other keys too. Both are DataFrames, or pyarrow Tables without a session.
     """
 
     stage: str
     key: object
     version: int
-    upstream: Mapping[str, DataFrame]
-    downstream: Mapping[str, DataFrame]
+    upstream: Mapping[str, Rows]
+    downstream: Mapping[str, Rows]
 
 
 def lineage(store: Opened, stage: str | Stage, key: object, version: int | None) -> Lineage:
@@ -60,7 +58,10 @@ def lineage(store: Opened, stage: str | Stage, key: object, version: int | None)
     with store.noticing():
         start = Selection.one(key, found.schema.key, store.engines)
         walk = _Walk(store.graph, store.reader, at)
-        up, down = walk.up(found, start), walk.down(found, start)
+        ways = walk.up(found, start), walk.down(found, start)
+    up, down = (
+        {name: store.frame(keys.keys, keys.columns) for name, keys in way.items()} for way in ways
+    )
     return Lineage(found.name, key, at.number, up, down)
 
 
@@ -70,7 +71,7 @@ class _Walk:
     reader: Reader
     version: Version
 
-    def up(self, start: Stage, keys: Selection) -> dict[str, DataFrame]:
+    def up(self, start: Stage, keys: Selection) -> dict[str, Selection]:
         """The keys of each stage upstream; readers come before their feeders."""
         reached = {start.name: keys}
         for stage in reversed(self.graph.stages):
@@ -79,18 +80,16 @@ class _Walk:
             found = reached[stage.name]
             # Content has the pairs in the order of the stage's keys, key mappings in the other.
             pairs = self.reader.content if found.few else self.reader.key_mappings
-            made_from = _keys(
-                pairs(self.version, stage), found, Layout.of(stage).sources, keys.engines
-            )
+            made_from = _keys(pairs(self.version, stage), found, Layout.of(stage).sources)
             for feeder in stage.feeders:
                 theirs = made_from.renamed(feeder.schema.key.columns)
                 if len(stage.feeders) > 1:  # some may have it, and others not
                     content = self.reader.content(self.version, feeder)
-                    theirs = _keys(content, theirs, feeder.schema.key.columns, keys.engines)
+                    theirs = _keys(content, theirs, feeder.schema.key.columns)
                 reached[feeder.name] = _united(reached.get(feeder.name), theirs)
-        return {name: found.frame for name, found in reached.items() if name != start.name}
+        return {name: found for name, found in reached.items() if name != start.name}
 
-    def down(self, start: Stage, keys: Selection) -> dict[str, DataFrame]:
+    def down(self, start: Stage, keys: Selection) -> dict[str, Selection]:
         """The keys of each stage downstream; feeders come before their readers."""
         reached = {start.name: keys}
         for stage in self.graph.producers:
@@ -102,23 +101,24 @@ class _Walk:
             if feeding is not None:
                 pairs = self.reader.key_mappings(self.version, stage)
                 key = stage.schema.key.columns
-                reached[stage.name] = _keys(pairs, feeding, key, keys.engines)
-        return {name: found.frame for name, found in reached.items() if name != start.name}
+                reached[stage.name] = _keys(pairs, feeding, key)
+        return {name: found for name, found in reached.items() if name != start.name}
 
 
-def _keys(
-    rows: Stored | None, keys: Selection, columns: Sequence[Column], engines: Engines
-) -> Selection:
+def _keys(rows: Stored | None, keys: Selection, columns: Sequence[Column]) -> Selection:
     """What the rows of some keys have in other columns, each once."""
-    if rows is None:
-        nothing = engines.frame(empty(columns), columns)
-        return Selection(tuple(columns), nothing, engines)
-    found = engines.frame(keys.exactly(keys.rows_of(rows.all())), columns)
-    return Selection(tuple(columns), found.select(*cols(columns)).distinct(), engines)
+    if rows is None or keys.empty:
+        return Selection(tuple(columns), empty(columns), keys.engines)
+    return _once(keys.exactly(rows.read(keys)), columns, keys.engines)
 
 
 def _united(one: Selection | None, other: Selection) -> Selection:
     if one is None:
         return other
-    both = one.frame.union(other.frame).distinct()
-    return Selection(one.columns, both, one.engines)
+    engines = one.engines
+    return _once(engines.united(one.keys, other.keys, one.columns), one.columns, engines)
+
+
+def _once(rows: Rows, columns: Sequence[Column], engines: Engines) -> Selection:
+    found: Rows = engines.of(rows).distinct(rows, columns)
+    return Selection(tuple(columns), found, engines)

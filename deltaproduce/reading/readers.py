@@ -14,10 +14,10 @@ from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import distinct, empty
 from deltaproduce.engines.marks import ADD, DELETE, UPDATE
@@ -32,7 +32,6 @@ from deltaproduce.model.layouts import (
     UPDATES,
     Layout,
 )
-from deltaproduce.reading.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, FeedMode, feed
 from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.tables import Tables
@@ -75,71 +74,77 @@ class Reader:
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
-    def updates(self, version: Version, stage: Stage, since: int | None = None) -> Rows | None:
+    def updates(
+        self, version: Version, stage: Stage, since: int | None = None, most: int | None = None
+    ) -> Rows | None:
         """What the version changed in a stage; None if nothing yet has.
 
         Args:
             since: and what the versions after this one have; else it alone.
+            most: so many rows at most are for the driver, if that is where they come.
 
         Returns:
             Rows in Spark, if there is a session.
         """
         first = version.number if since is None else since + 1
-        if self._tables.engines.session is None:
-            return self._updates_here(version, stage, first)
         begun = self._begun(version, stage, first)
         delta_version = version.pinned(stage.name, UPDATES)
         if delta_version is None:
             return begun
-        table = self._tables.location.table(stage.name, UPDATES)
+        table, columns = self._tables.location.table(stage.name, UPDATES), Layout.of(stage).updates
+        if self._tables.engines.session is None:
+            versions = first, version.number
+            here = self._tables.rows(table, delta_version, columns, versions, most)
+            if most is None or len(here) <= most:
+                return here  # others are for Spark, and it says that there is none
         rows = self._tables.read(table, delta_version)
         stored = rows.where(f.col(VERSION).between(first, version.number))
-        columns = cols(Layout.of(stage).updates)
-        return stored if begun is None else stored.select(*columns).union(begun.select(*columns))
-
-    def _updates_here(self, version: Version, stage: Stage, first: int) -> pa.Table | None:
-        """The updates from a version on, on the driver."""
-        delta_version = version.pinned(stage.name, UPDATES)
-        if delta_version is None:
-            return None
-        table = self._tables.location.table(stage.name, UPDATES)
-        columns, versions = Layout.of(stage).updates, (first, version.number)
-        return self._tables.rows(table, delta_version, columns, versions)
+        names = cols(columns)
+        return stored if begun is None else stored.select(*names).union(begun.select(*names))
 
     def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
         """The keys that have updates after the first of some versions, up to the last.
 
         One Spark job, unless they are none or many.
         """
-        key, changed = stage.schema.key.columns, _changed(span, stage)
+        changed = _changed(span, stage)
         updates = self.updates(span[-1], stage, span[0].number) if changed else None
-        if updates is None:
-            firsts: Rows = empty(key)
-        elif isinstance(updates, DataFrame):
-            firsts = updates.where(f.col(POSITION) == 0)
-        else:
-            is_first = pc.equal(updates.column(POSITION), 0)
-            firsts = updates.filter(is_first).select([c.name for c in key])
-        return Selection.of(firsts, key, self._tables.engines, changed)
+        return self._keys_of(updates, stage, changed)
 
-    def changes(self, span: Sequence[Version], stage: Stage, mode: FeedMode) -> DataFrame | None:
+    def _keys_of(self, updates: Rows | None, stage: Stage, changed: int) -> Selection:
+        """The keys that some updates are about, which are so many if none of them is repeated."""
+        key, engines = stage.schema.key.columns, self._tables.engines
+        firsts: Rows = empty(key)
+        if updates is not None:
+            firsts = engines.of(updates).pick(updates, key, {POSITION: 0})
+        return Selection.of(firsts, key, engines, changed)
+
+    def changes(self, span: Sequence[Version], stage: Stage, mode: FeedMode) -> Rows | None:
         """The rows of a stage that came and went after the first of some versions, up to the last.
 
         Args:
             span: versions one after the other, in all of which the stage was kept.
+
+        Returns:
+            Rows in Spark, if there is a session.
         """
-        since = span[0]
-        updates = self.updates(span[-1], stage, since.number) if _changed(span, stage) else None
+        since, last, changed = span[0], span[-1], _changed(span, stage)
+        if not changed:
+            return None
+        engines = self._tables.engines
+        most = engines.limits.rows_of(last.stages[stage.name].row_bytes)
+        updates = self.updates(last, stage, since.number, most)
         if updates is None:
             return None
-        told = self._tables.engines.frame(updates, Layout.of(stage).updates)
         content, before = self.content(since, stage), None
-        if content is not None and content.small:
-            before = content.all()
-        elif content is not None:
-            before = self.changed_keys(span, stage).rows_of(content.all())
-        moves = feed(before, told, Layout.of(stage), since.number, mode)
-        return moves.join(f.broadcast(self._times(span)), COMMIT_VERSION.name)
+        if content is not None:
+            keys = None if content.small else self._keys_of(updates, stage, changed)
+            before = content.read(keys)
+        layout = Layout.of(stage_at(since, stage))  # whose source key may have been another
+        feed: Rows = engines.of(updates).feed(
+            before, updates, layout, _times(span), since=since.number, mode=mode
+        )
+        return feed
 
     def history(self, version: Version, stage: Stage, key: Selection) -> dict[int, bool]:
         """The versions that changed one key -> whether it had rows then; one Spark job."""
@@ -213,14 +218,6 @@ class Reader:
         rows = self._tables.read(self._tables.existing(table), delta_version)
         return numbered_by_values(rows, Layout.of(stage))
 
-    def _times(self, versions: Sequence[Version]) -> DataFrame:
-        """When versions were published."""
-        columns = (COMMIT_VERSION, COMMIT_TIMESTAMP)
-        numbers = [version.number for version in versions]
-        moments = [version.committed_at for version in versions]
-        arrays = (pa.array(numbers, pa.int64()), pa.array(moments, pa.timestamp("us", tz="UTC")))
-        return self._tables.engines.frame(pa.table(arrays, [c.name for c in columns]), columns)
-
     def _stored(
         self, version: Version, stage: Stage, kind: str, columns: Sequence[Column]
     ) -> Stored | None:
@@ -246,6 +243,15 @@ class Reader:
 
 def _place(figures: StageFigures) -> _Place:
     return figures.delta_versions[CONTENT], figures.past.remade.get(CONTENT, 0)
+
+
+def _times(versions: Sequence[Version]) -> pa.Table:
+    """When versions were published."""
+    numbers = pa.array([version.number for version in versions], pa.int64())
+    moments = [version.committed_at for version in versions]
+    return pa.table(
+        [numbers, pa.array(moments, pa.timestamp("us", tz="UTC"))], [c.name for c in TIMES]
+    )
 
 
 def _changed(span: Sequence[Version], stage: Stage) -> int:

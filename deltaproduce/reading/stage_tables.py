@@ -10,7 +10,6 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, KINDS, RUNS, UPDATES, Layout
 from deltaproduce.reading.opened import Opened
-from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, stage_at
 
 
@@ -19,7 +18,7 @@ def content(store: Opened, stage: str | Stage, version: int | None, ordered: boo
     wanted, found = _asked(store, store.stage(stage), version, ordered, CONTENT, RUNS)
     with store.noticing():
         rows = store.reader.content(wanted, found)
-    return _frame(store, None if rows is None else _rows(store, rows), found, CONTENT, ordered)
+    return _frame(store, None if rows is None else rows.read(), found, CONTENT, ordered)
 
 
 def key_mappings(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
@@ -27,7 +26,7 @@ def key_mappings(store: Opened, stage: str | Stage, version: int | None, ordered
     wanted, found = _asked(store, store.producer(stage), version, ordered, KEY_MAPPINGS, RUNS)
     with store.noticing():
         rows = store.reader.key_mappings(wanted, found)
-    return _frame(store, None if rows is None else _rows(store, rows), found, KEY_MAPPINGS, ordered)
+    return _frame(store, None if rows is None else rows.read(), found, KEY_MAPPINGS, ordered)
 
 
 def updates(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
@@ -57,11 +56,6 @@ def _asked(
     found = stage_at(wanted, stage)
     store.check_there(wanted, [found.name], *kinds)
     return wanted, found
-
-
-def _rows(store: Opened, rows: Stored) -> Rows:
-    """All rows: in Spark, as Spark's users want them, or, without a session, on the driver."""
-    return rows.fetched() if store.engines.session is None else rows.all()
 
 
 def _frame(store: Opened, rows: Rows | None, stage: Stage, kind: str, ordered: bool) -> Rows:

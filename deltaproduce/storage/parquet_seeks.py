@@ -162,26 +162,33 @@ class ParquetFiles:
         return pa.concat_tables(found)
 
     def rows(
-        self, columns: Sequence[Column], versions: tuple[int, int] | None = None
+        self,
+        columns: Sequence[Column],
+        versions: tuple[int, int] | None = None,
+        most: int | None = None,
     ) -> pa.Table | None:
         """All rows, or those of some versions; None if Spark is to be asked.
 
         Args:
             columns: as for `rows_of`; the files may have others too.
             versions: only rows whose ``_version`` is between these two, both among them.
+            most: as for `rows_of`; all are wanted if None.
 
         Raises:
             CorruptStoreError: files are gone or broken, and there is no Spark to be asked.
         """
         names = [column.name for column in columns]
-        found = [empty(columns)]
+        found, count = [empty(columns)], 0
         try:
             for path in self._paths:
                 if path is None:
                     return None
+                if most is not None and count > most:
+                    break
                 with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
                     rows = file.read_row_groups(_groups_of(file.metadata, versions), names)
                 found.append(_within(in_arrow_types(rows, columns), versions))
+                count += len(found[-1])
         except (OSError, KeyError, pa.ArrowInvalid) as error:
             if self._table is None:
                 return None

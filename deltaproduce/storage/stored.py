@@ -134,6 +134,15 @@ class Stored:
             found = self.engines.table(self._frame(), self.columns)
         return self._merged(found.select([c.name for c in self.columns]), None)
 
+    def read(self, keys: Selection | None = None) -> Rows:
+        """All rows, or all of some keys and perhaps some of others, for users to see.
+
+        In Spark, where they are read when they are used; without a session on the driver.
+        """
+        if self.engines.session is not None:
+            return self.all() if keys is None else keys.rows_of(self.all())
+        return self.fetched() if keys is None else self.of(keys)
+
     def of(self, keys: Selection) -> Rows:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
         if not keys.few:

@@ -115,14 +115,16 @@ class Tables:
         delta_version: int,
         columns: Sequence[Column],
         versions: tuple[int, int] | None = None,
+        most: int | None = None,
     ) -> pa.Table:
         """The rows of a small table at a delta version, on the driver.
 
         Args:
             versions: only those whose ``_version`` is between these two, both among them.
+            most: if there are more rows, some more than these are enough.
         """
         files = self.files(table, delta_version)
-        found = None if files is None else files.rows(columns, versions)
+        found = None if files is None else files.rows(columns, versions, most)
         if found is not None:
             return found
         rows = self.read(table, delta_version)

@@ -58,4 +58,5 @@ def tuples(rows: pa.Table, columns: Columns) -> list[Any]:
     rows = rows.combine_chunks()
     if not len(rows):
         return []
-    return list(row_reader(columns, UTC)([column.chunks[0] for column in rows.columns]))
+    found = row_reader(columns, UTC)([column.chunks[0] for column in rows.columns])
+    return list(found) if len(columns) > 1 else [(value,) for value in found]

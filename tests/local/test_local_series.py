@@ -19,8 +19,8 @@ VERSIONS = 5
 WAYS = {
     "small": Limits(),
     "runs": Limits(small_table_rows=0),
-    "runs, often folded": Limits(
-        small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3
+    "runs, often folded, many keys": Limits(
+        small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3, seek_keys=1
     ),
 }
 

@@ -106,8 +106,6 @@ def test_what_needs_spark_of_an_opened_store_says_so_and_does_nothing(location: 
             store.update({"orders": [{"id": number, "customer": 7, "amount": number}]})
         before = store.versions(), files(location)
         for call in (
-            lambda: store.changes("total", 0),
-            lambda: store.lineage("total", 7),
             store.verify,
             store.repair,
             lambda: store.vacuum(keep_versions=1),

@@ -9,19 +9,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import plain_store
+import pyarrow as pa
 from forcing import setting
-from local_stores import as_rows
+from local_stores import as_rows, tuples
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, Source, Store
+from deltaproduce.engines.change_feed import feed_columns
+from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.frames import frame
+from deltaproduce.model.layouts import Layout
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import EMPTY
 from deltaproduce.testing import Change, Oracle, Upsert, plain_rows
-from deltaproduce.types.columns import Column
+from deltaproduce.types.atoms import arrow_schema
+from deltaproduce.types.columns import Column, Columns
 
 TABLES = ("content", "key_mappings", "updates")
 
@@ -62,8 +67,9 @@ def assert_changes(
     store: Store, oracle: Oracle, stage: str, since: int, until: int | None, mode: Any
 ) -> None:
     """The feed of a range has the oracle's rows, each with the time of its version."""
-    rows = read_by_delta_rs(store).changes(stage, since, until, mode)
-    found = plain_rows(rows.collect())
+    has_spark = store._opened.engines.session is not None
+    rows = (read_by_delta_rs(store) if has_spark else store).changes(stage, since, until, mode)
+    found = shown_rows(rows, feed_columns(Layout.of(store._opened.graph.stage(stage))))
     published = {version.number: version.committed_at for version in store.versions()}
     for row in found:
         assert row[-1].astimezone(UTC) == published[row[-2]]
@@ -162,10 +168,20 @@ def assert_lineage(
     for frames, ways in zip((found.upstream, found.downstream), expected, strict=True):
         assert frames.keys() == ways.keys() - {stage}
         for name, found_keys in frames.items():
-            assert tuple(found_keys.columns) == pipeline.graph().stage(name).schema.key.names
-            keys = plain_rows(found_keys.collect())
+            keys = shown_rows(found_keys, pipeline.graph().stage(name).schema.key)
             assert len(keys) == len(ways[name])
             assert set(keys) == ways[name], f"{name} on the way of {key!r} in {stage}"
+
+
+def shown_rows(rows: Rows, columns: Iterable[Column]) -> list[Any]:
+    """The rows that a user gets, in normal form, which are in these columns and of their types."""
+    expected = [*columns]
+    if isinstance(rows, pa.Table):
+        assert rows.schema == arrow_schema(expected)
+        return plain_rows(tuples(rows, Columns(tuple(expected))))
+    assert rows.schema.names == [c.name for c in expected]
+    assert [field.dataType for field in rows.schema] == [c.data_type for c in expected]
+    return plain_rows(rows.collect())
 
 
 def _ways_of(

@@ -1,7 +1,7 @@
 """Both engines do the same with the same rows; `test_arrow_changes` holds their comparisons."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +10,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType
 from series import drawn
 
+from deltaproduce.engines.change_feed import ALONE, PAIRED, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Engine, Part, Rows
+from deltaproduce.engines.marks import AFTER
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import arrow_schema, arrow_type
 from deltaproduce.types.columns import (
+    CHANGE_TYPE,
     ORDINAL,
     ORDINAL_COLUMN,
+    POSITION,
+    VERSION,
     VERSION_COLUMN,
     Column,
     row_schema,
@@ -57,9 +62,11 @@ def engines(spark: SparkSession) -> Engines:
     return Engines(spark, Limits(plan_rows=20))
 
 
-def both(engines: Engines, rows: pa.Table) -> list[tuple[Engine[Any], Rows]]:
+def both(
+    engines: Engines, rows: pa.Table, columns: Sequence[Column] = LAYOUT.content
+) -> list[tuple[Engine[Any], Rows]]:
     """The rows with the engine that works on them, on the driver and in Spark."""
-    there = engines.frame(rows, LAYOUT.content)
+    there = engines.frame(rows, columns)
     found = [(engines.of(rows), rows), (engines.of(there), there)]
     assert [is_local(given) for _, given in found] == [True, False]
     return found
@@ -102,6 +109,63 @@ def test_rows_are_picked(engines: Engines, made: pa.Table) -> None:
         engine.pick(rows, LAYOUT.key, {ORDINAL: 3}) for engine, rows in both(engines, made)
     )
     assert_same(here, there, LAYOUT.key, ordered=False)
+
+
+def test_rows_are_there_once(engines: Engines, made: pa.Table) -> None:
+    here, there = (engine.distinct(rows, LAYOUT.sources) for engine, rows in both(engines, made))
+    assert len(here) == 3
+    assert_same(here, there, LAYOUT.sources, ordered=False)
+
+
+@pytest.mark.parametrize("mode", get_args(FeedMode))
+@pytest.mark.parametrize("with_rows_before", [True, False])
+def test_feeds_are_the_same(
+    engines: Engines, made: pa.Table, mode: FeedMode, with_rows_before: bool
+) -> None:
+    """Of keys that came, changed, were put in another order, went, and of others."""
+    twice = made.set_column(made.column_names.index(ORDINAL), ORDINAL, [range(60, 120)])
+    rows = pa.concat_tables([made, twice])
+    before, numbers = rows.slice(0, 70) if with_rows_before else None, range(4, 8)
+    moments = pa.array([None, *numbers], pa.timestamp("us", tz="UTC"))
+    times = pa.table([pa.array([3, *numbers]), moments], [c.name for c in TIMES])
+    here, there = (
+        engine.feed(before, updates, LAYOUT, times, since=3, mode=mode)
+        for engine, updates in both(engines, told(rows, numbers), LAYOUT.updates)
+    )
+    assert here.schema == arrow_schema(feed_columns(LAYOUT))
+    only_new = mode == "net" and not with_rows_before
+    words = {*ALONE.values(), *PAIRED.values()}
+    assert {*here.column(CHANGE_TYPE).to_pylist()} == ({ALONE[AFTER]} if only_new else words)
+    assert_same(here, there, feed_columns(LAYOUT), ordered=False)
+
+
+def told(made: pa.Table, versions: Sequence[int]) -> pa.Table:
+    """Updates: in each version each key has some of its rows, in some order, or none and goes."""
+    places: dict[str, list[int]] = {}
+    for place, row in enumerate(made.select([c.name for c in LAYOUT.key]).to_pylist()):
+        places.setdefault(repr(row), []).append(place)
+    random = np.random.default_rng(len(places))
+    parts = []
+    for version in versions:
+        for own in places.values():
+            kept = random.permutation(own)[: random.integers(0, len(own) + 1)]
+            if random.random() < 0.6:
+                parts.append(update(made, kept, own[0], version))
+    return pa.concat_tables(parts)
+
+
+def update(made: pa.Table, kept: Sequence[int], of_key: int, version: int) -> pa.Table:
+    """A key's rows in a version, or that it has none."""
+    rows = made.take(pa.array(kept if len(kept) else [of_key]))
+    filled = {
+        VERSION: pa.array([version] * len(rows)),
+        CHANGE_TYPE: pa.array(["update" if len(kept) else "delete"] * len(rows)),
+        POSITION: pa.array(range(len(rows)), pa.int64()),
+    }
+    if not len(kept):
+        filled |= {c.name: pa.nulls(1, arrow_type(c.data_type)) for c in LAYOUT.value}
+    names = [c.name for c in LAYOUT.updates]
+    return pa.table([filled.get(n) if n in filled else rows.column(n) for n in names], names)
 
 
 def test_files_are_in_order(engines: Engines, made: pa.Table) -> None:

@@ -4,13 +4,14 @@ Nobody can tell from the tables which way a commit was made, and the protocol ho
 order: fencing, crashes, older versions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
-from comparing import as_frames
+from comparing import as_frames, assert_changes, assert_lineage
 from counting import jobs
 from crashing import CrashError, batch, drawn, frames, orders
 from deltalake import DeltaTable
@@ -20,7 +21,7 @@ from series import drawn as examples
 
 from deltaproduce import ConflictError, Limits, Pipeline, Store
 from deltaproduce.storage import failpoints
-from deltaproduce.testing import Oracle, strategies
+from deltaproduce.testing import Oracle, Upsert, strategies
 
 IN_SPARK = Limits(local_rows=0, small_table_rows=0)
 HERE = Limits(small_table_rows=0)
@@ -83,6 +84,58 @@ def test_of_two_writers_one_gets_a_conflict(spark: SparkSession, location: str, 
     opened(one, location, orders()).update(frames(one, drawn(8)))
     oracle.update(drawn(8))
     assert_same_here(opened(None, location, orders()), oracle, orders(), [oracle.head])
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_both_say_the_same_of_versions(spark: SparkSession, location: str, number: int) -> None:
+    """What changed between two of them, and where a key comes from: rows, columns and types."""
+    (pipeline,) = examples(strategies.pipelines(max_producers=2), 1, 10 + number)
+    histories = strategies.histories(pipeline, min_versions=3, max_versions=3)
+    (history,) = examples(histories, 1, 10 + number)
+    oracle = Oracle(pipeline)
+    with opened(None, location, pipeline) as store:
+        for changes in history:
+            store.update(as_frames(None, pipeline, changes))
+            oracle.update(changes)
+    stage = pipeline.stages[-1]
+    keys = [row[: len(stage.schema.key)] for row in oracle.content(stage.name)]
+    for session in (None, spark):
+        store = opened(session, location, pipeline)
+        for since, mode in ((0, "complete"), (1, "net")):
+            assert_changes(store, oracle, stage.name, since, None, mode)
+        for key in keys[:1]:
+            given = key if key[1:] else key[0]
+            assert_lineage(store, oracle, pipeline, stage.name, given, oracle.head)
+
+
+def test_changes_reach_across_another_source_key(spark: SparkSession, location: str) -> None:
+    """A stage may be read from other keys than before, and keep its own columns and updates."""
+    oracle = Oracle(counts("n bigint"))
+    for key, names in (("n bigint", "aab"), ("called string", "cab")):
+        batch = {"names": [Upsert((n,), (name,)) for n, name in enumerate(names)]}
+        opened(spark, location, counts(key)).update(as_frames(spark, counts(key), batch))
+        oracle.update(batch)
+    for session in (None, spark):
+        store = opened(session, location, counts("called string"))
+        assert_changes(store, oracle, "counts", 1, 2, "net")
+
+
+def counts(key: str) -> Pipeline:
+    """How many rows a name has, by way of a stage with some key."""
+    pipeline = Pipeline("names")
+    names = pipeline.source("names", key="n bigint", value="name string")
+
+    @pipeline.producer(names, key=key, value="name string")
+    def between(n: int, values: Iterator[str]) -> Iterator[Any]:
+        for name in values:
+            yield (n if key == "n bigint" else name), name
+
+    @pipeline.producer(between, key="name string", value="n int")
+    def counts(_: Any, values: Iterator[str]) -> Iterator[Any]:
+        for name in values:
+            yield name, 1
+
+    return pipeline
 
 
 def test_others_read_what_both_have_written(spark: SparkSession, location: str) -> None:

@@ -8,11 +8,13 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
+from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Compared, Engine, Part, Rows
-from deltaproduce.engines.local import comparing, surrogates
+from deltaproduce.engines.local import comparing, feeds, surrogates
 from deltaproduce.engines.local.arrays import (
     Marks,
     distinct,
+    empty,
     in_order,
     isin_rows,
     order_codes,
@@ -51,6 +53,10 @@ class LocalEngine(Engine[pa.Table]):
         """See `Engine.without`."""
         gone = isin_rows(self.here(rows, by), self.here(keys, by))
         return self.here(rows, columns).filter(pa.array(~gone))
+
+    def distinct(self, rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
+        """See `Engine.distinct`."""
+        return distinct(self.here(rows, columns))
 
     def computed(self, rows: pa.Table) -> tuple[pa.Table, int]:
         """See `Engine.computed`: they are."""
@@ -114,6 +120,21 @@ class LocalEngine(Engine[pa.Table]):
     def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
         """See `Engine.updates`."""
         return comparing.updates(compared, layout)
+
+    def feed(
+        self,
+        before: Rows | None,
+        updates: Rows,
+        layout: Layout,
+        times: pa.Table,
+        *,
+        since: int,
+        mode: FeedMode,
+    ) -> pa.Table:
+        """See `Engine.feed`."""
+        old = empty(layout.content) if before is None else self.here(before, layout.content)
+        told, published = self.here(updates, layout.updates), self.here(times, TIMES)
+        return feeds.feed(old, told, layout, published, since=since, mode=mode)
 
     def give_numbers(
         self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int

@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType
 
+from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.engine import Compared, Engine, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Which
-from deltaproduce.engines.spark import comparing, surrogates
+from deltaproduce.engines.spark import comparing, feeds, surrogates
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, order, same
 from deltaproduce.engines.spark.frames import frame, row_bytes
@@ -70,6 +71,10 @@ class SparkEngine(Engine[DataFrame]):
         """See `Engine.without`."""
         found, gone = self.here(rows, columns), self.here(keys, by)
         return found.join(gone, same(found, gone, by), "left_anti")
+
+    def distinct(self, rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+        """See `Engine.distinct`."""
+        return rows.select(*cols(columns)).distinct()
 
     def computed(self, rows: DataFrame) -> tuple[DataFrame, int]:
         """See `Engine.computed`; one Spark job."""
@@ -175,6 +180,22 @@ class SparkEngine(Engine[DataFrame]):
     def updates(self, compared: DataFrame, layout: Layout) -> DataFrame:
         """See `Engine.updates`."""
         return comparing.updates(compared, layout)
+
+    def feed(
+        self,
+        before: Rows | None,
+        updates: Rows,
+        layout: Layout,
+        times: pa.Table,
+        *,
+        since: int,
+        mode: FeedMode,
+    ) -> DataFrame:
+        """See `Engine.feed`."""
+        old = None if before is None else self.here(before, layout.content)
+        moves = feeds.feed(old, self.here(updates, layout.updates), layout, since, mode)
+        published = f.broadcast(self.here(times, TIMES))
+        return moves.join(published, COMMIT_VERSION.name).select(*cols(feed_columns(layout)))
 
     def give_numbers(
         self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int

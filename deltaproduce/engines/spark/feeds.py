@@ -1,40 +1,27 @@
-"""Feeds: the rows that came and went between versions, in the words of Delta's change data feed.
+"""The feed of a stage (`engines.change_feed`) for rows in Spark: windows over each key's states.
 
-The updates of a stage name keys, with all their rows; a feed names rows. It is the difference of a
-key's rows before and after, as multisets: equal rows cancel each other, whatever their order and
-the source keys that they come from. What is left on both sides is paired, in order, as
-``update_preimage`` and ``update_postimage``; what is left over on one side is ``delete`` or
-``insert``. The invariant: the rows before, without those that went and with those that came, are
-the rows after.
+The invariant is the feed's own; `local.feeds` gives the same rows for the same rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, TimestampType
 
+from deltaproduce.engines.change_feed import ALONE, COMMIT_VERSION, PAIRED, FeedMode
 from deltaproduce.engines.marks import AFTER, BEFORE, DELETE, SIDE
 from deltaproduce.engines.spark.columns import col, cols, comparable, order
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
-    CHANGE_TYPE_COLUMN,
     ORDINAL,
     POSITION,
     VERSION,
-    Column,
 )
-
-FeedMode = Literal["net", "complete"]
-"""What happened in all to a key between two versions, or what each version between did to it."""
-
-COMMIT_VERSION: Final = Column("_commit_version", LongType())
-COMMIT_TIMESTAMP: Final = Column("_commit_timestamp", TimestampType())
 
 _IS_ALIVE: Final = "_is_alive"
 _LATER: Final = "_later"
@@ -47,11 +34,6 @@ _TWINS: Final = "_twins"
 _PARTNERS: Final = "_partners"
 
 
-def feed_columns(layout: Layout) -> tuple[Column, ...]:
-    """The columns of a feed: those of Delta's change data feed."""
-    return (*layout.key, *layout.value, CHANGE_TYPE_COLUMN, COMMIT_VERSION, COMMIT_TIMESTAMP)
-
-
 def feed(
     before: DataFrame | None,
     updates: DataFrame,
@@ -59,17 +41,7 @@ def feed(
     since: int,
     mode: FeedMode,
 ) -> DataFrame:
-    """The rows that came and went after version ``since``.
-
-    Args:
-        before: rows of the content at that version: all those of the keys that have updates, and
-            perhaps some of others; None if there are none.
-        updates: the updates of all versions after it, up to the one that is asked for.
-
-    Returns:
-        `feed_columns` without the time: of each key, for ``net``, one difference, under the last
-        version that changed it; for ``complete`` one for each of those versions.
-    """
+    """The rows that came and went: see `Engine.feed`; without the time."""
     states = _states(before, updates, layout, since)
     together = states.repartition(*cols(layout.key))  # one shuffle serves all windows below
     moves = _net if mode == "net" else _complete
@@ -143,9 +115,10 @@ def _differences(moves: DataFrame, layout: Layout) -> DataFrame:
     )
     number = f.row_number().over(Window.partitionBy(*step, SIDE).orderBy(*placed))
     paired = f.col(_NUMBER) <= f.col(_PARTNERS)
-    change_type = f.when(
-        f.col(SIDE) == BEFORE, f.when(paired, "update_preimage").otherwise("delete")
-    ).otherwise(f.when(paired, "update_postimage").otherwise("insert"))
+    before, after = (
+        f.when(paired, PAIRED[side]).otherwise(ALONE[side]) for side in (BEFORE, AFTER)
+    )
+    change_type = f.when(f.col(SIDE) == BEFORE, before).otherwise(after)
     return left.withColumns({_NUMBER: number, _PARTNERS: _on_the_other_side(step)}).select(
         *cols(layout.key),
         *cols(layout.value),

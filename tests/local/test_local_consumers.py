@@ -1,0 +1,112 @@
+"""What consumers ask of a store without a session: what changed between versions, and lineages.
+
+They are held against the oracle, as `tests/spark/test_consumers.py` holds those in Spark. Keys that
+no version has, old versions and wrong arguments are among them.
+"""
+
+import os
+import random
+from itertools import combinations_with_replacement
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from comparing import assert_changes, assert_lineage
+from local_stores import as_rows
+from series import drawn
+from test_local_series import WAYS
+from wording import text
+
+from deltaproduce import (
+    InvalidArgumentError,
+    Limits,
+    NotFoundError,
+    SessionError,
+    Store,
+)
+from deltaproduce.testing import Oracle, strategies
+
+PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "3"))
+VERSIONS = 4
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", range(PIPELINES))
+def test_feeds_and_lineages_equal_the_oracles(location: str, number: int, way: str) -> None:
+    """Between every pair of versions; of keys of every stage, in every version."""
+    number = 2_000 + number * len(WAYS) + list(WAYS).index(way)
+    (pipeline,) = drawn(strategies.pipelines(), 1, number)
+    histories = strategies.histories(pipeline, min_versions=VERSIONS, max_versions=VERSIONS)
+    (history,) = drawn(histories, 1, number)
+    oracle, chance = Oracle(pipeline), random.Random(number)
+    with Store(None, location, pipeline, limits=WAYS[way]) as store:
+        for batch in history:
+            assert store.update(as_rows(pipeline, batch)).number == oracle.update(batch)
+        assert store.rollback(1).number == oracle.rollback(1)
+        for stage in pipeline.stages:
+            for since, until in combinations_with_replacement(range(oracle.head + 1), 2):
+                for mode in ("net", "complete"):
+                    assert_changes(store, oracle, stage.name, since, until, mode)
+    with Store(None, location, pipeline, limits=WAYS[way]) as store:  # opened anew
+        for stage in pipeline.stages:
+            width, versions = len(stage.schema.key), range(1, oracle.head + 1)
+            every = {row[:width] for v in versions for row in oracle.content(stage.name, v)}
+            for version in versions:  # so some keys are of other versions
+                for key in chance.sample(sorted(every, key=repr), min(3, len(every))):
+                    given = chance.choice(forms(stage.schema.key.names, key))
+                    assert_lineage(store, oracle, pipeline, stage.name, given, version)
+
+
+def forms(names: tuple[str, ...], key: tuple[Any, ...]) -> list[Any]:
+    """A key as it may be given."""
+    if len(names) == 1:
+        return [key[0]]
+    return [key, dict(zip(names, key, strict=True)), dict(zip(names[::-1], key[::-1], strict=True))]
+
+
+@pytest.fixture
+def texts(location: str) -> Store:
+    """Rows in runs, a key that came, went and came back."""
+    store = Store(None, location, text, limits=Limits(small_table_rows=0))
+    for file, words in (("a", "to be"), ("b", "or not"), ("a", "to do"), ("a", "to be")):
+        store.update({"lines": [{"file": file, "number": 1, "words": words}]})
+    return store
+
+
+def test_what_is_wrong_is_refused_as_in_spark(texts: Store) -> None:
+    """Before anything else: there is not even a version, or a table."""
+    empty = Store(None, f"{texts._opened.tables.location.address}-empty", text)
+    for store in (empty, texts):
+        for wrong, error, argument in (
+            (lambda s: s.changes("words", 9), NotFoundError, None),
+            (lambda s: s.changes("words", 0, 9), NotFoundError, None),
+            (lambda s: s.changes("nowhere", 0), NotFoundError, None),
+            (lambda s: s.changes("words", "0"), InvalidArgumentError, "since"),
+            (lambda s: s.changes("words", 0, mode="all"), InvalidArgumentError, "mode"),
+            (lambda s: s.lineage("nowhere", "be"), NotFoundError, None),
+            (lambda s: s.lineage("words", "be", version=9), NotFoundError, None),
+            (lambda s: s.lineage("words", 1), InvalidArgumentError, "key"),
+            (lambda s: s.lineage("lines", ("a",)), InvalidArgumentError, "key"),
+        ):
+            with pytest.raises(error) as refused:
+                wrong(store)
+            assert getattr(refused.value, "argument", None) == argument
+    with pytest.raises(InvalidArgumentError) as refused:
+        texts.changes("words", 2, 1)
+    assert refused.value.argument == "since"
+    assert len(empty.changes("words", 0)) == 0
+    found = empty.lineage("words", "be")
+    assert [len(keys) for keys in found.upstream.values()] == [0]
+    assert list(found.upstream) == ["lines"]
+
+
+def test_what_is_beyond_the_limits_needs_spark(texts: Store) -> None:
+    """Of the rows that are asked for: other rows may be as many as they like."""
+    few = Limits(small_table_rows=0, local_rows=3, group_rows=1)
+    store = Store(None, texts._opened.tables.location.address, text, limits=few)
+    assert len(store.content("words")) == 4
+    assert len(store.changes("words", 3)) == 2
+    assert isinstance(store.changes("words", 3), pa.Table)
+    with pytest.raises(SessionError):
+        store.changes("words", 0)
+    assert len(store.lineage("words", "to").upstream["lines"]) == 1
