@@ -108,10 +108,6 @@ def test_what_needs_spark_of_an_opened_store_says_so_and_does_nothing(location: 
         for call in (
             lambda: store.changes("total", 0),
             lambda: store.lineage("total", 7),
-            store.verify,
-            store.repair,
-            lambda: store.vacuum(keep_versions=1),
-            lambda: store.vacuum(keep_versions=3),
         ):
             with pytest.raises(SessionError):
                 call()
@@ -134,7 +130,7 @@ def test_a_table_that_was_damaged_is_named(location: str) -> None:
         store.update({"orders": [{"id": 1, "customer": 1, "amount": 5}]})
     for file in Path(location, "by_customer", "content").glob("*.parquet"):
         file.write_bytes(b"no rows")
-    with pytest.raises(CorruptStoreError) as error:
+    with pytest.raises(CorruptStoreError, match="repair") as error:
         Store(None, location, totals()).content("by_customer")
     assert error.value.table == "by_customer/content"
 
