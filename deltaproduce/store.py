@@ -279,7 +279,7 @@ class Store:
         Whether its tables are there, readable and untouched by others, and have their columns;
         rows are numbered, counted and in order; key mappings are those of the content; updates are
         such as versions make, and come to the content; and the version log is whole. It reads all
-        of every table, each three times at most.
+        of every table, each three times at most. Without a session that is done on the driver.
 
         Args:
             recompute: call the functions too, and compare: for all keys if True; for so many
@@ -288,6 +288,10 @@ class Store:
 
         Returns:
             What is wrong, feeders first; nothing if all is right.
+
+        Raises:
+            SessionError: the store has none, and a stage has more rows, or updates, than its limits
+                have on one machine, or rows that Spark has marked as deleted.
         """
         return repair.verify(self._opened, recompute)
 
@@ -310,6 +314,7 @@ class Store:
         Raises:
             CorruptStoreError: the rows of a source, or of the version log, are lost; what to do.
             ConflictError: another writer published first; nothing of this is visible.
+            SessionError: as for `verify`.
         """
         return repair.repair(self._writer, recompute)
 
@@ -368,7 +373,7 @@ class Store:
         known. A file that a kept version was read from until now is removed by the next vacuum.
         Nothing is removed that the store has not written, nor anything behind a symbolic link.
 
-        Costs some Spark jobs a table, and lists the files of every table.
+        Costs some Spark jobs a table (none without a session), and lists the files of every table.
 
         Args:
             keep_versions: so many of the newest.
@@ -381,6 +386,7 @@ class Store:
             InvalidArgumentError: neither is given, or nothing would be kept, or one is no number.
             ConflictError: another writer was faster; no version was dropped.
             CommitUnknownError: it could not be found out whether versions were dropped.
+            SessionError: the store has none, and only Spark can; no version was dropped.
         """
         return vacuum.vacuum(self._writer, keep_versions, keep_days, unfinished_hours, dry_run)
 

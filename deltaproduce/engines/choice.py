@@ -69,12 +69,7 @@ class Engines:
             SessionError: there is none, so nothing can be done in Spark.
         """
         if self.session is None:
-            raise SessionError(
-                "this needs Spark, and the store was opened without a session: it is a query, a "
-                "catalog, an operation that only Spark has, or a step of more rows than the "
-                "store's limits have on one machine. Open it with "
-                "Store(deltaproduce.local_session(), …)"
-            )
+            raise needs_spark()
         return self.session
 
     def in_thread(self, called: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
@@ -179,6 +174,16 @@ class Engines:
         if self.session is None:
             return os.cpu_count() or 1
         return int(self.session.sparkContext.defaultParallelism)
+
+
+def needs_spark() -> SessionError:
+    """What is said where a store without a session is asked for what only Spark does."""
+    return SessionError(
+        "this needs Spark, and the store was opened without a session: it is a query, a catalog, "
+        "an operation that only Spark has, a table with rows that are marked as deleted, or a step "
+        "of more rows than the store's limits have on one machine. Open it with "
+        "Store(deltaproduce.local_session(), …)"
+    )
 
 
 def is_empty(rows: Rows) -> bool:

@@ -4,7 +4,8 @@ Delta keeps each commit as a JSON file that is named by its delta version, and i
 commit counts; its action ``commitInfo`` says what it was, and carries the ``userMetadata`` that its
 writer gave (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). The invariant: what is read
 here is what Delta's own history says. Where the files do not tell all of it, nothing is read, and
-Spark is to be asked. What commits did to files is read in Spark (`engines.spark.log_actions`).
+Spark is to be asked, or delta-rs, if there is none. What commits did to files is read elsewhere
+(`spark.log_actions`, `local.log_actions`).
 """
 
 from __future__ import annotations

@@ -108,6 +108,10 @@ class RefusedError(Exception):
     """Delta refused a commit because of another one; its own error is the cause."""
 
 
+class BrokenLogError(Exception):
+    """The log of a table is there, and says nothing of what was asked; the cause says why."""
+
+
 class DeltaTables(Protocol):
     """What an engine does with Delta tables; whatever commits may raise a `RefusedError`."""
 

@@ -1,24 +1,36 @@
 """Deltas: which engine does what to a Delta table. The invariant: this is the only place to decide.
 
 Delta-rs does what is small and on this machine, Spark does everything else. Commits of both follow
-one another in any order: readers cannot tell them apart.
+one another in any order: readers cannot tell them apart. Of a store without a session delta-rs does
+all that it can, and plain Python finds and removes files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
-from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.choice import Engines, needs_spark
 from deltaproduce.engines.delta_log import LEAST_COMMITS, newest_commits
-from deltaproduce.engines.delta_tables import DeltaTables, LoggedCommit, Place, Write
-from deltaproduce.engines.local import delta
+from deltaproduce.engines.delta_tables import (
+    BrokenLogError,
+    DeltaTables,
+    LoggedCommit,
+    Place,
+    Write,
+)
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local import delta, files
 from deltaproduce.engines.spark.delta import SparkDelta
+from deltaproduce.engines.spark.file_systems import has_others
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
@@ -50,7 +62,10 @@ class Deltas(DeltaTables):
     def exists(self, place: Place) -> bool:
         """See `DeltaTables.exists`."""
         known = None if place.directory is None else newest_commits(Path(place.directory))
-        return self.spark.exists(place) if known is None else bool(known)
+        if known is not None:
+            return bool(known)
+        alone = self._alone(place)
+        return self.spark.exists(place) if alone is None else bool(delta.history(alone, 1))
 
     def history(
         self, place: Place, limit: int = LEAST_COMMITS, since: int | None = None
@@ -63,6 +78,9 @@ class Deltas(DeltaTables):
         known = None if place.directory is None else newest_commits(Path(place.directory), since)
         if known is not None:
             return known
+        alone = self._alone(place)
+        if alone is not None:
+            return delta.history(alone, limit if since is None else None)
         found = self.spark.history(place, limit)
         if since is not None and found and found[-1].delta_version > since:
             return self.spark.history(place, found[0].delta_version - since + 1)
@@ -72,12 +90,33 @@ class Deltas(DeltaTables):
         """See `DeltaTables.read`: in Spark."""
         return self.spark.read(place, delta_version)
 
+    def schema(self, place: Place, delta_version: int) -> StructType:
+        """The columns of a delta version."""
+        alone = self._alone(place)
+        if alone is not None:
+            return delta.schema(alone, delta_version)
+        return self.spark.read(place, delta_version).schema
+
     def files(self, place: Place, delta_version: int) -> tuple[str, ...] | None:
         """The files of a delta version, to be read without Spark; None if only Spark can.
 
         They are on this machine, and no row of theirs is deleted.
+
+        Raises:
+            BrokenLogError: the store has no session, and the log does not say them.
+            SessionError: it has none, and only Spark can.
         """
-        return None if place.directory is None else delta.files(place.directory, delta_version)
+        if place.directory is None:
+            return None
+        try:
+            found = delta.files(place.directory, delta_version)
+        except BrokenLogError:
+            if self._alone(place) is not None:
+                raise
+            return None  # Spark is asked, and says what is wrong
+        if found is None and self._alone(place) is not None:
+            raise needs_spark()
+        return found
 
     def create(
         self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
@@ -89,13 +128,15 @@ class Deltas(DeltaTables):
 
     def write(self, place: Place, write: Write) -> None:
         """See `DeltaTables.write`."""
-        alone = self._engines.session is None
+        alone = self._alone(place) is not None
         if place.directory is None or not delta.written(place.directory, write, alone=alone):
             self.spark.write(place, write)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
-        """See `DeltaTables.delete`."""
-        self.spark.delete(place, predicate, metadata)
+        """See `DeltaTables.delete`: in Spark, if there is a session."""
+        alone = self._alone(place)
+        if alone is None or not delta.deleted(alone, predicate, metadata):
+            self.spark.delete(place, predicate, metadata)
 
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
         """See `DeltaTables.restore`."""
@@ -111,7 +152,76 @@ class Deltas(DeltaTables):
 
     def optimize(self, place: Place) -> None:
         """See `DeltaTables.optimize`: in Spark, if there is a session."""
-        if self._engines.session is None and place.directory is not None:
-            delta.optimize(place.directory)
+        alone = self._alone(place)
+        if alone is not None:
+            delta.optimize(alone)
         else:
             self.spark.optimize(place)
+
+    def check_cleaned(self, place: Place) -> None:
+        """Refuse a table whose files only Spark finds and removes.
+
+        Raises:
+            SessionError: the store has no session.
+        """
+        if self._engines.session is None and place.directory is None:
+            raise needs_spark()
+
+    def unneeded(
+        self, place: Place, needed: Collection[int], unfinished_since: datetime
+    ) -> pa.Table | None:
+        """The files of a table that no version needs, as an inventory; None if Spark finds them.
+
+        Args:
+            needed: the delta versions that are read, beside the newest one.
+            unfinished_since: files that no commit names are found if they are older than this.
+
+        Raises:
+            BrokenLogError: the log is gone, or does not say which files there are.
+        """
+        alone = self._alone(place)
+        return None if alone is None else files.unneeded(alone, needed, unfinished_since)
+
+    def remove_files(self, place: Place, inventory: Rows) -> None:
+        """Remove files of a table, whatever Delta's retention says; those that it has now stay.
+
+        Args:
+            inventory: as `unneeded` gives it, or, in Spark, see `SparkDelta.remove_files`.
+        """
+        alone = self._alone(place)
+        if alone is not None and isinstance(inventory, pa.Table):
+            files.remove(alone, inventory.column("path").to_pylist())
+        else:
+            self.spark.remove_files(place, inventory)
+
+    def drop(self, place: Place) -> None:
+        """Remove a table with all of its files."""
+        alone = self._alone(place)
+        if alone is not None:
+            files.remove_table(alone)
+        else:
+            self.spark.drop(place)
+
+    def with_file(self, root: Place, file: str) -> tuple[str, ...]:
+        """The directories two levels below another one that have a file; one Spark job at most.
+
+        Without a session those are not among them that only Spark takes.
+
+        Args:
+            file: its path from there.
+        """
+        alone = self._alone(root)
+        if alone is not None:
+            return tuple(filter(delta.takes, files.with_file(alone, file)))
+        return self.spark.with_file(root.address, "*/*", file)
+
+    def has_others(self, place: Place) -> bool:
+        """Whether another Delta table, and so perhaps a store, is below a table's directory."""
+        alone = self._alone(place)
+        if alone is not None:
+            return files.has_others(alone)
+        return has_others(self._engines.spark, place.address)
+
+    def _alone(self, place: Place) -> str | None:
+        """The directory of a place where all is done here, because the store has no session."""
+        return place.directory if self._engines.session is None else None

@@ -7,7 +7,7 @@ Where rows are worked on is decided in `choice`, by their number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -175,4 +175,57 @@ class Engine(Protocol[RowsT]):
 
         Returns:
             The new rows, and the last number given out now.
+        """
+
+    def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> RowsT:
+        """Of all parts, in these columns of each by their place, so many distinct rows at random.
+
+        Args:
+            parts: rows that have no other columns.
+        """
+
+    def folded(self, updates: Rows, layout: Layout) -> RowsT:
+        """The content that a stage's updates come to (S16).
+
+        Args:
+            updates: of one version after the other.
+
+        Returns:
+            The content's columns; of no source key, and numbered within their key.
+        """
+
+    def unfolded(
+        self, updates: Rows | None, content: Rows | None, layout: Layout, *, complete: bool
+    ) -> int:
+        """Of how many keys the rows are not those that their updates come to.
+
+        Args:
+            updates: of one version after the other, up to that of the content; None if none are.
+            content: None if there are no rows.
+            complete: the updates are all that there ever were; else only keys that have some count.
+        """
+
+    def faults(self, updates: Rows, layout: Layout, head: int) -> Mapping[str, int]:
+        """How many keys the updates of some version speak of as no version does.
+
+        Args:
+            updates: all that are stored.
+            head: the number of the newest version.
+
+        Returns:
+            `marks.FAULTS`: of versions that there are not; not numbered from 0; with words other
+            than those of a version; gone, or new, or changed, when they were not there, or were.
+        """
+
+    def pair_faults(
+        self, content: Rows, mappings: Rows | None, layout: Layout
+    ) -> Mapping[str, int]:
+        """Whether content is numbered, and key mappings are those of the content.
+
+        Args:
+            mappings: None for a source, which has none.
+
+        Returns:
+            `marks.PAIR_FAULTS`: the rows of the content; pairs of source key and key that are not
+            numbered from 0; that key mappings lack; and that they have once too often.
         """

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from pyspark.sql.types import LongType, StringType
+
+from deltaproduce.types.columns import Column
+
 ADD: Final = "add"
 UPDATE: Final = "update"
 DELETE: Final = "delete"
@@ -53,6 +57,22 @@ COUNTED: Final[Mapping[str, Which]] = {
     "pairs_gone": GONE_PAIRS,
 }
 """Which rows of a comparison each of its `Counts` counts, but for the bytes."""
+
+
+FAULTS: Final = ("unknown", "misnumbered", "mistyped", "out_of_step")
+"""What `Engine.faults` counts of updates."""
+
+PAIR_FAULTS: Final = ("rows", "misnumbered", "unmapped", "surplus")
+"""What `Engine.pair_faults` counts of content and key mappings."""
+
+FILE: Final = "_file"
+"""Of a file's first and last row: which file it is."""
+
+MISPLACED: Final = "_misplaced"
+"""And how many of its rows are not where they should be."""
+
+FILE_COLUMN: Final = Column(FILE, StringType())
+MISPLACED_COLUMN: Final = Column(MISPLACED, LongType())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,28 +10,27 @@ looked for by name in what is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql.types import StringType
 
-from deltaproduce.engines.spark.checkpoints import checkpoint
-from deltaproduce.engines.spark.file_systems import has_others
 from deltaproduce.model.graph import Graph
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.stages.external.existing_tables import state
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.retention import pins
-from deltaproduce.storage.files import unneeded
+from deltaproduce.storage.files import Unneeded, unneeded
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
+from deltaproduce.types.columns import Column
 
+_PATH: Final = Column("path", StringType())
 _CENTURY_HOURS: Final = 876_000
 """No file is older; and Python has no times long before."""
 
@@ -82,7 +81,6 @@ class Vacuum:
     ) -> None:
         self._graph = graph
         self._tables = tables
-        self._spark = tables.spark  # without a session nothing is begun
         self._log = log
         self._publisher = publisher
         self._since = datetime.now(UTC) - timedelta(hours=min(unfinished_hours, _CENTURY_HOURS))
@@ -98,15 +96,18 @@ class Vacuum:
 
         Raises:
             ConflictError: another writer was faster; no version was dropped.
+            SessionError: only Spark can, and nothing was begun.
         """
+        for stage, kind in _tables_of(versions):
+            self._tables.check_cleaned(self._tables.location.table(stage, kind))
         read = self._log.delta_version
         attempt = Attempt.dropping(versions[-1], started_at)
         after = self._publisher.retain(versions, kept, attempt)
         logs = frozenset(found for found in (read, self._log.delta_version) if found is not None)
         files = size = 0
-        for table, inventory, counts in self._unneeded((*kept, *after), logs):
-            self._tables.remove_files(table, inventory)
-            files, size = files + counts["files"], size + counts["bytes"]
+        for table, found in self._unneeded((*kept, *after), logs):
+            self._tables.remove_files(table, found.inventory)
+            files, size = files + found.files, size + found.bytes
         removed = []
         for table in self._tables_left(after):
             self._tables.drop(table)
@@ -122,16 +123,17 @@ class Vacuum:
         read = self._log.delta_version
         files, size, paths = 0, 0, list[str]()
         logs = frozenset() if read is None else frozenset({read})
-        for _, inventory, counts in self._unneeded(kept, logs):
-            files, size = files + counts["files"], size + counts["bytes"]
-            paths += [row.path for row in inventory.select("path").collect()]
+        for _, found in self._unneeded(kept, logs):
+            files, size = files + found.files, size + found.bytes
+            named = self._tables.engines.table(found.inventory, (_PATH,))
+            paths += named.column(_PATH.name).to_pylist()
         left = tuple(table.name for table in self._tables_left(kept))
         return Vacuumed(_numbers(versions, kept), left, files, size, tuple(sorted(paths)))
 
     def _unneeded(
         self, versions: Sequence[Version], logs: frozenset[int]
-    ) -> Iterator[tuple[Table, DataFrame, Mapping[str, int]]]:
-        """The files that no version is read from, computed and counted; by table, if it has some.
+    ) -> Iterator[tuple[Table, Unneeded]]:
+        """The files that no version is read from, by table, if it has some.
 
         Args:
             logs: the delta versions of the version log that are read.
@@ -142,12 +144,9 @@ class Vacuum:
             for stage, kind in _tables_of(versions)
         ]
         for table, needed in (*read_from, (location.log(), logs)):
-            inventory, counts = checkpoint(
-                unneeded(self._tables, table, needed, self._since),
-                {"files": f.count("*"), "bytes": f.sum("length")},
-            )
-            if counts["files"]:
-                yield table, inventory, counts
+            found = unneeded(self._tables, table, needed, self._since)
+            if found is not None:
+                yield table, found
 
     def _tables_left(self, kept: Sequence[Version]) -> Iterator[Table]:
         """The store's tables that are in no version, and that no next one will write.
@@ -172,7 +171,7 @@ class Vacuum:
             is_ours = any(a is not None and a.table == table.name for a in attempts)
             if not is_ours or commits[0].micros >= micros:
                 continue
-            if table.in_catalog or not has_others(self._spark, table.address):
+            if not self._tables.has_others(table):
                 yield table
 
 

@@ -8,23 +8,21 @@ and what is wrong with one table hides nothing of another.
 
 It costs, of each stage, one Spark job for the history of each table, one for each order of files,
 one for content with key mappings, and two for updates; Delta adds its own, for the lists of files.
+Without a session all of it is done on the driver (`Engines.of`, `Tables.stored`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType
 
-from deltaproduce.engines.local.arrays import in_order
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty, in_order
+from deltaproduce.engines.marks import FAULTS, FILE, MISPLACED
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.columns import col, cols, order
-from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.fingerprints import fingerprint
@@ -39,7 +37,6 @@ from deltaproduce.model.layouts import (
 )
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.step.incremental import full_step, selected_step
-from deltaproduce.reading.folds import FAULTS, faults, unfolded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
@@ -47,12 +44,8 @@ from deltaproduce.storage.decisions.recovery import foreign_change, gone
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at, told_since
-from deltaproduce.types.columns import ORDINAL, Column
+from deltaproduce.types.columns import Column
 
-_FILE: Final = Column("_file", StringType())
-_MISPLACED: Final = Column("_misplaced", LongType())
-_IS_CONTENT: Final = "_is_content"
-_PLACE: Final = "_place"
 _LOST: Final = ("gone", "unreadable", "columns")
 
 _SAID: Final[Mapping[str, str]] = {
@@ -67,6 +60,7 @@ class Verifier:
     """Looks at the tables of one version of a store.
 
     Args:
+        reader: it goes by nothing that was read or written before.
         versions: all of the store, oldest first; the newest is looked at.
         recompute: whether functions are run: for all keys, or for so many source keys of a stage.
     """
@@ -75,17 +69,18 @@ class Verifier:
         self,
         graph: Graph,
         tables: Tables,
+        reader: Reader,
         versions: Sequence[Version],
         *,
         recompute: bool | int = False,
     ) -> None:
         self._graph = graph
         self._tables = tables
-        self._spark: SparkSession = tables.spark
+        self._engines = tables.engines
         self._versions = versions
         self._head = versions[-1]
         self._recompute = recompute
-        self._reader = Reader(tables)  # of its own: what a store has kept is not what is stored
+        self._reader = reader
         self._lost: set[tuple[str, str]] = set()
 
     def findings(self) -> Iterator[Finding]:
@@ -154,8 +149,7 @@ class Verifier:
                 continue
             table = self._tables.location.table(stage.name, kind)
             try:
-                rows = self._tables.read(table, pinned)
-                rows.agg(*(f.count_if(col(name).isNull()) for name in rows.columns)).collect()
+                self._tables.check_readable(table, pinned)
             except Exception as error:
                 if not isinstance(error, CorruptStoreError) and not tells_of_damage(error):
                     raise
@@ -176,7 +170,7 @@ class Verifier:
                     continue
                 if damage is not None:
                     yield Finding(stage.name, kind, "foreign", str(damage))
-                found = self._tables.read(table, pinned).schema
+                found = self._tables.schema(table, pinned)
             except CorruptStoreError as error:
                 yield Finding(stage.name, kind, "gone", str(error))
                 continue
@@ -187,39 +181,26 @@ class Verifier:
 
     def _rows(self, stage: Stage) -> Iterator[Finding]:
         """Content: numbered and counted; key mappings: those of the content. One Spark job."""
-        figures, pair = self._figures(stage), Layout.of(stage).pair
+        figures = self._figures(stage)
         content = self._reader.content(self._head, stage)
         if content is None:
             return
-        rows = content.all().select(*cols(pair), ORDINAL, f.lit(True).alias(_IS_CONTENT))
+        rows, mapped = content.rows(), None
         if stage.feeders:
             mappings = self._reader.key_mappings(self._head, stage)
             assert mappings is not None  # there is content
-            nowhere = f.lit(None).cast("bigint").alias(ORDINAL)
-            marked = mappings.all().select(*cols(pair), nowhere, f.lit(False).alias(_IS_CONTENT))
-            rows = rows.union(marked)
-        in_pair = Window.partitionBy(*cols(pair), _IS_CONTENT).orderBy(ORDINAL)
-        placed = rows.repartition(*cols(pair)).withColumn(_PLACE, f.row_number().over(in_pair) - 1)
-        of_content = f.col(_IS_CONTENT)
-        pairs = placed.groupBy(*cols(pair)).agg(
-            f.count_if(of_content).alias("rows"),
-            f.count_if(~of_content).alias("mapped"),
-            f.count_if(of_content & (f.col(_PLACE) != f.col(ORDINAL))).alias("misnumbered"),
-        )
-        counts = pairs.agg(
-            f.coalesce(f.sum("rows"), f.lit(0)).alias("rows"),
-            f.count_if(f.col("misnumbered") > 0).alias("misnumbered"),
-            f.count_if((f.col("rows") > 0) & (f.col("mapped") == 0)).alias("unmapped"),
-            f.count_if((f.col("rows") == 0) | (f.col("mapped") > 1)).alias("surplus"),
-        ).collect()[0]
-        if counts.rows != figures.rows:
-            wrong = f"{counts.rows} rows, and the version has {figures.rows}"
+            mapped = mappings.rows()
+        engine = self._engines.of(rows) if mapped is None else self._engines.of(rows, mapped)
+        counts = engine.pair_faults(rows, mapped, Layout.of(stage))
+        if counts["rows"] != figures.rows:
+            wrong = f"{counts['rows']} rows, and the version has {figures.rows}"
             yield Finding(stage.name, CONTENT, "rows", wrong)
-        elif counts.misnumbered:
-            wrong = f"{counts.misnumbered} pairs of source key and key are not numbered from 0"
+        elif counts["misnumbered"]:
+            wrong = f"{counts['misnumbered']} pairs of source key and key are not numbered from 0"
             yield Finding(stage.name, CONTENT, "rows", wrong)
-        if stage.feeders and (counts.unmapped or counts.surplus):
-            wrong = f"{counts.unmapped} pairs of the content lack, {counts.surplus} are too many"
+        lack, surplus = counts["unmapped"], counts["surplus"]
+        if stage.feeders and (lack or surplus):
+            wrong = f"{lack} pairs of the content lack, {surplus} are too many"
             yield Finding(stage.name, KEY_MAPPINGS, "pairs", wrong)
 
     def _order(self, stage: Stage, kind: str) -> Iterator[Finding]:
@@ -229,32 +210,12 @@ class Verifier:
             return
         by = Layout.of(stage).order(kind)
         table = self._tables.location.table(stage.name, kind)
-        rows = self._tables.read(table, figures.delta_versions[kind])
-        # Delta numbers the rows of a file only where some may be marked as deleted. Here none is,
-        # and a task reads one part of a file after the other, from front to back.
-        place = f.struct("_metadata.file_block_start", f.monotonically_increasing_id())
-        numbered = rows.select(
-            *cols(by), f.col("_metadata.file_path").alias(_FILE.name), place.alias(_PLACE)
-        )
-        in_file = Window.partitionBy(_FILE.name)
-        placed = numbered.withColumn(
-            _MISPLACED.name,
-            f.row_number().over(in_file.orderBy(*order(by), _PLACE))
-            != f.row_number().over(in_file.orderBy(_PLACE)),
-        )
-        ends = f.struct(*cols(by))
-        files = placed.groupBy(_FILE.name).agg(
-            f.count_if(_MISPLACED.name).alias(_MISPLACED.name),
-            f.explode(f.array(f.min_by(ends, _PLACE), f.max_by(ends, _PLACE))).alias("end"),
-        )
-        found = fetched(
-            files.select(_FILE.name, _MISPLACED.name, "end.*"), (_FILE, _MISPLACED, *by)
-        )
+        found = self._tables.file_ends(table, figures.delta_versions[kind], by)
         if not _sorted(found, by):
             wrong = f"delta version {figures.delta_versions[kind]} is not in order, as it should be"
             yield Finding(stage.name, kind, "order", wrong)
 
-    def _updates(self, stage: Stage) -> tuple[DataFrame | None, bool]:
+    def _updates(self, stage: Stage) -> tuple[Rows | None, bool]:
         """The updates that its content can be folded from, and whether they are all of them."""
         since, complete = told_since(self._versions, stage.name)
         return self._reader.updates(self._head, stage, since - 1), complete
@@ -264,8 +225,9 @@ class Verifier:
         table, pinned = self._tables.location.table(stage.name, UPDATES), dict(self._own(stage))
         if UPDATES not in pinned:
             return
-        rows = self._tables.read(table, pinned[UPDATES])
-        found = faults(rows, Layout.of(stage), self._head.number).collect()[0]
+        layout = Layout.of(stage)
+        rows = self._tables.stored(table, pinned[UPDATES], layout.updates)
+        found = self._engines.of(rows).faults(rows, layout, self._head.number)
         wrong = [f"{found[name]} {_SAID[name]}" for name in FAULTS if found[name]]
         if wrong:
             yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
@@ -274,13 +236,10 @@ class Verifier:
         """Updates come to the content. One Spark job."""
         updates, complete = self._updates(stage)
         content = self._reader.content(self._head, stage)
-        keys = unfolded(
-            updates,
-            None if content is None else content.all(),
-            Layout.of(stage),
-            complete=complete,
-        )
-        count = 0 if keys is None else keys.count()
+        rows = None if content is None else content.rows()
+        given = [some for some in (updates, rows) if some is not None]
+        engine = self._engines.of(*given)
+        count = engine.unfolded(updates, rows, Layout.of(stage), complete=complete)
         if count:
             wrong = f"all updates together give other rows than the content has, of {count} keys"
             yield Finding(stage.name, UPDATES, "fold", wrong)
@@ -299,7 +258,7 @@ class Verifier:
         inputs = [
             StageInput(s, partial(self._reader.content, self._head, s), None) for s in stage.feeders
         ]
-        production = Production.of(stage, self._figures(stage), self._tables.engines)
+        production = Production.of(stage, self._figures(stage), self._engines)
         content = self._reader.content(self._head, stage)
         mappings = partial(self._reader.key_mappings, self._head, stage)
         if self._recompute is True:
@@ -326,21 +285,15 @@ class Verifier:
 
     def _sample(self, stage: Stage, inputs: Sequence[StageInput]) -> Selection:
         """Some source keys, at random: of the feeders, and of the key mappings."""
-        key = stage.feeders[0].schema.key.columns
-        names = [column.name for column in key]
-        stored = [(given.before(), given.stage.schema.key.columns) for given in inputs]
-        stored.append((self._reader.key_mappings(self._head, stage), Layout.of(stage).sources))
-        parts = [
-            rows.all().select(*cols(by)).toDF(*names) for rows, by in stored if rows is not None
-        ]
         sources = Layout.of(stage).sources
+        stored = [(given.before(), given.stage.schema.key.columns) for given in inputs]
+        stored.append((self._reader.key_mappings(self._head, stage), sources))
+        found = [(rows.rows(), by) for rows, by in stored if rows is not None]
+        parts = [self._engines.of(rows).here(rows, by) for rows, by in found]
         if not parts:
-            return Selection.of(
-                pa.table({c.name: [] for c in sources}), sources, self._tables.engines
-            )
-        together = reduce(DataFrame.union, parts).distinct()
-        some = together.orderBy(f.rand()).limit(int(self._recompute))
-        return Selection.of(some.toDF(*(c.name for c in sources)), sources, self._tables.engines)
+            return Selection.of(empty(sources), sources, self._engines)
+        some = self._engines.of(*parts).some(parts, sources, int(self._recompute))
+        return Selection.of(some, sources, self._engines)
 
 
 def _sorted(ends: pa.Table, by: Sequence[Column]) -> bool:
@@ -349,7 +302,7 @@ def _sorted(ends: pa.Table, by: Sequence[Column]) -> bool:
     Args:
         ends: each file's first and last row, one after the other.
     """
-    if any(ends.column(_MISPLACED.name).to_pylist()):
+    if any(ends.column(MISPLACED).to_pylist()):
         return False
-    files = in_order(ends, by).column(_FILE.name).to_pylist()
+    files = in_order(ends, by).column(FILE).to_pylist()
     return bool(files[0::2] == files[1::2])

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.file_systems import check_relative, local_path
+from deltaproduce.engines.paths import local_path
+from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import (
     ConflictError,

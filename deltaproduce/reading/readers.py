@@ -64,6 +64,10 @@ class Reader:
         self._overlays: dict[str, tuple[_Runs, Overlay]] = {}
         self._contents: dict[str, tuple[_Place, pa.Table]] = {}
 
+    def anew(self) -> Reader:
+        """One that reads in the same way, and goes by nothing that was read or written before."""
+        return Reader(self._tables, from_files=self._from_files)
+
     def content(self, version: Version, stage: Stage) -> Stored | None:
         """The content of a stage; None if it has no rows in that version."""
         stage = stage_at(version, stage)

@@ -4,7 +4,8 @@ They are found by name: a file is needed at each delta version from the commit t
 the one that removes it, as the table's log says. The invariant: no file that a needed delta version
 has, or the newest one, is found, and none that a writer may be about to commit; and what is found
 lies in the table's directory itself, where the log names it, or beside those that it names: not in
-a folder of someone else's, and not behind a symbolic link.
+a folder of someone else's, and not behind a symbolic link. Without a session `local.files` finds
+them, by the same rules.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -20,8 +22,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.delta_log import LOG, commit_file
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.paths import is_linked, links_below
+from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.delta import globbed
-from deltaproduce.engines.spark.file_systems import is_linked, links_below
 from deltaproduce.engines.spark.log_actions import actions
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
 from deltaproduce.storage.locations import Table
@@ -31,24 +35,53 @@ _INVENTORY: Final = "path string, length bigint, isDir boolean, modificationTime
 _SCHEME: Final = "^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
 
 
+@dataclass(frozen=True, slots=True)
+class Unneeded:
+    """The files of a table that no version needs.
+
+    Attributes:
+        inventory: ``path``, ``length``, ``isDir``, ``modificationTime`` (milliseconds since 1970).
+        files: how many they are.
+        bytes: how many bytes they have.
+    """
+
+    inventory: Rows
+    files: int
+    bytes: int
+
+
 def unneeded(
     tables: Tables, table: Table, needed: Collection[int], unfinished_since: datetime
-) -> DataFrame:
-    """The files of a table that no version needs, as an inventory; lazily.
+) -> Unneeded | None:
+    """The files of a table that no version needs, found now.
 
     Args:
         needed: the delta versions that are read, beside the newest one.
         unfinished_since: files that no commit names are found if they are older than this.
 
     Returns:
-        ``path``, ``length``, ``isDir``, ``modificationTime`` (milliseconds since 1970). None are
-        found of a table that is elsewhere, behind a link below the store's root.
+        None if there are none. None are found of a table that is elsewhere, behind a link below the
+        store's root.
     """
-    spark, directory = tables.spark, tables.directory(table)
+    directory = tables.directory(table)
     root = directory if table.in_catalog else tables.location.address
-    nothing = spark.createDataFrame([], _INVENTORY)
     if is_linked(root, f"{directory}/{LOG}"):
-        return nothing
+        return None
+    here = tables.unneeded(table, needed, unfinished_since)
+    if here is not None:
+        found = Unneeded(here, len(here), sum(here.column("length").to_pylist()))
+    else:
+        listed = _in_spark(tables.spark, directory, needed, unfinished_since)
+        inventory, counts = checkpoint(listed, {"files": f.count("*"), "bytes": f.sum("length")})
+        found = Unneeded(inventory, counts["files"], counts["bytes"] or 0)
+    return found if found.files else None
+
+
+def _in_spark(
+    spark: SparkSession, directory: str, needed: Collection[int], unfinished_since: datetime
+) -> DataFrame:
+    """The files of a table that no version needs, as an inventory; lazily."""
+    nothing = spark.createDataFrame([], _INVENTORY)
     place = globbed(directory)
     listed = (
         spark.read.format("binaryFile")

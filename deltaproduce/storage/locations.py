@@ -112,6 +112,11 @@ class Location:
             return self
         return replace(self, address=f"{identifier(catalog)}.{self.address}")
 
+    @property
+    def place(self) -> Place:
+        """Where it is, for engines, which know no stores."""
+        return Place(self.address, self.in_catalog)
+
     def table(self, stage: str, kind: str) -> Table:
         """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage.
 

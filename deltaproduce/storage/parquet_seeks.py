@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from pyspark.sql.types import StringType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers, empty
+from deltaproduce.engines.paths import local_path
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.file_systems import local_path
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.catalogue import atom
@@ -40,6 +40,7 @@ from deltaproduce.types.columns import VERSION, Column
 Values = NDArray[np.generic]
 
 _GROUPS_AT_A_TIME: Final = 64
+_UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid)
 
 
 class _Group(NamedTuple):
@@ -177,7 +178,6 @@ class ParquetFiles:
         Raises:
             CorruptStoreError: files are gone or broken, and there is no Spark to be asked.
         """
-        names = [column.name for column in columns]
         found, count = [empty(columns)], 0
         try:
             for path in self._paths:
@@ -185,15 +185,37 @@ class ParquetFiles:
                     return None
                 if most is not None and count > most:
                     break
-                with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-                    rows = file.read_row_groups(_groups_of(file.metadata, versions), names)
-                found.append(_within(in_arrow_types(rows, columns), versions))
+                found.append(_within(_rows_in(path, columns, versions), versions))
                 count += len(found[-1])
-        except (OSError, KeyError, pa.ArrowInvalid) as error:
+        except _UNREADABLE as error:
             if self._table is None:
                 return None
             raise unreadable_here(self._table) from error
         return pa.concat_tables(found)
+
+    @property
+    def sizes(self) -> tuple[int, int] | None:
+        """How many rows there are, and how many bytes without compression; None as for `rows`."""
+        footers = self._footers
+        if footers is None:
+            return None
+        groups = (footers.files[number].row_group(group) for number, group in footers.groups)
+        return int(footers.rows.sum()), sum(group.total_byte_size for group in groups)
+
+    def each(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
+        """The rows of one file after the other, in the order that they have there.
+
+        Raises:
+            CorruptStoreError: files are gone or broken.
+        """
+        try:
+            for path in self._paths:
+                assert path is not None  # there is no Spark to find others
+                yield _rows_in(path, columns)
+        except _UNREADABLE as error:
+            if self._table is None:
+                raise
+            raise unreadable_here(self._table) from error
 
     @cached_property
     def _footers(self) -> _Footers | None:
@@ -221,8 +243,8 @@ class ParquetFiles:
 def unreadable_here(table: str) -> CorruptStoreError:
     """What is said of a table of a store without a session that cannot be read."""
     return CorruptStoreError(
-        f"table {table!r} cannot be read: files of it are gone or broken, or written as only Spark "
-        "can read them. Open the store with a session; store.repair() makes what is broken again",
+        f"table {table!r} cannot be read as a version has it, because files of it were removed or "
+        "changed by someone else; store.verify() says what else is wrong, store.repair() mends it",
         table=table,
     )
 
@@ -275,6 +297,16 @@ def _groups_of(footer: pq.FileMetaData, versions: tuple[int, int] | None) -> lis
         return known is None or not known.has_min_max or (first <= known.max and known.min <= last)
 
     return [group for group in every if may_have(group)]
+
+
+def _rows_in(
+    path: str, columns: Sequence[Column], versions: tuple[int, int] | None = None
+) -> pa.Table:
+    """The rows of a file, those of other versions only where a row group has some of these too."""
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        groups = _groups_of(file.metadata, versions)
+        rows = file.read_row_groups(groups, [column.name for column in columns])
+    return in_arrow_types(rows, columns)
 
 
 def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:

@@ -12,28 +12,39 @@ How Delta spells things is the engine's to know (`engines.spark.delta`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.delta_tables import (
     KEPT,
+    BrokenLogError,
     Place,
     RefusedError,
     Write,
     properties,
 )
 from deltaproduce.engines.deltas import Deltas
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local import checks as here
+from deltaproduce.engines.marks import FILE_COLUMN, MISPLACED_COLUMN
+from deltaproduce.engines.paths import is_linked, local_path
+from deltaproduce.engines.spark import checks as in_spark
+from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.delta import Detail, unwritable
-from deltaproduce.engines.spark.file_systems import is_linked, is_local, local_path
+from deltaproduce.engines.spark.file_systems import is_local
+from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.storage.attempts import Attempt, Commit
@@ -97,14 +108,14 @@ class Tables:
         """The files of a delta version, to be read without Spark; None if only Spark can.
 
         Raises:
-            CorruptStoreError: only Spark can, and the store has no session.
+            SessionError: only Spark can, and the store has no session.
+            CorruptStoreError: the store has none, and the table is not there.
         """
         known = self._files.get(table)
         if known is None or known[0] != delta_version:
             alone = table.name if self.engines.session is None else None
-            paths = self._delta.files(self._place(table), delta_version)
-            if paths is None and alone is not None:
-                raise unreadable_here(alone)
+            with self._whole(table):
+                paths = self._delta.files(self._place(table), delta_version)
             known = delta_version, None if paths is None else ParquetFiles(paths, alone)
             self._files[table] = known
         return known[1]
@@ -132,6 +143,64 @@ class Tables:
             rows = rows.where(f.col(VERSION).between(*versions))
         return self.engines.table(rows, columns)
 
+    def stored(self, table: Table, delta_version: int, columns: Sequence[Column]) -> Rows:
+        """All rows at a delta version: in Spark; without a session on the driver, if they are few.
+
+        Raises:
+            SessionError: they are not.
+            CorruptStoreError: as `read`.
+        """
+        files = self._files_here(table, delta_version)
+        sizes = None if files is None else files.sizes
+        if files is None or (sizes is not None and not self.engines.limits.is_local(*sizes)):
+            return self.read(table, delta_version)
+        return self.rows(table, delta_version, columns)
+
+    def schema(self, table: Table, delta_version: int) -> StructType:
+        """The columns of a table at a delta version.
+
+        Raises:
+            CorruptStoreError: as `read`.
+        """
+        with self._whole(table):
+            return self._delta.schema(self._place(table), delta_version)
+
+    def file_ends(self, table: Table, delta_version: int, by: Sequence[Column]) -> pa.Table:
+        """The first and the last row of each file of a delta version, none of which is deleted.
+
+        One Spark job, or none without a session.
+
+        Args:
+            by: what the rows of a file should be sorted by.
+
+        Returns:
+            `marks.FILE` and `marks.MISPLACED`, and the columns ``by``.
+        """
+        files = self._files_here(table, delta_version)
+        if files is not None:
+            return here.file_ends(files.each(by), by)
+        ends = in_spark.file_ends(self.read(table, delta_version), by)
+        return fetched(ends, (FILE_COLUMN, MISPLACED_COLUMN, *by))
+
+    def check_readable(self, table: Table, delta_version: int) -> None:
+        """Read all rows and columns of a delta version; one Spark job, or none without a session.
+
+        Raises:
+            Exception: files of it are gone or broken (`damage.tells_of_damage`, CorruptStoreError).
+        """
+        files = self._files_here(table, delta_version)
+        if files is not None:
+            fields = self.schema(table, delta_version).fields
+            columns = [Column(field.name, field.dataType) for field in fields]
+            deque(files.each(columns), maxlen=0)
+            return
+        rows = self.read(table, delta_version)
+        rows.agg(*(f.count_if(col(name).isNull()) for name in rows.columns)).collect()
+
+    def _files_here(self, table: Table, delta_version: int) -> ParquetFiles | None:
+        """The files of a delta version if there is no Spark to read them."""
+        return self.files(table, delta_version) if self.engines.session is None else None
+
     def read_whole(self, table: Table, delta_version: int) -> DataFrame:
         """The rows at a delta version that was written whole: in order, and none of them deleted.
 
@@ -157,10 +226,11 @@ class Tables:
 
     def _place(self, table: Table) -> Place:
         """Where a table is; also in which directory, if it is one of the store's that are here."""
-        place = table.place
-        if not self._local or not self.location.has(table):
-            return place
-        return self._delta.within(place, local_path(table.address))
+        return self._known(table.place) if self.location.has(table) else table.place
+
+    def _known(self, place: Place) -> Place:
+        """A place of the store's, with its directory if it is here."""
+        return self._delta.within(place, local_path(place.address)) if self._local else place
 
     def detail(self, table: Table) -> Detail | None:
         """What Delta says of a table; None if there is none. One Spark job."""
@@ -199,7 +269,7 @@ class Tables:
         location = self.location
         if location.in_catalog:
             return tuple(map(location.named, self._delta.spark.tables_in(location.address)))
-        paths = self._delta.spark.with_file(location.address, "*/*", commit_file(0))
+        paths = self._delta.with_file(self._known(location.place), commit_file(0))
         tables = location.among("/".join(path.split("/")[-2:]) for path in paths)
         return tuple(t for t in tables if not is_linked(location.address, t.address))
 
@@ -314,19 +384,34 @@ class Tables:
         with self._effect("optimize", table):
             self._delta.optimize(self._place(table))
 
-    def remove_files(self, table: Table, files: DataFrame) -> None:
+    def check_cleaned(self, table: Table) -> None:
+        """Refuse a table whose files cannot be found and removed; see `Deltas.check_cleaned`."""
+        self._delta.check_cleaned(self._place(table))
+
+    def unneeded(
+        self, table: Table, needed: Collection[int], unfinished_since: datetime
+    ) -> pa.Table | None:
+        """The files that no version needs; None if Spark finds them: see `storage.files`."""
+        with self._whole(table):
+            return self._delta.unneeded(self._place(table), needed, unfinished_since)
+
+    def remove_files(self, table: Table, inventory: Rows) -> None:
         """Remove files of a table, whatever Delta's retention says; those that it has now stay.
 
         Args:
-            files: see `SparkDelta.remove_files`.
+            inventory: see `Deltas.remove_files`.
         """
         with self._effect("vacuum", table):
-            self._delta.spark.remove_files(table.place, files)
+            self._delta.remove_files(self._place(table), inventory)
 
     def drop(self, table: Table) -> None:
         """Remove a table with all of its files."""
         with self._effect("drop", table):
-            self._delta.spark.drop(table.place)
+            self._delta.drop(self._place(table))
+
+    def has_others(self, table: Table) -> bool:
+        """Whether a table's directory has tables of others in it, at any depth."""
+        return not table.in_catalog and self._delta.has_others(self._place(table))
 
     def ensure_schema(self) -> None:
         """Make the catalog's schema if it is missing; a path needs nothing."""
@@ -384,6 +469,8 @@ class Tables:
         """Says that one of the store's tables has lost its log, or some of it."""
         try:
             yield
+        except BrokenLogError as error:
+            raise unreadable_here(table.name) from error
         except Exception as error:
             if not self.location.has(table) or not tells_of_damage(error):
                 raise

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from deltaproduce import Pipeline, Source, Store
 from deltaproduce.model.layouts import Layout
@@ -51,6 +53,26 @@ def assert_same_here(
                 expected = plain_rows(getattr(oracle, table)(stage.name, version))
                 found = plain_rows(tuples(rows, Columns(tuple(layout.columns(table)))))
                 assert found == expected, f"{table} of {stage.name} at version {version}"
+
+
+def assert_no_orphans_here(store: Store) -> None:
+    """Each data file of a store is in one of its versions, or in the newest state of a table.
+
+    And each table is in one of its versions.
+    """
+    location = store._opened.tables.location
+    log = Path(location.log().address)
+    known, tables = {log}, [DeltaTable(log)]
+    for version in store.versions():
+        for stage, figures in version.stages.items():
+            for kind, pinned in figures.delta_versions.items():
+                path = Path(location.table(stage, kind).address)
+                known.add(path)
+                tables += [DeltaTable(path, version=pinned), DeltaTable(path)]
+    named = {Path(uri.removeprefix("file://")) for table in tables for uri in table.file_uris()}
+    found = (path for path in Path(location.address).rglob("*.parquet"))
+    assert {path for path in found if "_delta_log" not in path.parts} == named
+    assert {path.parent for path in Path(location.address).rglob("_delta_log")} == known
 
 
 def tuples(rows: pa.Table, columns: Columns) -> list[Any]:

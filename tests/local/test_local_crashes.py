@@ -15,6 +15,7 @@ from crashing import (
     VERSIONS,
     CrashAt,
     CrashError,
+    Operation,
     built,
     drawn,
     fail,
@@ -23,14 +24,20 @@ from crashing import (
     recorded,
     run_ahead,
 )
+from damaging import append, drop, remove_files
 from limiting import limited
-from local_stores import assert_same_here
+from local_stores import assert_no_orphans_here, assert_same_here
 
 from deltaproduce import Store
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
-HERE = [name for name in OPERATIONS if name != "vacuum"]  # which lists files in Spark
+HERE = {
+    **OPERATIONS,
+    "repair": Operation(
+        lambda store, *_: store.repair(), lambda oracle, _: oracle.update({}, "repair")
+    ),
+}
 LEAVES_TO_DO = ("rollback", "compaction")
 """Operations for which an update makes something to do."""
 
@@ -49,13 +56,14 @@ def test_a_crash_before_any_effect(
     """Before each effect in turn, and after the version; then the same is done, or an update."""
     if not small:
         limited(monkeypatch, small_table_rows=0)
-    operation = OPERATIONS[name]
+    operation = HERE[name]
     for point in count():
         FACTOR[0] = 1
         location = str(tmp_path / f"{point}")
         oracle = built(None, location, operation.beforehand.versions)
         if operation.beforehand.ahead:
             run_ahead(None, location)
+        harmed(location, name)
         store = Store(None, location, orders())
         crashed = True
         with failpoints.armed(CrashAt(point, fail)), suppress(CrashError):
@@ -65,30 +73,48 @@ def test_a_crash_before_any_effect(
             break
         store = Store(None, location, orders())
         published = store.head.number > oracle.head
-        if published or point % 2:
+        again = point % 2 or name == "repair"  # nothing else is done to a store that is damaged
+        if published or again:
             operation.expected(oracle, VERSIONS)
         elif name == "refresh":
             FACTOR[0] = 1
-        if not published and point % 2:
+        if not published and again:
             operation.run(store, None, VERSIONS)
         elif not published:
             changes = drawn(100 + point)
             assert store.update(frames(None, changes)).number == oracle.update(changes)
-        assert_whole(location, oracle)
+        assert_whole(location, oracle, name)
         if published:
             break  # it does not come to so many effects
     assert point >= (2 if name == "compaction" else 3)
 
 
+def harmed(location: str, name: str) -> None:
+    """What there is to be repaired: someone else's commit, files and a table that are gone."""
+    if name == "repair":
+        append(Path(location, "orders/content"))
+        remove_files(Path(location, "by_customer/content"))
+        drop(Path(location, "by_customer/key_mappings"))
+
+
 @pytest.mark.parametrize("name", HERE)
 def test_nothing_is_stored_outside_of_an_effect(location: str, name: str) -> None:
-    operation = OPERATIONS[name]
+    operation = HERE[name]
     built(None, location, operation.beforehand.versions)
+    harmed(location, name)
     assert recorded(None, location, operation, VERSIONS) or name in LEAVES_TO_DO
 
 
-def assert_whole(location: str, oracle: Oracle) -> None:
-    """The versions are the oracle's, in every table."""
+def assert_whole(location: str, oracle: Oracle, name: str) -> None:
+    """The versions are the oracle's, in every table; and nothing is left once they are dropped."""
     store = Store(None, location, orders())
-    assert [version.number for version in store.versions()] == [*range(1, oracle.head + 1)]
-    assert_same_here(store, oracle, orders(), range(oracle.head + 1))
+    numbers = [version.number for version in store.versions()]
+    first = 1 if name != "vacuum" else numbers[0]
+    assert numbers == [*range(first, oracle.head + 1)]
+    readable = numbers if name != "repair" else numbers[-1:]  # others were in the files
+    assert_same_here(store, oracle, orders(), readable)
+    assert store.verify() == ()
+    for _ in range(2):  # what somebody may have begun to read is left by the first
+        store.vacuum(keep_versions=1, unfinished_hours=0)
+    assert_same_here(store, oracle, orders(), [oracle.head])
+    assert_no_orphans_here(store)

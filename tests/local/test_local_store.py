@@ -101,15 +101,20 @@ def test_what_needs_spark_says_so(tmp_path: Path, location: str) -> None:
 
 
 def test_what_needs_spark_of_an_opened_store_says_so_and_does_nothing(location: str) -> None:
+    def orders(numbers: range) -> dict[str, list[dict[str, int]]]:
+        return {"orders": [{"id": number, "customer": 7, "amount": number} for number in numbers]}
+
     with Store(None, location, totals()) as store:
         for number in range(3):
-            store.update({"orders": [{"id": number, "customer": 7, "amount": number}]})
+            store.update(orders(range(number, number + 1)))
+    with Store(None, location, totals(), limits=dp.Limits(local_rows=2)) as store:
         before = store.versions(), files(location)
         for call in (
+            lambda: store.update(orders(range(3, 6))),
+            lambda: store.load("orders", orders(range(4))["orders"]),
+            lambda: store.changes("total", 0),
             store.verify,
             store.repair,
-            lambda: store.vacuum(keep_versions=1),
-            lambda: store.vacuum(keep_versions=3),
         ):
             with pytest.raises(SessionError):
                 call()
@@ -132,7 +137,7 @@ def test_a_table_that_was_damaged_is_named(location: str) -> None:
         store.update({"orders": [{"id": 1, "customer": 1, "amount": 5}]})
     for file in Path(location, "by_customer", "content").glob("*.parquet"):
         file.write_bytes(b"no rows")
-    with pytest.raises(CorruptStoreError) as error:
+    with pytest.raises(CorruptStoreError, match="repair") as error:
         Store(None, location, totals()).content("by_customer")
     assert error.value.table == "by_customer/content"
 

@@ -4,11 +4,14 @@ Nobody can tell from the tables which way a commit was made, and the protocol ho
 order: fencing, crashes, older versions.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import damaging
 import polars as pl
 import pytest
 from comparing import as_frames, assert_changes, assert_lineage
@@ -19,8 +22,9 @@ from local_stores import as_rows, assert_same_here
 from pyspark.sql import SparkSession
 from series import drawn as examples
 
-from deltaproduce import ConflictError, Limits, Pipeline, Store
-from deltaproduce.storage import failpoints
+from deltaproduce import ConflictError, Limits, Pipeline, SessionError, Store
+from deltaproduce.engines.local import files as local_files
+from deltaproduce.storage import failpoints, files
 from deltaproduce.testing import Oracle, Upsert, strategies
 
 IN_SPARK = Limits(local_rows=0, small_table_rows=0)
@@ -168,6 +172,110 @@ def test_a_session_that_has_rows_takes_arrow_without_a_job(
         store.update(as_rows(pipeline, drawn(number)))
     assert store.head.number == 4
     assert jobs(spark) == before
+
+
+def test_a_vacuum_of_one_leaves_what_the_other_goes_on_from(
+    spark: SparkSession, location: str
+) -> None:
+    oracle = Oracle(orders())
+    for number in range(6):
+        session = spark if number % 2 else None
+        opened(session, location, orders()).update(frames(session, drawn(number)))
+        oracle.update(drawn(number))
+        if number in (3, 5):
+            store = opened(None if number == 3 else spark, location, orders())
+            store.compact()
+            done = store.vacuum(keep_versions=2, unfinished_hours=0)
+            assert done.versions == ((1, 2) if number == 3 else (3, 4))
+            assert done.files
+            kept = [version.number for version in store.versions()]
+            assert_same_here(opened(None, location, orders()), oracle, orders(), kept)
+    for session in (None, spark):
+        assert opened(session, location, orders()).verify() == ()
+
+
+def test_files_that_nobody_needs_are_found_alike(
+    spark: SparkSession, location: str, tmp_path: Path
+) -> None:
+    """Those with rows that are marked as deleted, and what others have put there, among them."""
+    with Store(spark, location, orders(), table_type="copy_on_write", limits=IN_SPARK) as store:
+        for number in range(5):
+            store.update(frames(spark, drawn(number)))
+        store.rollback(2)
+        store.rollback(4)
+    table = Path(location, "by_customer", "content")
+    assert list(table.glob("*.bin"))
+    some = next(table.glob("*.parquet"))
+    shutil.copytree(table, table / "backup", ignore=shutil.ignore_patterns("_delta_log"))
+    for name in ("part-new.parquet", "_hidden.parquet", ".hidden.parquet", "backup/part-x.parquet"):
+        shutil.copy(some, table / name)
+    (table / "link").symlink_to(tmp_path)
+    (table / "link.parquet").symlink_to(some)
+    soon, found = datetime.now(UTC) + timedelta(hours=1), 0
+    for path in (table, table.with_name("updates")):
+        every = [*range(DeltaTable(path).version() + 1)]
+        for needed, since in (
+            ([], soon),
+            ([0], soon - timedelta(hours=2)),
+            (every[1:3], soon),
+            (every[::2], soon),
+            (every, soon - timedelta(hours=2)),
+        ):
+            in_spark = files._in_spark(spark, str(path), needed, since).collect()
+            here = local_files.unneeded(str(path), needed, since)
+            expected = [dict(zip(here.column_names, row, strict=True)) for row in in_spark]
+            assert sorted(here.to_pylist(), key=str) == sorted(expected, key=str)
+            found += len(in_spark)
+    assert found > 10
+
+
+def test_rows_that_are_marked_as_deleted_are_for_spark(spark: SparkSession, location: str) -> None:
+    """Without a session nothing is said of them but that. A vacuum needs none of them."""
+    with Store(spark, location, orders(), table_type="copy_on_write", limits=IN_SPARK) as store:
+        for number in range(4):
+            store.update(frames(spark, drawn(number)))
+        assert list(Path(location, "by_customer", "content").glob("*.bin"))
+        before = store.versions()
+        for call in (Store.verify, Store.repair):
+            with pytest.raises(SessionError):
+                call(opened(None, location, orders()))
+        assert store.versions() == before
+        for _ in range(2):
+            opened(None, location, orders()).vacuum(keep_versions=2, unfinished_hours=0)
+        assert [version.number for version in store.versions()] == [3, 4]
+        assert store.content("by_customer", 3).count() == before[2].stages["by_customer"].rows
+        assert store.verify() == ()
+
+
+def test_damage_is_found_by_both_alike_and_mended_by_either(
+    spark: SparkSession, location: str
+) -> None:
+    """What is wrong is said in the same words; and what one has mended is right for the other."""
+    oracle = Oracle(orders())
+    for number in range(3):
+        session = spark if number % 2 else None
+        opened(session, location, orders()).update(frames(session, drawn(number)))
+        oracle.update(drawn(number))
+    harms = {
+        "orders/content": damaging.append,
+        "by_customer/content": damaging.remove_files,
+        "by_customer/key_mappings": damaging.drop,
+    }
+    for session, other in ((None, spark), (spark, None)):
+        for table, harm in harms.items():
+            harm(Path(location, table))
+        found = opened(session, location, orders()).verify()
+        assert len(found) == 3
+        assert found == opened(other, location, orders()).verify()
+        number = oracle.update({}, f"repair {oracle.head}")
+        assert opened(session, location, orders()).repair().number == number
+        assert opened(other, location, orders()).verify() == ()
+        assert_same_here(opened(None, location, orders()), oracle, orders(), [oracle.head])
+    faults, _ = damaging.FAULTS["out of order, and other updates"]
+    damaging.planted(opened(None, location, orders()), faults)
+    found = opened(None, location, orders()).verify()
+    assert {(finding.table, finding.what) for finding in found} >= {("content", "order")}
+    assert found == opened(spark, location, orders()).verify()
 
 
 def before_publication(act: Callable[[], object]) -> Callable[[failpoints.When, str, str], None]:

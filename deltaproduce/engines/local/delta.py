@@ -20,7 +20,14 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from deltaproduce.engines.delta_tables import APP_ID, MARKS_ROWS, RefusedError, Write
+from deltaproduce.engines.delta_tables import (
+    APP_ID,
+    MARKS_ROWS,
+    BrokenLogError,
+    LoggedCommit,
+    RefusedError,
+    Write,
+)
 from deltaproduce.types.atoms import in_arrow_types
 
 _Outcome = TypeVar("_Outcome")
@@ -90,6 +97,27 @@ def create(directory: str, schema: pa.Schema, properties: Mapping[str, str]) -> 
     DeltaTable.create(directory, schema, mode="ignore", configuration=dict(properties))
 
 
+def deleted(directory: str, predicate: str, metadata: str) -> bool:
+    """Delete rows, and write the files anew that had some; no commit if there are none.
+
+    Returns:
+        Whether it was done; rows that may be marked as deleted are Spark's.
+
+    Raises:
+        RefusedError: another writer was faster.
+    """
+    try:
+        found = DeltaTable(directory)
+    except (DeltaError, OSError, ValueError) as error:
+        raise BrokenLogError(str(error)) from error
+    if _may_be_marked(found):
+        return False
+    compressed = WriterProperties(compression="SNAPPY", max_row_group_size=_GROUP_ROWS)
+    said = _said(metadata)
+    _committed(lambda: found.delete(predicate, compressed, commit_properties=said))
+    return True
+
+
 def restored(directory: str, delta_version: int, metadata: str) -> bool:
     """Give a table the rows, columns and properties of an earlier delta version.
 
@@ -124,17 +152,58 @@ def optimize(directory: str) -> None:
 
 
 def files(directory: str, delta_version: int) -> tuple[str, ...] | None:
-    """The files of a delta version, by their paths; None if rows of theirs may be deleted."""
+    """The files of a delta version, by their paths; None if rows of theirs may be deleted.
+
+    Raises:
+        BrokenLogError: the table is not there, or not at that version.
+    """
+    found = _opened(directory, delta_version)
     try:
-        found = DeltaTable(directory, version=delta_version)
         if _may_be_marked(found) and _has_marked(found):
             return None
         paths = pa.table(found.get_add_actions()).column("path").to_pylist()
-    except (DeltaError, OSError, ValueError):
-        return None  # Spark is asked, and says what is wrong
+    except (DeltaError, OSError, ValueError) as error:
+        raise BrokenLogError(str(error)) from error
     if any("://" in path or path.startswith("/") for path in paths):
         return None
     return tuple(str(Path(directory) / unquote(path)) for path in sorted(paths))
+
+
+def schema(directory: str, delta_version: int) -> StructType:
+    """The columns of a delta version.
+
+    Raises:
+        BrokenLogError: the table is not there, or not at that version.
+    """
+    found = _opened(directory, delta_version)
+    return StructType.fromJson(json.loads(found.schema().to_json()))
+
+
+def history(directory: str, limit: int | None) -> tuple[LoggedCommit, ...]:
+    """So many of the newest commits, or all, newest first; none if there is no table.
+
+    Raises:
+        BrokenLogError: the log does not say what the table is.
+    """
+    try:
+        found = DeltaTable(directory).history(limit)
+    except TableNotFoundError:
+        return ()
+    except (DeltaError, OSError, ValueError) as error:
+        raise BrokenLogError(str(error)) from error
+    return tuple(
+        LoggedCommit(
+            one["version"], one.get("userMetadata"), one["operation"], one["timestamp"] * 1_000
+        )
+        for one in found
+    )
+
+
+def _opened(directory: str, delta_version: int) -> DeltaTable:
+    try:
+        return DeltaTable(directory, version=delta_version)
+    except (DeltaError, OSError, ValueError) as error:
+        raise BrokenLogError(str(error)) from error
 
 
 def _may_be_marked(table: DeltaTable) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Compared, Engine, Part, Rows
-from deltaproduce.engines.local import comparing, feeds, surrogates
+from deltaproduce.engines.local import checks, comparing, feeds, surrogates
 from deltaproduce.engines.local.arrays import (
     Marks,
     distinct,
@@ -142,6 +142,36 @@ class LocalEngine(Engine[pa.Table]):
         """See `Engine.give_numbers`."""
         old, come = self.here(before, layout.content), self.here(new, layout.content)
         return surrogates.numbered(old, come, layout, surrogate, last)
+
+    def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> pa.Table:
+        """See `Engine.some`."""
+        names = [column.name for column in columns]
+        found = distinct(pa.concat_tables(_local(rows).rename_columns(names) for rows in parts))
+        return found.take(pa.array(np.random.default_rng().permutation(len(found))[:most]))
+
+    def folded(self, updates: Rows, layout: Layout) -> pa.Table:
+        """See `Engine.folded`."""
+        return checks.folded(self.here(updates, layout.updates), layout)
+
+    def unfolded(
+        self, updates: Rows | None, content: Rows | None, layout: Layout, *, complete: bool
+    ) -> int:
+        """See `Engine.unfolded`."""
+        told = None if updates is None else self.here(updates, layout.updates)
+        rows = None if content is None else self.here(content, layout.content)
+        return checks.unfolded(told, rows, layout, complete=complete)
+
+    def faults(self, updates: Rows, layout: Layout, head: int) -> Mapping[str, int]:
+        """See `Engine.faults`."""
+        return checks.faults(self.here(updates, layout.updates), layout, head)
+
+    def pair_faults(
+        self, content: Rows, mappings: Rows | None, layout: Layout
+    ) -> Mapping[str, int]:
+        """See `Engine.pair_faults`."""
+        rows = self.here(content, layout.content)
+        pairs = None if mappings is None else self.here(mappings, layout.pair)
+        return checks.pair_faults(rows, pairs, layout)
 
 
 def _local(rows: Rows) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.engine import Compared, Engine, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Which
-from deltaproduce.engines.spark import comparing, feeds, surrogates
+from deltaproduce.engines.spark import checks, comparing, feeds, surrogates
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, order, same
 from deltaproduce.engines.spark.frames import frame, row_bytes
@@ -203,6 +203,46 @@ class SparkEngine(Engine[DataFrame]):
         """See `Engine.give_numbers`; two Spark jobs, and a join."""
         old, come = self.here(before, layout.content), self.here(new, layout.content)
         return surrogates.numbered(old, come, layout, surrogate, last)
+
+    def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> DataFrame:
+        """See `Engine.some`."""
+        names = [column.name for column in columns]
+        frames = (
+            rows.toDF(*names)
+            if isinstance(rows, DataFrame)
+            else self.here(rows.rename_columns(names), columns)
+            for rows in parts
+        )
+        return reduce(DataFrame.union, frames).distinct().orderBy(f.rand()).limit(most)
+
+    def folded(self, updates: Rows, layout: Layout) -> DataFrame:
+        """See `Engine.folded`."""
+        found = checks.folded(self.here(updates, layout.updates), layout)
+        given = found.withColumnRenamed(POSITION, ORDINAL)
+        nothing = {c.name: f.lit(None).cast(c.data_type) for c in layout.sources}
+        return given.withColumns(nothing).select(*cols(layout.content))
+
+    def unfolded(
+        self, updates: Rows | None, content: Rows | None, layout: Layout, *, complete: bool
+    ) -> int:
+        """See `Engine.unfolded`; one Spark job."""
+        told = None if updates is None else self.here(updates, layout.updates)
+        rows = None if content is None else self.here(content, layout.content)
+        keys = checks.unfolded(told, rows, layout, complete=complete)
+        return 0 if keys is None else keys.count()
+
+    def faults(self, updates: Rows, layout: Layout, head: int) -> Mapping[str, int]:
+        """See `Engine.faults`; one Spark job."""
+        found = checks.faults(self.here(updates, layout.updates), layout, head)
+        return found.collect()[0].asDict()
+
+    def pair_faults(
+        self, content: Rows, mappings: Rows | None, layout: Layout
+    ) -> Mapping[str, int]:
+        """See `Engine.pair_faults`; one Spark job."""
+        rows = self.here(content, layout.content)
+        pairs = None if mappings is None else self.here(mappings, layout.pair)
+        return checks.pair_faults(rows, pairs, layout).collect()[0].asDict()
 
 
 def file_count(rows: DataFrame, count: int) -> int:

@@ -2,59 +2,21 @@
 
 A table at a path is never dropped by Delta (``DROP TABLE`` takes it for someone else's, and does
 nothing), and Spark does not say in which file system a path without a scheme is. So this module
-reaches behind PySpark's public interface, for the file system that Spark itself uses. Hadoop
-follows symbolic links and does not tell of them, so Python is asked, where a path is on this
-machine; object stores have none. The invariants: a removal that is cut off leaves a table that
-Delta can read, and that can be removed; and nothing is removed through a symbolic link.
+reaches behind PySpark's public interface, for the file system that Spark itself uses. The
+invariants: a removal that is cut off leaves a table that Delta can read, and that can be removed;
+and nothing is removed through a symbolic link. `local.files` does the same without Spark.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from deltaproduce.engines.delta_log import LOG
+from deltaproduce.engines.paths import local_path
 from deltaproduce.errors import DefinitionError, StorageError
-
-_LOCAL: Final = re.compile(r"(?:file:(?://)?)?(/|/[^/].*)", re.DOTALL)
-
-
-def local_path(address: str) -> str | None:
-    """A path of this machine without its scheme, as Spark names it; None for all others."""
-    found = _LOCAL.fullmatch(address)
-    return None if found is None else found[1]
-
-
-def is_linked(root: str, address: str) -> bool:
-    """Whether the way from a directory down to an address goes through a symbolic link."""
-    top, path = local_path(root), local_path(address)
-    if top is None or path is None:
-        return False
-    straight = os.path.join(os.path.realpath(top), os.path.relpath(path, top))
-    return os.path.realpath(path) != os.path.normpath(straight)
-
-
-def links_below(address: str) -> tuple[str, ...]:
-    """The symbolic links in a directory, at any depth, by their paths from there."""
-    top = local_path(address)
-    return () if top is None else tuple(sorted(os.path.relpath(p, top) for p in _links(top)))
-
-
-def _links(directory: str) -> Iterator[str]:
-    try:
-        with os.scandir(directory) as entries:
-            found = list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in found:
-        if entry.is_symlink():
-            yield entry.path
-        elif entry.is_dir():
-            yield from _links(entry.path)
 
 
 def is_local(spark: SparkSession, address: str) -> bool:

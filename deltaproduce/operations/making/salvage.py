@@ -10,21 +10,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
-
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.layouts import (
     Layout,
 )
 from deltaproduce.operations.findings import Finding, RepairAction
-from deltaproduce.reading.folds import folded
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, stage_at, told_since
-from deltaproduce.types.columns import ORDINAL, POSITION
 
 ROW_BYTES: Final = 100
 """How many bytes a row has, where nobody knows better."""
@@ -57,13 +53,9 @@ class Damage:
         if rows is None:
             return None
         figures, then = self.head.stages[stage.name], stage_at(self.head, stage)
-        layout = Layout.of(then)
-        given = rows.withColumnRenamed(POSITION, ORDINAL)
-        for source in layout.sources:
-            given = given.withColumn(source.name, f.lit(None).cast(source.data_type))
         return Stored(
-            given,
-            layout.content,
+            rows,
+            Layout.of(then).content,
             None,
             max(figures.rows, 1),
             figures.row_bytes or ROW_BYTES,
@@ -118,11 +110,14 @@ class Damage:
             )
         return found.without_updates()
 
-    def _fold(self, stage: Stage) -> DataFrame | None:
+    def _fold(self, stage: Stage) -> Rows | None:
         then = stage_at(self.head, stage)
         since, _ = told_since(self.versions, stage.name)
         updates = self.reader.updates(self.head, then, since - 1)
-        return None if updates is None else folded(updates, Layout.of(then))
+        if updates is None:
+            return None
+        found: Rows = self.engines.of(updates).folded(updates, Layout.of(then))
+        return found
 
     def _is_whole(self, stage: Stage) -> bool:
         """Whether a stage's updates come to as many rows as the version says that it has."""
@@ -130,4 +125,5 @@ class Damage:
         if not complete:
             return False
         rows = self._fold(stage)
-        return (0 if rows is None else rows.count()) == self.head.stages[stage.name].rows
+        count = 0 if rows is None else self.engines.of(rows).computed(rows)[1]
+        return count == self.head.stages[stage.name].rows

@@ -24,7 +24,9 @@ def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:
         return (Finding("", "_versions", "versions", str(error)),)
     if not versions:
         return ()
-    return tuple(Verifier(store.graph, store.tables, versions, recompute=calls).findings())
+    reader = store.reader.anew()  # what a store has kept is not what is stored
+    found = Verifier(store.graph, store.tables, reader, versions, recompute=calls)
+    return tuple(found.findings())
 
 
 def repair(writer: Writer, recompute: bool | int) -> Version:

@@ -1,13 +1,15 @@
-"""Folds: what the updates of many versions come to, and whether they are what versions make.
+"""Checks in Spark: whether stored rows are such as versions make (see `Engine`).
 
 The updates of a version have all rows of each key that it changed (S7), so the last ones of a key
 are the rows that it has (S16). The invariant that is checked: a version says of a key either that
 it is gone, in one row without values, or all its rows, numbered from 0; that it is new only if it
-was not there, and that it has gone or changed only if it was.
+was not there, and that it has gone or changed only if it was. `local.checks` says the same of rows
+on the driver; a law on random rows holds the two against each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
@@ -15,19 +17,18 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from deltaproduce.engines.marks import ADD, DELETE, UPDATE
-from deltaproduce.engines.spark.columns import col, cols, same
+from deltaproduce.engines.marks import ADD, DELETE, FAULTS, FILE, MISPLACED, PAIR_FAULTS, UPDATE
+from deltaproduce.engines.spark.columns import col, cols, order, same
 from deltaproduce.engines.spark.comparing import number, unmatched
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,
+    ORDINAL,
     POSITION,
     POSITION_COLUMN,
     VERSION,
+    Column,
 )
-
-FAULTS: Final = ("unknown", "misnumbered", "mistyped", "out_of_step")
-"""What `faults` counts."""
 
 _LAST: Final = "_last"
 _PLACE: Final = "_place"
@@ -35,6 +36,7 @@ _ROWS: Final = "_rows"
 _WAS_ALIVE: Final = "_was_alive"
 _KIND: Final = "_kind"
 _IS_NULL: Final = "_is_null"
+_IS_CONTENT: Final = "_is_content"
 
 
 def folded(updates: DataFrame, layout: Layout) -> DataFrame:
@@ -74,16 +76,7 @@ def unfolded(
 
 
 def faults(updates: DataFrame, layout: Layout, head: int) -> DataFrame:
-    """How many keys the updates of some version speak of as no version does; one row.
-
-    Args:
-        updates: all that are stored.
-        head: the number of the newest version.
-
-    Returns:
-        `FAULTS`: of versions that there are not; not numbered from 0; with words other than those
-        of a version; gone, or new, or changed, when they were not there, or were.
-    """
+    """`marks.FAULTS` of some updates, as `Engine.faults` counts them; one row."""
     key = [col(c.name) for c in layout.key]
     in_step = Window.partitionBy(*key, VERSION).orderBy(POSITION)
     nulls = [col(c.name).isNull() for c in layout.value]
@@ -121,3 +114,60 @@ def _is_odd(is_first: Expression) -> Expression:
         .otherwise(kind == UPDATE)
     )
     return ~f.coalesce(fits, f.lit(False))
+
+
+def pair_faults(content: DataFrame, mappings: DataFrame | None, layout: Layout) -> DataFrame:
+    """`marks.PAIR_FAULTS` of content and key mappings, as `Engine.pair_faults` counts them.
+
+    Returns:
+        One row.
+    """
+    pair = layout.pair
+    rows = content.select(*cols(pair), ORDINAL, f.lit(True).alias(_IS_CONTENT))
+    if mappings is not None:
+        nowhere = f.lit(None).cast("bigint").alias(ORDINAL)
+        rows = rows.union(mappings.select(*cols(pair), nowhere, f.lit(False).alias(_IS_CONTENT)))
+    in_pair = Window.partitionBy(*cols(pair), _IS_CONTENT).orderBy(ORDINAL)
+    placed = rows.repartition(*cols(pair)).withColumn(_PLACE, f.row_number().over(in_pair) - 1)
+    of_content = f.col(_IS_CONTENT)
+    pairs = placed.groupBy(*cols(pair)).agg(
+        f.count_if(of_content).alias("rows"),
+        f.count_if(~of_content).alias("mapped"),
+        f.count_if(of_content & (f.col(_PLACE) != f.col(ORDINAL))).alias("misnumbered"),
+    )
+    counts = (
+        f.coalesce(f.sum("rows"), f.lit(0)),
+        f.count_if(f.col("misnumbered") > 0),
+        f.count_if((f.col("rows") > 0) & (f.col("mapped") == 0)),
+        f.count_if((f.col("rows") == 0) | (f.col("mapped") > 1)),
+    )
+    return pairs.agg(*(c.alias(name) for name, c in zip(PAIR_FAULTS, counts, strict=True)))
+
+
+def file_ends(rows: DataFrame, by: Sequence[Column]) -> DataFrame:
+    """Each file's first and last row, one after the other.
+
+    Args:
+        rows: those of a delta version, as Delta reads them; none is marked as deleted.
+        by: what the rows of a file should be sorted by.
+
+    Returns:
+        `marks.FILE` and `marks.MISPLACED`, and the columns ``by``.
+    """
+    # Delta numbers the rows of a file only where some may be marked as deleted. Here none is,
+    # and a task reads one part of a file after the other, from front to back.
+    place = f.struct("_metadata.file_block_start", f.monotonically_increasing_id())
+    file = f.col("_metadata.file_path").alias(FILE)
+    numbered = rows.select(*cols(by), file, place.alias(_PLACE))
+    in_file = Window.partitionBy(FILE)
+    placed = numbered.withColumn(
+        MISPLACED,
+        f.row_number().over(in_file.orderBy(*order(by), _PLACE))
+        != f.row_number().over(in_file.orderBy(_PLACE)),
+    )
+    ends = f.struct(*cols(by))
+    files = placed.groupBy(FILE).agg(
+        f.count_if(MISPLACED).alias(MISPLACED),
+        f.explode(f.array(f.min_by(ends, _PLACE), f.max_by(ends, _PLACE))).alias("end"),
+    )
+    return files.select(FILE, MISPLACED, "end.*")

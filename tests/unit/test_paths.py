@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaproduce.engines.spark.file_systems import is_linked, links_below, local_path
+from deltaproduce.engines.paths import is_linked, links_below, local_path
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,191 @@
+"""What `spark.checks` says of stored rows, for rows that are on the driver as Arrow tables.
+
+The invariant: each function counts and gives what its namesake in `spark.checks` does, whoever has
+written the rows; a law on random rows holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaproduce.engines.local.arrays import (
+    Marks,
+    Numbers,
+    empty,
+    factorize,
+    isin_rows,
+    order_codes,
+    sorting,
+)
+from deltaproduce.engines.local.comparing import compare
+from deltaproduce.engines.marks import (
+    ADD,
+    DELETE,
+    FAULTS,
+    FILE,
+    FILE_COLUMN,
+    MISPLACED,
+    MISPLACED_COLUMN,
+    PAIR_FAULTS,
+    UPDATE,
+)
+from deltaproduce.model.layouts import Layout
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import (
+    CHANGE_TYPE,
+    ORDINAL,
+    POSITION,
+    POSITION_COLUMN,
+    VERSION,
+    Column,
+)
+
+_NULL: Final = np.iinfo(np.int64).min
+"""What stands for a null among numbers: nulls sort first."""
+
+
+def folded(updates: pa.Table, layout: Layout) -> pa.Table:
+    """See `Engine.folded`."""
+    rows = _newest(updates, layout)
+    nothing = {c.name: pa.nulls(len(rows), arrow_type(c.data_type)) for c in layout.sources}
+    given = {c.name: rows.column(c.name) for c in (*layout.key, *layout.value)}
+    found = {**given, **nothing, ORDINAL: rows.column(POSITION)}
+    return pa.table({c.name: found[c.name] for c in layout.content})
+
+
+def unfolded(
+    updates: pa.Table | None, content: pa.Table | None, layout: Layout, *, complete: bool
+) -> int:
+    """See `Engine.unfolded`."""
+    columns = [c.name for c in (*layout.key, POSITION_COLUMN, *layout.value)]
+    key = [c.name for c in layout.key]
+    if updates is None:
+        return len(content) if content is not None and complete else 0
+    fold = _newest(updates, layout).select(columns)
+    stored = fold.slice(0, 0)
+    if content is not None:
+        nobody = np.zeros(len(content), bool)
+        stored = compare(content, nobody, content.slice(0, 0), layout).select(columns)
+        if not complete:
+            stored = stored.filter(pa.array(isin_rows(stored.select(key), updates.select(key))))
+    together = pa.concat_tables([fold, stored])
+    if not len(together):
+        return 0
+    rows = factorize(together.columns)
+    surplus = np.bincount(rows[: len(fold)], minlength=rows.max() + 1)
+    surplus -= np.bincount(rows[len(fold) :], minlength=rows.max() + 1)
+    keys = factorize(together.select(key).columns)
+    return len(np.unique(keys[surplus[rows] != 0]))
+
+
+def faults(updates: pa.Table, layout: Layout, head: int) -> Mapping[str, int]:
+    """See `Engine.faults`."""
+    if not len(updates):
+        return dict.fromkeys(FAULTS, 0)
+    key = factorize(updates.select([c.name for c in layout.key]).columns)
+    version, position = _integers(updates.column(VERSION)), _integers(updates.column(POSITION))
+    order = np.lexsort((position, version, key))
+    key, version, position = key[order], version[order], position[order]
+    step = _numbered(key, version)
+    starts = np.flatnonzero(np.diff(step, prepend=-1))
+    place = np.arange(len(step)) - starts[step]
+    says = {word: _says(updates, word)[order] for word in (ADD, UPDATE, DELETE)}
+    is_first, is_null = position == 0, _is_null(updates, layout.value)[order]
+    fits = np.where(says[DELETE], is_first & is_null, np.where(says[ADD], is_first, says[UPDATE]))
+    first = starts.copy()  # what a step says of its key, its first row does
+    first[step[is_first]] = np.flatnonzero(is_first)
+    of_step, versions = key[starts], version[starts]
+    is_known = ~np.asarray(updates.column(CHANGE_TYPE).is_null())[order][first]
+    was_alive, is_new = ~says[DELETE][first][:-1], says[ADD][first][1:]
+    follows = (of_step[1:] == of_step[:-1]) & is_known[1:] & is_known[:-1]
+    sizes, deletes = np.bincount(step), np.bincount(step, says[DELETE])
+    counts = (
+        (versions != _NULL) & ((versions < 1) | (versions > head)),
+        np.bincount(step, (place != position) & (position != _NULL)) > 0,
+        (np.bincount(step, ~fits) > 0) | ((deletes > 0) & (sizes > 1)),
+        follows & (was_alive == is_new),
+    )
+    return {name: int(found.sum()) for name, found in zip(FAULTS, counts, strict=True)}
+
+
+def pair_faults(content: pa.Table, mappings: pa.Table | None, layout: Layout) -> Mapping[str, int]:
+    """See `Engine.pair_faults`."""
+    names = [c.name for c in layout.pair]
+    parts = [content.select(names), *([] if mappings is None else [mappings.select(names)])]
+    pair = factorize(pa.concat_tables(parts).columns)
+    pairs, of_content = int(pair.max(initial=-1)) + 1, pair[: len(content)]
+    rows = np.bincount(of_content, minlength=pairs)
+    mapped = np.bincount(pair[len(content) :], minlength=pairs)
+    ordinal = _integers(content.column(ORDINAL))
+    order = np.lexsort((ordinal, of_content))
+    starts = np.cumsum(rows) - rows
+    place = np.arange(len(content)) - starts[of_content[order]]
+    wrong = (place != ordinal[order]) & (ordinal[order] != _NULL)
+    misnumbered = np.bincount(of_content[order], wrong, pairs) > 0
+    counts = (
+        len(content),
+        int(misnumbered.sum()),
+        int(((rows > 0) & (mapped == 0)).sum()),
+        int(((rows == 0) | (mapped > 1)).sum()),
+    )
+    return dict(zip(PAIR_FAULTS, counts, strict=True))
+
+
+def file_ends(files: Iterable[pa.Table], by: Sequence[Column]) -> pa.Table:
+    """Each file's first and last row, one after the other, in the columns of its namesake.
+
+    Args:
+        files: the columns ``by`` of one file after the other.
+    """
+    found = [empty((FILE_COLUMN, MISPLACED_COLUMN, *by))]
+    for number, rows in enumerate(files):
+        if not len(rows):
+            continue
+        order = sorting(order_codes(rows, by))
+        misplaced = int((order != np.arange(len(rows))).sum())
+        ends = rows.take(pa.array([0, len(rows) - 1]))
+        said = {FILE: pa.array([str(number)] * 2), MISPLACED: pa.array([misplaced] * 2)}
+        columns = {**said, **{c.name: ends.column(c.name) for c in by}}
+        found.append(pa.table(columns))
+    return pa.concat_tables(found)
+
+
+def _newest(updates: pa.Table, layout: Layout) -> pa.Table:
+    """The rows that each key has after all its updates: those of the last version that has some."""
+    if not len(updates):
+        return updates
+    version = _integers(updates.column(VERSION))
+    key = factorize(updates.select([c.name for c in layout.key]).columns)
+    last = np.full(key.max() + 1, _NULL)
+    np.maximum.at(last, key, version)
+    stays = pc.fill_null(pc.not_equal(updates.column(CHANGE_TYPE), DELETE), False)
+    is_newest = (version == last[key]) & (version != _NULL)
+    return updates.filter(pa.array(is_newest & np.asarray(stays, bool)))
+
+
+def _integers(column: pa.ChunkedArray) -> Numbers:
+    return np.asarray(pc.fill_null(column.cast(pa.int64()), _NULL), np.int64)
+
+
+def _says(updates: pa.Table, word: str) -> Marks:
+    found = pc.fill_null(pc.equal(updates.column(CHANGE_TYPE), word), False)
+    return np.asarray(found, bool)
+
+
+def _is_null(rows: pa.Table, columns: Sequence[Column]) -> Marks:
+    """Which rows have a null in each of some columns."""
+    nulls = (np.asarray(rows.column(c.name).is_null(), bool) for c in columns)
+    return reduce(np.logical_and, nulls, np.ones(len(rows), bool))
+
+
+def _numbered(key: Numbers, version: Numbers) -> Numbers:
+    """For rows in the order of both, the number of each row's pair of the two."""
+    differs = (np.diff(key, prepend=-1) != 0) | (np.diff(version, prepend=_NULL) != 0)
+    differs[:1] = True
+    return np.cumsum(differs) - 1

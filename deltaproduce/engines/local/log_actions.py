@@ -1,0 +1,82 @@
+"""Log actions, read on the driver: what `spark.log_actions` says of a table on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from deltaproduce.engines.delta_log import COMMIT_NAME, LOG
+from deltaproduce.engines.delta_tables import BrokenLogError
+
+_Z85: Final = (
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+_ACTIONS: Final = ("add", "remove")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a commit did to a file.
+
+    Attributes:
+        commit: the delta version.
+        adds: it adds the file; else it removes it.
+        path: as the log has it.
+        vector: the path of the file with the rows of it that are deleted; None if there is none.
+    """
+
+    commit: int
+    adds: bool
+    path: str
+    vector: str | None
+
+
+def actions(directory: str) -> Iterator[Action]:
+    """What the commits in a table's log did to files; other files than commits are passed over.
+
+    Raises:
+        BrokenLogError: there is no log, or a commit is none.
+    """
+    log = os.path.join(directory, LOG)
+    try:
+        for name in os.listdir(log):
+            if found := re.fullmatch(COMMIT_NAME, name):
+                yield from _of_commit(os.path.join(log, name), int(found[1]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BrokenLogError(str(error)) from error
+
+
+def _of_commit(path: str, number: int) -> Iterator[Action]:
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            if not any(f'"{kind}"' in line for kind in _ACTIONS):
+                continue
+            action = json.loads(line)
+            for kind in _ACTIONS:
+                if (about := action.get(kind)) is not None:
+                    vector = _vector(about.get("deletionVector"))
+                    yield Action(number, kind == "add", about["path"], vector)
+
+
+def _vector(found: Mapping[str, Any] | None) -> str | None:
+    """The path of the file that an action's deletion vector is in; None if it is in none."""
+    kind = None if found is None else found["storageType"]
+    if found is None or kind not in ("u", "p"):
+        return None
+    place = str(found["pathOrInlineDv"])
+    if kind == "p":
+        return place
+    folder, digits = place[:-20], place[-20:]
+    number = 0
+    for block in range(0, 20, 5):
+        value = 0
+        for digit in digits[block : block + 5]:
+            value = value * len(_Z85) + _Z85.index(digit)
+        number = (number << 32) + value
+    name = f"deletion_vector_{UUID(int=number)}.bin"
+    return f"{folder}/{name}" if folder else name

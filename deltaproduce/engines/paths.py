@@ -1,0 +1,48 @@
+"""Paths of this machine, and the symbolic links on the way to them: what Python says of both.
+
+Hadoop follows symbolic links and does not tell of them, and object stores have none; so whoever
+removes something asks here first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_LOCAL: Final = re.compile(r"(?:file:(?://)?)?(/|/[^/].*)", re.DOTALL)
+
+
+def local_path(address: str) -> str | None:
+    """A path of this machine without its scheme, as Spark names it; None for all others."""
+    found = _LOCAL.fullmatch(address)
+    return None if found is None else found[1]
+
+
+def is_linked(root: str, address: str) -> bool:
+    """Whether the way from a directory down to an address goes through a symbolic link."""
+    top, path = local_path(root), local_path(address)
+    if top is None or path is None:
+        return False
+    straight = os.path.join(os.path.realpath(top), os.path.relpath(path, top))
+    return os.path.realpath(path) != os.path.normpath(straight)
+
+
+def links_below(address: str) -> tuple[str, ...]:
+    """The symbolic links in a directory, at any depth, by their paths from there."""
+    top = local_path(address)
+    return () if top is None else tuple(sorted(os.path.relpath(p, top) for p in _links(top)))
+
+
+def _links(directory: str) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as entries:
+            found = list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in found:
+        if entry.is_symlink():
+            yield entry.path
+        elif entry.is_dir():
+            yield from _links(entry.path)
