@@ -12,4 +12,4 @@ STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "6"))
 
 def test_random_operations(spark: SparkSession, long_run: bool) -> None:
     """`tests/local` has more of them in each run, without what needs a session."""
-    run_machine(spark, WAYS, examples=EXAMPLES or (8 if long_run else 1), steps=STEPS)
+    run_machine(spark, WAYS, examples=EXAMPLES or (8 if long_run else 2), steps=STEPS)
