@@ -25,12 +25,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 DEAREST = (
     "test_crashes.py",
     "test_random_series.py",
+    "test_delta_sources.py",
+    "test_vacuum.py",
     "test_consumers.py",
     "test_vacuum_reach.py",
-    "test_vacuum.py",
-    "test_delta_sources.py",
+    "test_own_kind.py",
+    "test_shared_session.py",
+    "test_odd_paths.py",
+    "test_odd_keys.py",
+    "test_forms.py",
+    "test_joins.py",
+    "test_documentation.py",
+    "test_writers.py",
+    "test_benchmarks.py",
 )
-"""Files that take minutes: they come first, so that no worker is left alone with one at the end."""
+"""Files that take longest: they come first, so that no worker is left alone with one at the end."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import plain_store
 import pyarrow as pa
+from deltalake import DeltaTable
 from forcing import setting
 from local_stores import as_rows, tuples
 from pyspark.sql import DataFrame, SparkSession
@@ -142,16 +143,19 @@ def on_disk(location: str) -> set[str]:
     return {path.name for path in found if path.is_file() and path.name[0] not in "._"}
 
 
-def assert_no_orphans(spark: SparkSession, store: Store) -> None:
+def assert_no_orphans(store: Store) -> None:
     """Each data file of a store is in one of its versions, or in the newest state of a table."""
-    location, reader = store._opened.tables.location.address, spark.read.format("delta")
-    frames = [reader.load(f"{location}/_versions")]
+    location = store._opened.tables.location.address
+    read = {("_versions", None)}
     for version in store.versions():
         for stage, figures in version.stages.items():
             for kind, pinned in figures.delta_versions.items():
-                pinning = spark.read.format("delta").option("versionAsOf", pinned)
-                frames += [f.load(f"{location}/{stage}/{kind}") for f in (pinning, reader)]
-    named = {file.split("/")[-1] for frame in frames for file in frame.inputFiles()}
+                read |= {(f"{stage}/{kind}", pinned), (f"{stage}/{kind}", None)}
+    named = {
+        file.split("/")[-1]
+        for table, delta_version in read
+        for file in DeltaTable(f"{location}/{table}", version=delta_version).file_uris()
+    }
     assert {name for name in on_disk(location) if name.endswith(".parquet")} == named
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from comparing import as_frames, assert_same
+from deltalake import DeltaTable
 from forcing import Way, forced
 from pyspark.sql import SparkSession
 from selecting import chosen, long
@@ -34,13 +35,12 @@ def update(spark: SparkSession, store: Store, oracle: Oracle, number: int) -> No
     assert store.update(as_frames(spark, swap, given)).number == oracle.update(given)
 
 
-def live(spark: SparkSession, store: Store, table: str) -> int:
-    """The files of a table as the head has it."""
+def live(store: Store, table: str) -> int:
+    """How many files a table has as the head has it."""
     stage, kind = table.split("/")
     path = f"{store._opened.tables.location.address}/{table}"
     pinned = store.head.stages[stage].delta_versions[kind]
-    reader = spark.read.format("delta").option("versionAsOf", pinned)
-    return len(reader.load(path).inputFiles())
+    return len(DeltaTable(path, version=pinned).file_uris())
 
 
 def test_runs_are_folded_and_small_files_put_together_beside_the_versions(
@@ -59,7 +59,7 @@ def test_runs_are_folded_and_small_files_put_together_beside_the_versions(
         assert versions[-1].stages["swapped"].base.folded > 1
         assert all(version.stages["swapped"].base.runs <= 4 for version in versions)
         for table in ("updates", "runs", "content", "key_mappings"):
-            assert live(spark, store, f"swapped/{table}") <= 4
+            assert live(store, f"swapped/{table}") <= 4
         for number in (3, 6):
             assert_same(Store(spark, location, swap), oracle, swap, number)
 
@@ -78,10 +78,10 @@ def test_who_follows_the_updates_sees_each_row_once(spark: SparkSession, locatio
         update(spark, store, oracle, number)
         if number == 2:
             follow()
-    assert live(spark, store, "swapped/updates") == 3
+    assert live(store, "swapped/updates") == 3
     store.compact()
     update(spark, store, oracle, 4)
-    assert live(spark, store, "swapped/updates") == 2  # versions 1 to 3 together, and version 4
+    assert live(store, "swapped/updates") == 2  # versions 1 to 3 together, and version 4
     follow()
     expected = spark.read.format("delta").load(f"{location}/swapped/updates")
     found = spark.read.format("delta").load(target)

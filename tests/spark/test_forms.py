@@ -1,54 +1,17 @@
 """One pipeline written three times, over rows, over Arrow tables and in SQL: the same tables."""
 
-from collections.abc import Iterator
-from typing import Any
-
-import pyarrow as pa
 import pytest
 from comparing import as_frames, assert_stages, read_by_delta_rs
 from forcing import WAYS, Way, forced, setting
+from forms import in_rows, in_rows_and_arrow
 from pyspark.sql import SparkSession
 from series import drawn, packed, packed_histories
 
 from deltaproduce import Pipeline, Store
 from deltaproduce.testing import Delete, Oracle, strategies
 
-ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
-BY_TEXT: Any = {"key": "t string", "value": "n bigint"}
 SERIES = 50
 VERSIONS = 3
-
-
-def in_rows() -> Pipeline:
-    """A filter, a re-key and a group as functions over rows."""
-    pipeline = Pipeline("forms")
-    source = pipeline.source("source", **ROWS)
-
-    @pipeline.producer(source, **ROWS)
-    def even(k: int, values: Iterator[Any]) -> Iterator[Any]:
-        """In an order that a query can have too."""
-        some = [value for value in values if value.n is not None and value.n % 2 == 0]
-        for value in sorted(some, key=lambda v: (v.n, v.t is not None, (v.t or "").encode())):
-            yield k, value
-
-    by_text = pipeline.producer(even, **BY_TEXT, name="by_text")(strategies.by_text)
-    pipeline.producer(by_text, **ROWS, name="totals")(strategies.totals)
-    return pipeline
-
-
-def in_rows_and_arrow() -> Pipeline:
-    """Those, and beside them the same stages over tables."""
-    pipeline = in_rows()
-
-    @pipeline.arrow_producer("source", **ROWS)
-    def even_arrow(table: pa.Table) -> pa.Table:
-        order = [("n", "ascending", "at_start"), ("t", "ascending", "at_start")]
-        return strategies.filtered_table(table).sort_by(order)
-
-    by_text = pipeline.arrow_producer(even_arrow, **BY_TEXT, name="by_text_arrow")
-    by_text = by_text(strategies.by_text_table)
-    pipeline.arrow_producer(by_text, **ROWS, name="totals_arrow")(strategies.totals_table)
-    return pipeline
 
 
 def in_all_forms() -> Pipeline:
@@ -71,8 +34,9 @@ def in_all_forms() -> Pipeline:
 
 @pytest.mark.parametrize("way", [WAYS[7]], ids=lambda way: way.name)
 def test_all_forms_make_the_tables_of_the_oracle(
-    spark: SparkSession, location: str, way: Way
+    spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:
+    """In a short run two versions; `tests/local` has rows and Arrow at length."""
     exact = strategies.histories(in_rows(), min_versions=VERSIONS, max_versions=VERSIONS)
     batches = packed_histories(drawn(exact, SERIES, 0))
     modelled, pipeline = packed(in_rows()), in_all_forms()
@@ -82,7 +46,7 @@ def test_all_forms_make_the_tables_of_the_oracle(
     cut_keys = setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     with forced(way), cut_keys:
         store = Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in batches:
+        for batch in batches if long_run else batches[:2]:
             assert any(isinstance(change, Delete) for change in batch["source"])
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)

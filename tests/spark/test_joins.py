@@ -9,33 +9,18 @@ from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from selecting import chosen
 from series import drawn, packed, packed_histories
+from several_feeders import several
 
 import deltaproduce as dp
 from deltaproduce.storage.stored import Stored
 from deltaproduce.testing import Delete, Oracle, Upsert, plain_rows, strategies
-from deltaproduce.testing.strategies import gathered, last_first, matched, unchanged
-
-ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
-
-
-def several() -> dp.Pipeline:
-    """Two sources, a diamond over one of them, and stages that merge and join all that there is."""
-    pipeline = dp.Pipeline("several")
-    a = pipeline.source("a", **ROWS)
-    b = pipeline.source("b", **ROWS)
-    left = pipeline.producer(a, **ROWS, name="left")(unchanged)
-    right = pipeline.producer(dp.merge(b, a), **ROWS, name="right")(unchanged)
-    pipeline.producer(left, right, **ROWS, name="diamond")(matched)
-    pipeline.producer(dp.merge(left, right), **ROWS, name="merged_diamond")(unchanged)
-    pipeline.producer(a, b, right, **ROWS, name="three")(last_first)
-    pipeline.producer(b, dp.merge("three", a), **ROWS, name="mixed")(gathered)
-    return pipeline
 
 
 @pytest.mark.parametrize("way", chosen(WAYS, "mixed"), ids=lambda way: way.name)
 def test_stages_of_several_feeders_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way
+    spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:
+    """In a short run two versions; `tests/local` has each way that takes no session."""
     single = several()
     exact = strategies.histories(single, min_versions=3, max_versions=3)
     batches = packed_histories(drawn(exact, 8, WAYS.index(way)))
@@ -43,7 +28,7 @@ def test_stages_of_several_feeders_equal_the_oracle(
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in batches:
+        for batch in batches if long_run else batches[:2]:
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)

@@ -1,190 +1,50 @@
 """Keys, values and names that break literals and quoting, on every path that a key takes.
 
-One store: a source with a composite key, and a chain of stages, each keyed by the next type, so
-that every type is once a stage's key (looked up in its content) and once its source key (looked up
-in the key mappings). Stages and columns have names that need quoting, and so has the location. The
-oracle says what the tables hold.
+One store, at a location that needs quoting too, and a chain of stages (`odd_columns`). The oracle
+says what the tables hold.
 
 Below it, the predicates alone: random values of every type, selected from a Delta table.
 """
 
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from comparing import as_frames, assert_same
-from forcing import WAYS, Way, forced, setting
+from forcing import WAYS, forced, setting
+from odd_columns import NAMES, TYPES, batches, odd
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
+from selecting import chosen
 from series import drawn
 
-from deltaproduce import Pipeline, Store
+from deltaproduce import Store
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import HASH, hash_sql, literal, membership
 from deltaproduce.model.limits import Limits
-from deltaproduce.testing import Delete, Oracle, Upsert, plain, strategies
+from deltaproduce.testing import Oracle, plain, strategies
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.ddl import identifier
 
-# What PySpark can read of a timestamp with time zone ends an offset before Python's own end.
-NEAR = timedelta(days=2)
-NINES = 10**38 - 1
-
-TEXTS = [
-    *("", " ", "a", "A", "a ", " a", "a\t", "null", "0", "'", "''", '"', "`", "\\", "\\'", "\\\\"),
-    *(
-        "it's",
-        'say "so"',
-        "a\nb",
-        "a\r\nb",
-        "\t",
-        "\x00",
-        "a\x00b",
-        "\x7f",
-        "%",
-        "_%",
-        "$x",
-        "${x}",
-    ),
-    *("{}", "X'00'", "--", "/*", "\u00e9", "e\u0301", "ß", "ss", "\uffff", "\U0001f600", "日本"),
-    *("x" * 5_000, "x" * 4_999 + "y", "'" * 300, None),
-]
-BINARIES = [b"", b"\x00", b"\x00\x00", b"a", b"'", b"\\", b"\xff", b"\x80\x00", b"x" * 300, None]
-TYPES: list[tuple[t.DataType, list]] = [
-    (t.StringType(), TEXTS),
-    (t.BooleanType(), [True, False, None]),
-    (t.ByteType(), [-128, 127, 0, -1, None]),
-    (t.ShortType(), [-(2**15), 2**15 - 1, 0, -1, None]),
-    (t.IntegerType(), [-(2**31), 2**31 - 1, 0, -1, None]),
-    (t.LongType(), [-(2**63), 2**63 - 1, 0, -1, None]),
-    (
-        t.DecimalType(38, 19),
-        [
-            *(Decimal(sign * unit).scaleb(-19) for sign in (1, -1) for unit in (1, 10**19)),
-            *(Decimal((sign, (9,) * 38, -19)) for sign in (0, 1)),
-            *(Decimal("0"), Decimal("1.5"), None),
-        ],
-    ),
-    (t.BinaryType(), BINARIES),
-    (t.DateType(), [date.min, date.max, date(1970, 1, 1), date(1582, 10, 10), None]),
-    (
-        t.TimestampType(),
-        [
-            *(datetime.min + NEAR, datetime.max - NEAR, datetime(1969, 12, 31, 23, 59, 59, 999999)),
-            *(datetime(1883, 11, 18, 12, 3, 57), datetime(2024, 2, 29, 1, 2, 3, 4), None),
-        ],
-    ),
-    (
-        t.TimestampNTZType(),
-        [
-            *(datetime.min, datetime.min + timedelta(microseconds=1), datetime.max),
-            *(datetime(1970, 1, 1), datetime(2024, 3, 31, 2, 30), None),
-        ],
-    ),
-]
-
-SOURCE = 'it\'s a "source" `0`'
-STAGES = [
-    *("größe.v1", "back\\slash", "100 %20 %", "日本 \U0001f600", "sel`ect", "'a' 'b'", 'a"b'),
-    *("$x ${y}", "*?[x]", "a=b;c,d", "e\u0301"),
-]
-LAST = "#last: {1}"
-KEYS = [
-    "it's",
-    'quo"te',
-    "back`tick",
-    "back\\slash",
-    "dot.ted",
-    "größe",
-    "select",
-    "日本\U0001f600",
-]
-KEYS += ["%s", "$x", "*", "1st", "e\u0301"]
-VALUES = ["v'", 'v"', "v`", "v\\", "v.v", "vé", "value", "v\U0001f600", "v%s", "$v", "v*"]
+(REPLACED,) = (way for way in WAYS if way.name == "replaced")
 
 
-def odd() -> Pipeline:
-    pipeline = Pipeline("odd 'names'")
-    value = t.StructType(
-        [t.StructField(name, found) for name, (found, _) in zip(VALUES, TYPES, strict=True)]
-    )
-    composite = t.StructType(
-        [
-            t.StructField("order", t.StringType(), metadata={"descending": True}),
-            t.StructField("by.`", t.DecimalType(38, 19)),
-            t.StructField("n", t.IntegerType()),
-        ]
-    )
-    feeder = pipeline.source(SOURCE, key=composite, value=value)
-    for position, (data_type, _) in enumerate(TYPES):
-        key = t.StructType([t.StructField(KEYS[position], data_type)])
-        declare = pipeline.producer(feeder, key=key, value=value, name=STAGES[position])
-        feeder = declare(keyed_by(position))
-    key = t.StructType(
-        [
-            t.StructField("`", t.BinaryType(), metadata={"descending": True}),
-            t.StructField("a.b", t.StringType()),
-            t.StructField("'", t.TimestampNTZType(), metadata={"descending": True}),
-        ]
-    )
-    declare = pipeline.producer(feeder, key=key, value="`c.d` string", name=LAST)
-    declare(keyed_by_three([found for found, _ in TYPES]))
-    return pipeline
-
-
-def keyed_by(position):
-    def keyed(key, values):
-        for value in values:
-            yield value[position], value
-
-    return keyed
-
-
-def keyed_by_three(types):
-    binary, text = types.index(t.BinaryType()), types.index(t.StringType())
-
-    def keyed(key, values):
-        for value in values:
-            yield (value[binary], value[text], key), value[text]
-
-    return keyed
-
-
-def value_of(number):
-    return tuple(pool[number % len(pool)] for _, pool in TYPES)
-
-
-def key_of(number):
-    return TEXTS[number % len(TEXTS)], TYPES[6][1][number % 9], number
-
-
-@pytest.mark.parametrize(
-    "way", [way for way in WAYS if way.name == "replaced"], ids=lambda way: way.name
-)
+@pytest.mark.parametrize("width", chosen((1, 4), 4))
 def test_odd_keys_and_names_at_every_stage(
-    spark: SparkSession, tmp_path: Path, way: Way, long_run: bool
+    spark: SparkSession, tmp_path: Path, width: int, long_run: bool
 ) -> None:
-    pipeline = odd()
+    """Types one by one, or by four; `tests/local` has them one by one in each run."""
+    pipeline, oracle = odd(width), Oracle(odd(width))
     place = str(tmp_path / "a 'store' %20 größe {x} [1]*")
-    store = Store(spark, place, pipeline, table_type=way.table_type)
-    oracle = Oracle(pipeline)
-    count = len(TEXTS)
-    load = [Upsert(key_of(n), value_of(n)) for n in range(3 * count)]
-    changes = [
-        *(Upsert(key_of(n), value_of(n + 1)) for n in range(count)),  # each value moves on,
-        *(Delete(key_of(n)) for n in range(count, 2 * count)),  # has a row deleted,
-        *(Delete(key_of(n)) for n in range(2 * count, 3 * count, 2)),  # perhaps two,
-        *(Upsert(key_of(n), value_of(n + 7)) for n in range(3 * count, 4 * count, 3)),
-    ]
-    for number, batch in enumerate((load, changes), start=1):
-        with forced(way):
-            version = store.update(as_frames(spark, pipeline, {SOURCE: batch}))
-        assert version.number == oracle.update({SOURCE: batch}) == number
+    store = Store(spark, place, pipeline, table_type=REPLACED.table_type)
+    for number, batch in enumerate(batches(), start=1):
+        with forced(REPLACED):
+            version = store.update(as_frames(spark, pipeline, {NAMES[0]: batch}))
+        assert version.number == oracle.update({NAMES[0]: batch}) == number
     assert {version.stages[stage.name].mode for stage in pipeline.stages} == {"seek"}
     for number in (1, 2) if long_run else (2,):
         assert_same(store, oracle, pipeline, number, in_spark=True)

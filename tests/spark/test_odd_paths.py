@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from comparing import as_frames, assert_same
+from comparing import assert_same
+from local_stores import as_rows
 from pyspark.sql import SparkSession
+from selecting import chosen
 
 import deltaproduce as dp
 from deltaproduce.testing import Oracle, Upsert
@@ -16,7 +18,10 @@ SIGNS += ["{b}", "?", "#", ":", "$x", "`; DROP TABLE x; --", "a.b", " ", "\t", "
 WORST = "w`o'r\"s;t -- ünï *[x]{y}?#\n\\ $z `; DROP TABLE x; /* %20 @v0"
 
 
-def odd() -> dp.Pipeline:
+WORST_STAGE = WORST.replace("\n", "").replace("/", "")
+
+
+def odd(stage: str = WORST_STAGE) -> dp.Pipeline:
     """A stage whose name, and those of its columns, have all signs that a path can hold."""
     pipeline = dp.Pipeline("odd")
     rows = pipeline.source("rows", key="id bigint", value="`a``'--/*DROP` string")
@@ -25,7 +30,7 @@ def odd() -> dp.Pipeline:
         rows,
         key="`k``'\"--` string",
         value="id bigint",
-        name=WORST.replace("\n", "").replace("/", ""),
+        name=stage,
     )
     def produced(number: int, values: Iterator[str]) -> Iterator[tuple[str, int]]:
         for value in values:
@@ -41,26 +46,33 @@ def test_a_quoted_name_is_one_name(spark: SparkSession) -> None:
         assert rows.select(identifier(sign)).columns == [sign]
 
 
-@pytest.mark.parametrize("name", [WORST, "x@v0", "x@20200101000000000"], ids=["worst", "v", "time"])
-def test_a_store_at_an_odd_path(spark: SparkSession, tmp_path: Path, name: str) -> None:
+PLACES = {"worst": WORST, "version": "x@v0", "time": "x@20200101000000000"}
+
+
+@pytest.mark.parametrize("place", chosen(PLACES, "worst", "version"))
+def test_a_store_at_an_odd_path(spark: SparkSession, tmp_path: Path, place: str) -> None:
     """All that becomes a statement: writes, restores, deletes, compactions and vacuums."""
+    is_worst = place == "worst"  # which delta-rs cannot read: it takes %20 for a space
+    pipeline = odd() if is_worst else odd("produced")
     (tmp_path / "x").mkdir()
     beside = dp.Store(spark, str(tmp_path / "x"), odd())  # whose version x@v0 could be
-    beside.update(as_frames(spark, odd(), {"rows": [Upsert((9,), ("z",))]}))
-    location, oracle = f"{tmp_path}/{name}", Oracle(odd())
-    store = dp.Store(spark, location, odd(), table_type="copy_on_write")
+    beside.update(as_rows(odd(), {"rows": [Upsert((9,), ("z",))]}))
+    location, oracle = f"{tmp_path}/{PLACES[place]}", Oracle(pipeline)
+    store = dp.Store(spark, location, pipeline, table_type="copy_on_write")
     for number in range(3):
         changes = {"rows": [Upsert((number,), (WORST,)), Upsert((7,), (str(number),))]}
-        store.update(as_frames(spark, odd(), changes))
+        store.update(as_rows(pipeline, changes))
         oracle.update(changes)
     store.rollback(1)
     oracle.rollback(1)
     store.compact()
     assert store.vacuum(keep_versions=2, unfinished_hours=0).versions == (1, 2)
+    reader = dp.Store(spark, location, pipeline)
     for number in (3, 4):
-        assert_same(dp.Store(spark, location, odd()), oracle, odd(), number, in_spark=True)
-    assert not store.verify()
-    assert {path.name for path in tmp_path.iterdir()} == {"x", name.partition("/")[0]}
+        assert_same(reader, oracle, pipeline, number, in_spark=is_worst)
+    if is_worst:
+        assert not store.verify()
+    assert {path.name for path in tmp_path.iterdir()} == {"x", PLACES[place].partition("/")[0]}
     assert beside.content("rows").count() == 1
 
 
@@ -101,7 +113,7 @@ def test_what_others_have_in_the_schema_of_a_store(spark: SparkSession) -> None:
     try:
         store = dp.Store(spark, "beside", pipeline)
         for number in range(2):
-            store.update(as_frames(spark, pipeline, {"rows": [Upsert((number,), ("a",))]}))
+            store.update(as_rows(pipeline, {"rows": [Upsert((number,), ("a",))]}))
         spark.sql("CREATE VIEW beside.seen AS SELECT * FROM beside.rows")
         spark.sql("CREATE TABLE beside.other USING parquet AS SELECT 1 AS x")
         spark.sql("CREATE TABLE beside.mine USING delta AS SELECT 1 AS x")

@@ -27,7 +27,7 @@ from deltaproduce.types.columns import row_schema
 
 VALUE = "n bigint, t string"
 SERIES, VERSIONS = 8, 3
-CHOSEN = ("runs, often folded", "in Spark, replaced", "mixed")
+CHOSEN = ("runs, often folded", "mixed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,10 @@ def pipeline(key: str, kind: Distinct | None = None) -> Pipeline:
 
 
 @pytest.mark.parametrize("name", chosen([way.name for way in WAYS], *CHOSEN))
-def test_versions_equal_the_oracle(spark: SparkSession, location: str, name: str) -> None:
+def test_versions_equal_the_oracle(
+    spark: SparkSession, location: str, name: str, long_run: bool
+) -> None:
+    """In a short run one way alone has what is done with versions that are there."""
     way: Way = next(way for way in WAYS if way.name == name)
     single, many = pipeline("k bigint"), pipeline("series int, k bigint")
     exact = strategies.histories(single, min_versions=VERSIONS, max_versions=VERSIONS)
@@ -115,14 +118,16 @@ def test_versions_equal_the_oracle(spark: SparkSession, location: str, name: str
             version = store.update(as_frames(spark, many, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, many, version.number)
+        if name != "mixed" and not long_run:
+            return
         keys = [row[: len(single.stages[0].schema.key) + 1] for row in oracle.content("distinct")]
         if keys:
             key = random.Random(name).choice(keys)
             assert_lineage(store, oracle, many, "distinct", key, oracle.head)
         assert store.rollback(1).number == oracle.rollback(1)
         assert_same(store, oracle, many, oracle.head)
-        assert store.verify(recompute=True) == ()  # updates come to the content; made anew: equal
-        for stage in ("distinct", "texts"):
+        assert store.verify(recompute=long_run) == ()  # updates come to the content
+        for stage in ("distinct", "texts"):  # made anew: equal
             figures = store.refresh(stage).stages[stage]
             changes = (figures.changed_keys, figures.rows_added, figures.rows_removed)
             assert (figures.mode, changes) == ("full", (0, 0, 0))

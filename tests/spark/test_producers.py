@@ -258,7 +258,8 @@ def listing(megabytes):
     return pipeline
 
 
-def streaming():
+def streaming(*, with_all):
+    """A key's values one by one; ``with_all`` also in Arrow, and many emissions of one call."""
     pipeline = Pipeline("streaming")
     limit, width = bounded(200), WIDTH
     numbers, few = sources_of(pipeline)
@@ -272,6 +273,9 @@ def streaming():
                 if value.n % 75_000 == 0:
                     yield key, (value.n, total)
             yield key + 1, (-1, total)
+
+    if not with_all:
+        return pipeline
 
     @pipeline.arrow_producer(numbers, key="k int", value="n bigint, total bigint", streaming=True)
     def streamed_in_arrow(batches):
@@ -299,17 +303,20 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 @pytest.fixture(scope="module")
-def large_store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def large_store(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, long_run: bool
+) -> Path:
     path = tmp_path_factory.mktemp("large") / "store"
     numbers = spark.range(LARGE).selectExpr("1 AS k", "id AS n", f"lpad(id, {WIDTH}, 'x') AS t")
     few = spark.createDataFrame([(5, MANY), (6, 3)], "k int, n int")
-    Store(spark, str(path), streaming()).update({"numbers": numbers, "few": few})
+    given = {"numbers": numbers, "few": few} if long_run else {"numbers": numbers}
+    Store(spark, str(path), streaming(with_all=long_run)).update(given)
     return path
 
 
 @needs_proc
-def test_a_key_larger_than_memory_streams(spark, large_store):
-    store = Store(spark, str(large_store), streaming())
+def test_a_key_larger_than_memory_streams(spark, large_store, long_run):
+    store = Store(spark, str(large_store), streaming(with_all=long_run))
     sums = [n * (n + 1) // 2 + WIDTH * (n + 1) for n in (*range(0, LARGE, 75_000), LARGE - 1)]
     assert rows(store.content("streamed", ordered=True)) == [
         *((1, 1, i, 75_000 * i, sums[i]) for i in range(4)),
@@ -320,7 +327,7 @@ def test_a_key_larger_than_memory_streams(spark, large_store):
 @needs_proc
 @long
 def test_a_key_larger_than_memory_streams_in_arrow(spark, large_store):
-    store = Store(spark, str(large_store), streaming())
+    store = Store(spark, str(large_store), streaming(with_all=True))
     made = rows(store.content("streamed_in_arrow", ordered=True))
     assert made[-1] == (2, 1, 0, LARGE, LARGE * (LARGE - 1) // 2 + WIDTH * LARGE)
     firsts = [n for key, _, _, n, _ in made[:-1]]
@@ -347,7 +354,7 @@ def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store,
 @needs_proc
 @long
 def test_a_call_emits_more_rows_than_fit_in_memory(spark, large_store):
-    store = Store(spark, str(large_store), streaming())
+    store = Store(spark, str(large_store), streaming(with_all=True))
     made = store.content("exploded").where("_source_k = 5")
     total = made.selectExpr("count(*)", "sum(n)", "sum(length(t))", "count(DISTINCT n)")
     assert rows(total) == [(MANY, MANY * (MANY - 1) // 2, MANY * WIDTH, MANY)]

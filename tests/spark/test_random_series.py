@@ -22,7 +22,7 @@ PIPELINES = int(os.environ.get("RANDOM_PIPELINES", "1"))
 SERIES = int(os.environ.get("RANDOM_SERIES", "8"))
 SEED = int(os.environ.get("RANDOM_SEED", "0"))
 VERSIONS = 3
-SHORT = ("mixed", "runs, often folded", "in Spark, replaced")
+SHORT = ("mixed", "in Spark, replaced")  # runs, and small tables, are in tests/local too
 
 
 @pytest.mark.parametrize("number", range(SEED, SEED + PIPELINES))
@@ -43,6 +43,5 @@ def test_incremental_versions_equal_the_oracle(
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
         store = Store(spark, location, pipeline, table_type=way.table_type)
-        in_spark = way.name == "mixed" or long_run
         for older in random.Random(number).sample(range(store.head.number + 1), 2):  # time travel
-            assert_same(store, oracle, pipeline, older, in_spark=in_spark)
+            assert_same(store, oracle, pipeline, older, in_spark=long_run)

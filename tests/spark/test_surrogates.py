@@ -13,7 +13,13 @@ from deltaproduce.testing import plain_rows
 
 HERE = Way("on the driver")
 JOINED = Way("in Spark, joined", limits={"small_table_rows": 0, "local_rows": 0, "seek_keys": 0})
-ways = pytest.mark.parametrize("way", chosen((HERE, JOINED), JOINED.name), ids=lambda way: way.name)
+
+
+def ways(short: Way) -> pytest.MarkDecorator:
+    """On the driver and in Spark, one of them in a short run."""
+    return pytest.mark.parametrize(
+        "way", chosen((HERE, JOINED), short.name), ids=lambda way: way.name
+    )
 
 
 def people() -> dp.Pipeline:
@@ -30,7 +36,7 @@ def people() -> dp.Pipeline:
     return pipeline
 
 
-@ways
+@ways(JOINED)
 def test_numbers_follow_the_key_order_stay_and_never_come_back(
     spark: SparkSession, location: str, way: Way
 ) -> None:
@@ -61,7 +67,7 @@ def test_numbers_follow_the_key_order_stay_and_never_come_back(
         assert store.head.stages["persons"].numbering.surrogates == 54
 
 
-@ways
+@ways(HERE)
 def test_many_new_keys_are_numbered_without_gaps_and_in_order(
     spark: SparkSession, location: str, way: Way
 ) -> None:
@@ -79,7 +85,7 @@ def test_many_new_keys_are_numbered_without_gaps_and_in_order(
         assert (low.count(), high.count()) == (3_000, 3_000)
 
 
-@ways
+@ways(HERE)
 def test_the_hook_sees_one_example_a_key_in_the_form_of_values(
     spark: SparkSession, location: str, way: Way
 ) -> None:
@@ -134,7 +140,7 @@ VISITS = (
 )
 
 
-@ways
+@ways(JOINED)
 def test_the_hook_is_called_in_key_order_over_the_whole_stage(
     spark: SparkSession, location: str, way: Way
 ) -> None:

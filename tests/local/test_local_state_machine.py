@@ -1,0 +1,19 @@
+"""A store without a session under random operations is always what the model says.
+
+``LOCAL_EXAMPLES`` (environment) makes a longer search.
+"""
+
+import os
+
+from forcing import WAYS, Way
+from machine import run_machine
+
+EXAMPLES = int(os.environ.get("LOCAL_EXAMPLES", "15"))
+HERE = (
+    Way("small", "merge_on_read"),
+    *(w for w in WAYS if w.name in ("runs", "runs, often folded")),
+)
+
+
+def test_random_operations() -> None:
+    run_machine(None, HERE, examples=EXAMPLES, steps=8)
