@@ -7,7 +7,7 @@ the source keys that they come from. What is left on both sides is paired, in or
 ``insert``. The invariant: the rows before, without those that went and with those that came, are
 the rows after.
 
-Both engines' feeds (`local.feeds`, `spark.feeds`) hold it.
+Both engines' feeds (`local.kernels.feeds`, `spark.kernels.feeds`) hold it.
 """
 
 from __future__ import annotations

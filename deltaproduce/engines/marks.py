@@ -1,6 +1,7 @@
 """Marks: the columns in which a comparison says what differs, what is counted of them, and words.
 
-Both engines' comparisons (`local.comparing`, `spark.comparing`) give them the same meaning.
+Both engines' comparisons (`local.kernels.comparing`, `spark.kernels.comparing`) give them the same
+meaning.
 """
 
 from __future__ import annotations

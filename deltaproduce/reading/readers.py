@@ -23,7 +23,7 @@ from deltaproduce.engines.local.arrays import distinct, empty
 from deltaproduce.engines.marks import ADD, DELETE, UPDATE
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
-from deltaproduce.engines.spark.comparing import numbered_by_values
+from deltaproduce.engines.spark.kernels.comparing import numbered_by_values
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,

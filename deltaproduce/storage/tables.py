@@ -37,14 +37,14 @@ from deltaproduce.engines.delta_tables import (
 )
 from deltaproduce.engines.deltas import Deltas
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local import checks as here
+from deltaproduce.engines.local.kernels import checks as here
 from deltaproduce.engines.marks import FILE_COLUMN, MISPLACED_COLUMN
 from deltaproduce.engines.paths import is_linked, local_path
-from deltaproduce.engines.spark import checks as in_spark
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.delta import Detail, unwritable
 from deltaproduce.engines.spark.file_systems import is_local
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.kernels import checks as in_spark
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.storage.attempts import Attempt, Commit

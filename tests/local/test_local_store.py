@@ -111,7 +111,7 @@ def test_what_needs_spark_of_an_opened_store_says_so_and_does_nothing(location: 
         before = store.versions(), files(location)
         for call in (
             lambda: store.update(orders(range(3, 6))),
-            lambda: store.load("orders", orders(range(4))["orders"]),
+            lambda: store.load(orders(range(4))),
             lambda: store.changes("total", 0),
             store.verify,
             store.repair,

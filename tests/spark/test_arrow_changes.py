@@ -10,11 +10,11 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 from series import drawn
 
-from deltaproduce.engines.local import comparing as arrow_changes
 from deltaproduce.engines.local.arrays import in_order
+from deltaproduce.engines.local.kernels import comparing as arrow_changes
 from deltaproduce.engines.marks import AFTER, BEFORE, SIDE
-from deltaproduce.engines.spark import comparing as changes
 from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.engines.spark.kernels import comparing as changes
 from deltaproduce.model.layouts import Layout
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values

@@ -222,7 +222,8 @@ def _plain_rows(write: Write) -> pa.Table | None:
         return None
     if not all(_is_plain(column.data_type) for column in write.columns):
         return None
-    return in_arrow_types(rows, write.columns)
+    rows = in_arrow_types(rows, write.columns)
+    return rows.combine_chunks() if len(rows) else rows  # of several chunks it loses the order
 
 
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Compared, Engine, Part, Rows
-from deltaproduce.engines.local import checks, comparing, feeds, surrogates
 from deltaproduce.engines.local.arrays import (
     Marks,
     distinct,
@@ -20,6 +19,7 @@ from deltaproduce.engines.local.arrays import (
     order_codes,
     sorted_by,
 )
+from deltaproduce.engines.local.kernels import checks, comparing, feeds, surrogates
 from deltaproduce.engines.local.spilling import spilled
 from deltaproduce.engines.marks import COUNTED, Counts, Which
 from deltaproduce.model.layouts import Layout

@@ -17,10 +17,10 @@ from pyspark.sql.types import IntegerType
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
 from deltaproduce.engines.engine import Compared, Engine, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Which
-from deltaproduce.engines.spark import checks, comparing, feeds, surrogates
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, order, same
 from deltaproduce.engines.spark.frames import frame, row_bytes
+from deltaproduce.engines.spark.kernels import checks, comparing, feeds, surrogates
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, POSITION, Column
 from deltaproduce.types.ddl import identifier

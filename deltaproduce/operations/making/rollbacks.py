@@ -18,7 +18,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from deltaproduce.engines.local.arrays import same_rows
-from deltaproduce.engines.spark.comparing import unmatched
+from deltaproduce.engines.spark.kernels.comparing import unmatched
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES

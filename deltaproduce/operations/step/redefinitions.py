@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
 from deltaproduce.engines.spark.columns import col
-from deltaproduce.engines.spark.comparing import number
+from deltaproduce.engines.spark.kernels.comparing import number
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     Layout,

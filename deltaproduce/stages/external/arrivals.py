@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 from pyspark.sql import types as t
 
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.comparing import numbered_by_values
+from deltaproduce.engines.spark.kernels.comparing import numbered_by_values
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source

@@ -23,8 +23,8 @@ from pyspark.sql import types as t
 
 from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.spark.columns import col, cols
-from deltaproduce.engines.spark.comparing import unmatched
 from deltaproduce.engines.spark.delta import PLAIN_PATH
+from deltaproduce.engines.spark.kernels.comparing import unmatched
 from deltaproduce.engines.spark.log_actions import actions
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.tables import Tables

@@ -3,8 +3,8 @@
 The updates of a version have all rows of each key that it changed (S7), so the last ones of a key
 are the rows that it has (S16). The invariant that is checked: a version says of a key either that
 it is gone, in one row without values, or all its rows, numbered from 0; that it is new only if it
-was not there, and that it has gone or changed only if it was. `local.checks` says the same of rows
-on the driver; a law on random rows holds the two against each other.
+was not there, and that it has gone or changed only if it was. `local.kernels.checks` says the same
+of rows on the driver; a law on random rows holds the two against each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from deltaproduce.engines.marks import ADD, DELETE, FAULTS, FILE, MISPLACED, PAIR_FAULTS, UPDATE
 from deltaproduce.engines.spark.columns import col, cols, order, same
-from deltaproduce.engines.spark.comparing import number, unmatched
+from deltaproduce.engines.spark.kernels.comparing import number, unmatched
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import (
     CHANGE_TYPE,

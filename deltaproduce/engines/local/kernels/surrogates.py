@@ -1,4 +1,4 @@
-"""Surrogate keys on the driver: a number for each target key; see `spark.surrogates`."""
+"""Surrogate keys on the driver: a number for each target key; see `spark.kernels.surrogates`."""
 
 from __future__ import annotations
 

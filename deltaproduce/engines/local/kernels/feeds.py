@@ -1,7 +1,7 @@
 """The feed of a stage (`engines.change_feed`) for rows that are on the driver as Arrow tables.
 
-The invariant: it gives the rows that `spark.feeds` gives for the same rows; a law on random rows
-holds the two against each other.
+The invariant: it gives the rows that `spark.kernels.feeds` gives for the same rows; a law on random
+rows holds the two against each other.
 """
 
 from __future__ import annotations

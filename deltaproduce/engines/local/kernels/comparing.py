@@ -1,8 +1,8 @@
-"""What `spark.comparing` says of a step, for rows that are on the driver as Arrow tables.
+"""What `spark.kernels.comparing` says of a step, for rows that are on the driver as Arrow tables.
 
 A step of a few thousand rows takes Spark a second to plan and Arrow milliseconds to do. The
 invariant: `compare` and `updates` give the columns and rows of their namesakes in
-`spark.comparing`, to the row; a law on random rows holds the two against each other.
+`spark.kernels.comparing`, to the row; a law on random rows holds the two against each other.
 
 Each rule is written twice: for Spark, whose joins and windows know no limit of size, and for numpy,
 which knows no overhead.
@@ -60,7 +60,7 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
         new: the rows that come with it, in the same columns.
 
     Returns:
-        What `spark.comparing.compare` does, in its order.
+        What `spark.kernels.comparing.compare` does, in its order.
     """
     rows = pa.concat_tables([before, before.filter(pa.array(stays)), new])
     side = np.repeat([BEFORE, AFTER], [len(before), len(rows) - len(before)])
@@ -97,7 +97,7 @@ def all_different(compared: pa.Table) -> pa.Table:
 
 
 def updates(compared: pa.Table, layout: Layout) -> pa.Table:
-    """The updates of a step (S7), in the columns and order of `spark.comparing.updates`."""
+    """The updates of a step (S7), in the columns and order of `spark.kernels.comparing.updates`."""
     alive = _marks(compared, SIDE) == AFTER
     is_first, is_new = _marks(compared, POSITION) == 0, ~_marks(compared, KEY_BEFORE)
     gone = ~_marks(compared, KEY_AFTER) & is_first

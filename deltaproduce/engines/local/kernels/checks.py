@@ -1,7 +1,7 @@
-"""What `spark.checks` says of stored rows, for rows that are on the driver as Arrow tables.
+"""What `spark.kernels.checks` says of stored rows, for rows that are on the driver as Arrow tables.
 
-The invariant: each function counts and gives what its namesake in `spark.checks` does, whoever has
-written the rows; a law on random rows holds the two against each other.
+The invariant: each function counts and gives what its namesake in `spark.kernels.checks` does,
+whoever has written the rows; a law on random rows holds the two against each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltaproduce.engines.local.arrays import (
     order_codes,
     sorting,
 )
-from deltaproduce.engines.local.comparing import compare
+from deltaproduce.engines.local.kernels.comparing import compare
 from deltaproduce.engines.marks import (
     ADD,
     DELETE,

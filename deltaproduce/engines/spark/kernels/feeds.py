@@ -1,6 +1,6 @@
 """The feed of a stage (`engines.change_feed`) for rows in Spark: windows over each key's states.
 
-The invariant is the feed's own; `local.feeds` gives the same rows for the same rows.
+The invariant is the feed's own; `local.kernels.feeds` gives the same rows for the same rows.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What `spark.kernels` computes of rows, by Arrow and numpy: each module has its namesake there."""
