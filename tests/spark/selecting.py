@@ -9,7 +9,7 @@ long = pytest.mark.long
 """Marks a test whose law others keep an eye on in a short run."""
 
 
-def chosen(cases: Iterable[Any], *short: str) -> list[Any]:
+def chosen(cases: Iterable[Any], *short: Any) -> list[Any]:
     """All cases, which have names or are names, as parameters; those not in ``short`` are long."""
     names = {getattr(case, "name", case): case for case in cases}
     assert {*short} <= names.keys(), "there is no such case"

@@ -106,7 +106,7 @@ def pipeline(key: str, kind: Distinct | None = None) -> Pipeline:
 def test_versions_equal_the_oracle(
     spark: SparkSession, location: str, name: str, long_run: bool
 ) -> None:
-    """In a short run one way alone has what is done with versions that are there."""
+    """In a short run two versions, and one way alone has what is done with those."""
     way: Way = next(way for way in WAYS if way.name == name)
     single, many = pipeline("k bigint"), pipeline("series int, k bigint")
     exact = strategies.histories(single, min_versions=VERSIONS, max_versions=VERSIONS)
@@ -114,7 +114,7 @@ def test_versions_equal_the_oracle(
     oracle = Oracle(many)
     with forced(way):
         store = Store(spark, location, many, table_type=way.table_type)
-        for batch in batches:
+        for batch in batches if long_run else batches[:2]:
             version = store.update(as_frames(spark, many, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, many, version.number)

@@ -340,7 +340,7 @@ def test_a_key_larger_than_memory_streams_in_arrow(spark, large_store):
 # memory ends is chance: in the function, in the library's reading of the next rows (the function's
 # failure too, for it holds the memory), or in native code that then ends the worker.
 @needs_proc
-@pytest.mark.parametrize("megabytes", chosen((160, 200, 240)))
+@pytest.mark.parametrize("megabytes", chosen((160, 200, 240), 200))
 def test_a_function_that_keeps_all_values_runs_out_of_memory(spark, large_store, megabytes):
     store = Store(spark, str(large_store), listing(megabytes))
     with pytest.raises(ProducerError) as caught:
