@@ -29,6 +29,7 @@ from deltaproduce.engines.delta_tables import (
 )
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local import delta, files
+from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.file_systems import has_others
 from deltaproduce.types.atoms import arrow_schema
@@ -40,6 +41,7 @@ class Deltas(DeltaTables):
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
+        self._handles = Handles()
 
     @cached_property
     def spark(self) -> SparkDelta:
@@ -128,8 +130,8 @@ class Deltas(DeltaTables):
 
     def write(self, place: Place, write: Write) -> None:
         """See `DeltaTables.write`."""
-        alone = self._alone(place) is not None
-        if place.directory is None or not delta.written(place.directory, write, alone=alone):
+        alone, here = self._alone(place) is not None, place.directory
+        if here is None or not delta.written(here, write, self._handles, alone=alone):
             self.spark.write(place, write)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:

@@ -16,7 +16,14 @@ from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
@@ -28,6 +35,7 @@ from deltaproduce.engines.delta_tables import (
     RefusedError,
     Write,
 )
+from deltaproduce.engines.local.handles import Handles
 from deltaproduce.types.atoms import in_arrow_types
 
 _Outcome = TypeVar("_Outcome")
@@ -37,6 +45,9 @@ _GROUP_ROWS: Final = 1 << 20
 
 _PLAIN: Final = re.compile(r"[\w ./=@+~-]+")
 _ONE_FILE: Final = 1 << 40
+_CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+"""Checkpoints are made as the table's properties say. Its log is kept for ever, and to look for
+what has expired takes as long as the commit."""
 
 
 def takes(directory: str) -> bool:
@@ -44,7 +55,7 @@ def takes(directory: str) -> bool:
     return _PLAIN.fullmatch(directory) is not None
 
 
-def written(directory: str, write: Write, *, alone: bool = False) -> bool:
+def written(directory: str, write: Write, handles: Handles, *, alone: bool = False) -> bool:
     """Write rows, one file in their order, if that can be done here as Spark would do it.
 
     Rows that are marked as deleted are Spark's to remove, and so are columns that Delta has no
@@ -52,6 +63,7 @@ def written(directory: str, write: Write, *, alone: bool = False) -> bool:
     commit that writes its rows.
 
     Args:
+        handles: the store's, one of which may be the table's.
         alone: there is no Spark, so a commit before this one gives it the properties.
 
     Returns:
@@ -64,11 +76,12 @@ def written(directory: str, write: Write, *, alone: bool = False) -> bool:
     if rows is None:
         return False
     try:
-        found = DeltaTable(directory)
+        handle = handles.newest(directory)
     except TableNotFoundError:
-        found = None
+        handle = None
     except (DeltaError, OSError, ValueError):
         return False  # Spark says what is wrong
+    found = None if handle is None else handle.table
     overwritten = None if write.mode == "append" else found
     if overwritten is not None and not _is_as_wanted(overwritten, write):
         if not alone or _may_be_marked(overwritten):
@@ -87,8 +100,11 @@ def written(directory: str, write: Write, *, alone: bool = False) -> bool:
                 compression="SNAPPY", max_row_group_size=write.group_rows or _GROUP_ROWS
             ),
             commit_properties=_said(write.metadata, _transactions(found, write)),
+            post_commithook_properties=_CHECKPOINTS,
         )
     )
+    if handle is not None:
+        handles.keep(directory, handle)
     return True
 
 
