@@ -93,6 +93,12 @@ class Engine(Protocol[RowsT]):
             columns: of the whole; each part says what they are filled with.
         """
 
+    def filled(self, rows: RowsT, columns: Sequence[Column], fillings: Sequence[Filling]) -> RowsT:
+        """The rows in other columns, each filled with what its filling says."""
+
+    def placed(self, rows: RowsT, layout: Layout) -> RowsT:
+        """The rows of some content with ``_position``: their places in their keys, from 0."""
+
     def with_all(self, rows: RowsT, column: Column, value: object) -> RowsT:
         """The rows with one more column, which has this value in all of them."""
 

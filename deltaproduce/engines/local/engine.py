@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.change_feed import TIMES, FeedMode
-from deltaproduce.engines.engine import Compared, Engine, Part, Rows
+from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
 from deltaproduce.engines.local.arrays import (
     Marks,
     distinct,
@@ -66,8 +66,28 @@ class LocalEngine(Engine[pa.Table]):
         self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
     ) -> pa.Table:
         """See `Engine.by_key`."""
-        together = pa.concat_tables([_filled(part, columns) for part in parts])
+        ordered = ((in_order(_local(part.rows), part.order), part.fillings) for part in parts)
+        together = pa.concat_tables(
+            [self.filled(rows, columns, fillings) for rows, fillings in ordered]
+        )
         return sorted_by(together, order_codes(together, key))  # a key's rows stay in their order
+
+    def filled(
+        self, rows: pa.Table, columns: Sequence[Column], fillings: Sequence[Filling]
+    ) -> pa.Table:
+        """See `Engine.filled`."""
+        arrays = [
+            rows.column(filling)
+            if isinstance(filling, str)
+            else pa.repeat(pa.scalar(filling, arrow_type(column.data_type)), len(rows))
+            for column, filling in zip(columns, fillings, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+    def placed(self, rows: pa.Table, layout: Layout) -> pa.Table:
+        """See `Engine.placed`."""
+        nobody = np.zeros(len(rows), bool)
+        return comparing.compare(rows, nobody, rows.slice(0, 0), layout)
 
     def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
         """See `Engine.with_all`."""
@@ -182,14 +202,3 @@ def _local(rows: Rows) -> pa.Table:
 def _mask(rows: pa.Table, which: Which) -> Marks:
     columns = (np.asarray(rows.column(name)) == value for name, value in which.items())
     return reduce(np.logical_and, columns)
-
-
-def _filled(part: Part, columns: Sequence[Column]) -> pa.Table:
-    rows = in_order(_local(part.rows), part.order)
-    arrays = [
-        rows.column(filling)
-        if isinstance(filling, str)
-        else pa.repeat(pa.scalar(filling, arrow_type(column.data_type)), len(rows))
-        for column, filling in zip(columns, part.fillings, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType
 
 from deltaproduce.engines.change_feed import COMMIT_VERSION, TIMES, FeedMode, feed_columns
-from deltaproduce.engines.engine import Compared, Engine, Part, Rows
+from deltaproduce.engines.engine import Compared, Engine, Filling, Part, Rows
 from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Which
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, order, same
@@ -94,15 +94,23 @@ class SparkEngine(Engine[DataFrame]):
         for place, part in enumerate(parts):
             own = {f"_{place}_{number}": c.name for number, c in enumerate(part.order)}
             fillings = [*part.fillings, place, *(own.get(c.name) for c in placed)]
-            found = (col(one) if isinstance(one, str) else f.lit(one) for one in fillings)
-            filled = (
-                value.cast(c.data_type).alias(c.name)
-                for c, value in zip((*columns, _FEEDER, *placed), found, strict=True)
-            )
-            frames.append(self.here(part.rows, part.columns).select(*filled))
+            rows = self.here(part.rows, part.columns)
+            frames.append(self.filled(rows, (*columns, _FEEDER, *placed), fillings))
         together = reduce(DataFrame.union, frames).repartition(*cols(key))
         in_place = together.sortWithinPartitions(*order((*key, _FEEDER, *placed)))
         return in_place.select(*cols(columns))
+
+    def filled(
+        self, rows: DataFrame, columns: Sequence[Column], fillings: Sequence[Filling]
+    ) -> DataFrame:
+        """See `Engine.filled`."""
+        found = (col(one) if isinstance(one, str) else f.lit(one) for one in fillings)
+        filled = zip(columns, found, strict=True)
+        return rows.select(*(value.cast(c.data_type).alias(c.name) for c, value in filled))
+
+    def placed(self, rows: DataFrame, layout: Layout) -> DataFrame:
+        """See `Engine.placed`."""
+        return comparing.number(rows, layout)
 
     def in_tasks(self, rows: Rows, columns: Sequence[Column], key: Sequence[Column]) -> DataFrame:
         """Rows that are in order, where a function is called for each key: in one task if few.

@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
@@ -229,15 +227,15 @@ def _first_of(production: Production, emitted: Rows, count: int) -> Found:
     return Found(Comparison.first(new, count, layout, production.engines), surrogates)
 
 
-def _conformed(redefined: Redefinition, content: Stored | None) -> DataFrame | None:
+def _conformed(redefined: Redefinition, content: Stored | None) -> Rows | None:
     """The rows before in the columns of now; None if there are none with the same key columns."""
     if content is None or not redefined.same_key:
         return None
-    return redefined.conformed(content.all())
+    return redefined.conformed(content.rows(), content.engines)
 
 
 def _made_anew(
-    redefined: Redefinition, before: DataFrame | None, new: Rows, count: int, engines: Engines
+    redefined: Redefinition, before: Rows | None, new: Rows, count: int, engines: Engines
 ) -> Comparison:
     """Compare with what is there after tables with other columns took the place of all."""
     layout = Layout.of(redefined.new)

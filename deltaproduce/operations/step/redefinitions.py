@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
-from deltaproduce.engines.spark.columns import col
-from deltaproduce.engines.spark.kernels.comparing import number
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     Layout,
@@ -48,33 +46,26 @@ class Redefinition:
         """Whether values before and after can be equal."""
         return _types(self.old.schema.value.columns) == _types(self.new.schema.value.columns)
 
-    def conformed(self, rows: DataFrame) -> DataFrame:
+    def conformed(self, rows: Rows, engines: Engines) -> Rows:
         """The content before in the columns of the content now; the keys must be the same.
 
         Values that cannot be equal to any now are null, and so are source keys of other types; then
         ``_ordinal`` keeps the order that the key's rows had.
         """
-        now, then = Layout.of(self.new), Layout.of(self.old)
-        same_sources = [c.data_type for c in now.sources] == [c.data_type for c in then.sources]
+        engine, now, then = engines.of(rows), Layout.of(self.new), Layout.of(self.old)
         given = {c.name: c.name for c in self.new.schema.key}
-        if same_sources:
+        if [c.data_type for c in now.sources] == [c.data_type for c in then.sources]:
             given |= {
                 new.name: old.name for new, old in zip(now.sources, then.sources, strict=True)
             }
             given[ORDINAL] = ORDINAL
         else:
-            rows = number(rows, then)
+            rows = engine.placed(rows, then)
             given[ORDINAL] = POSITION
         if self.same_values:
             given |= {c.name: c.name for c in self.new.schema.value}
-        return rows.select(
-            *(
-                (col(given[c.name]) if c.name in given else f.lit(None))
-                .cast(c.data_type)
-                .alias(c.name)
-                for c in now.content
-            )
-        )
+        found: Rows = engine.filled(rows, now.content, [given.get(c.name) for c in now.content])
+        return found
 
 
 def _types(columns: Sequence[Column]) -> list[tuple[str, DataType]]:

@@ -62,9 +62,12 @@ def preserved(
     """
     stage, engines = production.stage, production.engines
     run = calls(stage, preserve, zone_of(engines.time_zone))
+    if not count:
+        return new
     tasks = engines.limits.preserving_tasks(count)
-    if count and tasks == 1 and engines.calls_beside(before, new):
-        beside = production.beside(_with_examples(before, new, Layout.of(stage)), (), run)
+    if engines.calls_beside(before, new):
+        by = stage.schema.key.columns if tasks > 1 else ()
+        beside = production.beside(_with_examples(before, new, Layout.of(stage)), by, run)
         if beside is not None:
             return beside[0]
     content = production.content

@@ -1,0 +1,77 @@
+"""Stages that are defined anew, and values that are kept, in stores without a session."""
+
+from deltaproduce import Pipeline, Store
+
+ROWS = [(3, "ann", 5), (1, "bob", 7), (2, "ann", 6)]
+
+
+def shop(key, value="amount bigint", preserve=None):
+    """Orders, and by customer: what is emitted has as many columns as are declared."""
+    made = Pipeline("shop")
+    orders = made.source("orders", key=key, value="customer string, amount bigint")
+    columns = value.count(",") + 1
+
+    @made.producer(orders, key="customer string", value=value, preserve=preserve)
+    def by_customer(_, values):
+        for order in values:
+            yield order.customer, order.amount if columns == 1 else (order.amount,) * columns
+
+    return made
+
+
+def rows(name, of=int):
+    return {"orders": [{name: of(n), "customer": who, "amount": n} for n, who, _ in ROWS]}
+
+
+def stored(store, *names):
+    found = store.content("by_customer").select(["customer", *names]).to_pylist()
+    return sorted(tuple(row.values()) for row in found)
+
+
+def told(store, since):
+    feed = store.changes("by_customer", since=since).to_pylist()
+    return sorted((row["customer"], row["_change_type"]) for row in feed)
+
+
+def test_another_source_key_changes_no_row(location):
+    with Store(None, location, shop("id bigint")) as store:
+        store.update(rows("id"))
+        before = stored(store, "amount", "_source_id")
+    with Store(None, location, shop("number bigint")) as store:
+        store.load(rows("number"))
+        assert stored(store, "amount", "_source_number") == before
+        assert told(store, 1) == []
+    with Store(None, location, shop("text string")) as store:  # no source key is what it was
+        store.load(rows("text", str))
+        assert stored(store, "amount", "_source_text") == [
+            (*row[:2], str(row[2])) for row in before
+        ]
+        assert told(store, 2) == []
+        store.update({"orders": [{"text": "2", "_change_type": "delete"}]})
+        assert stored(store, "amount") == [("ann", 3), ("bob", 1)]
+
+
+def test_other_values_change_every_row(location):
+    with Store(None, location, shop("id bigint")) as store:
+        store.update(rows("id"))
+    with Store(None, location, shop("id bigint", "amount bigint, again int")) as store:
+        store.update({"orders": [{"id": 1, "customer": "bob", "amount": 9}]})
+        assert stored(store, "amount", "again") == [("ann", 2, 2), ("ann", 3, 3), ("bob", 9, 9)]
+        changed = store.updates("by_customer", 2).to_pylist()
+        assert {row["_change_type"] for row in changed} == {"update"}
+        assert len(changed) == 3
+
+
+def test_values_are_kept_where_nothing_is_emitted(location):
+    def first(value, example):
+        return value if example is None else example
+
+    with Store(None, location, shop("id bigint", preserve=first)) as store:
+        store.update(rows("id"))
+        assert stored(store, "amount") == [("ann", 2), ("ann", 2), ("bob", 1)]
+        store.update({"orders": [{"id": 2, "_change_type": "delete"}]})
+        assert stored(store, "amount") == [("ann", 2), ("bob", 1)]
+        store.update({"orders": [{"id": n, "_change_type": "delete"} for n in (1, 3)]})
+        assert stored(store, "amount") == []
+        store.update({"orders": [{"id": 4, "customer": "bob", "amount": 8}]})
+        assert stored(store, "amount") == [("bob", 8)]
