@@ -44,7 +44,7 @@ from deltaproduce.engines.marks import (
     UPDATE,
 )
 from deltaproduce.model.layouts import Layout
-from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, POSITION
+from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, ORDINAL_COLUMN, POSITION
 
 _NONE: Final = -1  # less than any group and side
 _CHANGE_TYPES: Final = (ADD, UPDATE, DELETE)
@@ -65,7 +65,7 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
     rows = pa.concat_tables([before, before.filter(pa.array(stays)), new])
     side = np.repeat([BEFORE, AFTER], [len(before), len(rows) - len(before)])
     keys, sources = order_codes(rows, layout.key), order_codes(rows, layout.sources)
-    order = sorting([*keys, side, *sources, rows.column(ORDINAL).to_numpy()])
+    order = sorting([*keys, side, *sources, *order_codes(rows, [ORDINAL_COLUMN])])
     rows, side = taken(rows, order), side[order]
     key = _numbered([found[order] for found in keys])
     pair = factorize(map(pa.array, [key, *(found[order] for found in sources)]))

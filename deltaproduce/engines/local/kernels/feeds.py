@@ -32,7 +32,14 @@ from deltaproduce.engines.local.arrays import (
 from deltaproduce.engines.marks import AFTER, BEFORE, DELETE
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.columns import CHANGE_TYPE, IS_ALIVE, ORDINAL, POSITION, VERSION
+from deltaproduce.types.columns import (
+    CHANGE_TYPE,
+    IS_ALIVE,
+    ORDINAL,
+    ORDINAL_COLUMN,
+    POSITION,
+    VERSION,
+)
 
 _NONE: Final = -1  # less than any key and version
 
@@ -113,7 +120,7 @@ def _states(before: pa.Table, updates: pa.Table, layout: Layout, since: int) -> 
     new = [*told, *updates.select(key).columns, *nowhere, *place]
     rows = pa.concat_tables([pa.Table.from_arrays(part, names=names) for part in (old, new)])
     keys, version = factorize(rows.select(key).columns), rows.column(VERSION).to_numpy()
-    places = [*order_codes(rows, layout.sources), rows.column(ORDINAL).to_numpy()]
+    places = order_codes(rows, (*layout.sources, ORDINAL_COLUMN))
     order = sorting([keys, version, *places])
     return _States(taken(rows, order), keys[order], version[order])
 
