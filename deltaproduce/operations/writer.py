@@ -121,6 +121,8 @@ def opened(
     ):
         if not isinstance(value, str) or value not in known:
             raise DefinitionError(f"{name} is {shown(value)}; use one of {', '.join(known)}")
+    if spark is not None:
+        check_session(spark)
     engines = Engines.opened(spark, limits)
     tables = _tables(engines, place, text, pipeline)
     graph, log = analysed(pipeline.graph(), tables), VersionLog(tables)
@@ -147,8 +149,6 @@ def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) ->
         text: the location as the user says it.
     """
     session = engines.session
-    if session is not None:
-        check_session(session)
     if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
         place = place.within(engines.spark.catalog.currentCatalog())
     elif session is None and local_path(place.address) is None:

@@ -73,4 +73,5 @@ def test_many_keys_change_in_one_version(location):
             assert stored(store, number) == expected(state)
             found = store.content("by_customer", number)
             assert len(found) == len(state)
+        assert store.verify() == ()
     assert store.head.number == len(states)

@@ -16,7 +16,7 @@ from limiting import limited
 from pyspark.sql import Row, SparkSession
 from selecting import chosen
 
-from deltaproduce import DefinitionError, NotFoundError, Pipeline, Store, Version
+from deltaproduce import DefinitionError, Limits, NotFoundError, Pipeline, Store, Version
 from deltaproduce.storage.parquet_seeks import ParquetFiles
 
 shop = Pipeline("shop")
@@ -147,7 +147,7 @@ def test_files_of_a_first_load_are_sorted_and_disjoint(spark: SparkSession, loca
         for text in texts:
             yield text, n
 
-    store = Store(spark, location, wide)
+    store = Store(spark, location, wide, limits=Limits(local_rows=0))
     rows = spark.range(250_000).selectExpr("id AS n", "cast(id * 7 % 250000 AS string) AS t")
     store.update({"numbers": rows})
     for stage, table, column, descending in (
