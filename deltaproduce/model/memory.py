@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -17,6 +16,10 @@ _CONTROL_GROUPS: Final = (
 """What a container may have, as Linux says it: by control groups of version 2, and of version 1."""
 
 
+_NOT_TOLD: Final = 8 << 30
+"""What is taken for it where Python does not say it, as on Windows."""
+
+
 @cache
 def memory_bytes() -> int:
     """The machine's memory, or what its container or this process may have if that is less."""
@@ -24,6 +27,11 @@ def memory_bytes() -> int:
 
 
 def _bounds() -> Iterator[int]:
+    if os.name != "posix":
+        yield _NOT_TOLD
+        return
+    import resource  # which others do not have
+
     yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _CONTROL_GROUPS:
         with suppress(OSError, ValueError):  # there is none, or it says "max"

@@ -1,6 +1,8 @@
 """What a step may hold follows from the memory there is."""
 
 import resource
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +46,13 @@ def test_a_process_may_have_a_bound(containers, monkeypatch):
     bound = 3 << 26
     monkeypatch.setattr(resource, "getrlimit", lambda _: (bound, resource.RLIM_INFINITY))
     assert memory.memory_bytes() == bound
+
+
+def test_where_nobody_says_it(containers, monkeypatch):
+    """Nor is there the module that knows the process's bounds, as on Windows."""
+    monkeypatch.setattr(memory, "os", SimpleNamespace(name="nt"))
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert memory.memory_bytes() == 8 << 30
 
 
 class Session:
