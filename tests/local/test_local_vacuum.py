@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 from crashing import batch, built, drawn, files, frames, orders
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from hazards import CASES, DOCTORED, no_stages_of_before, rewritten, tree
+from hazards import CASES, DOCTORED, dry_run, moved_on, rewritten, tree
 from limiting import limited
 from local_stores import as_rows, assert_no_orphans_here, assert_same_here
 from series import drawn as examples
 
-import deltaproduce as dp
 from deltaproduce import ConflictError, CorruptStoreError, Limits, NotFoundError, Pipeline, Store
 from deltaproduce.engines.local.files import remove_table, removed_in_turn
 from deltaproduce.storage import failpoints
@@ -81,13 +80,6 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def moved_on(lake: Path) -> Store:
-    """The store, opened by a pipeline without a stage that it had, with a version of that."""
-    store = Store(None, str(lake), no_stages_of_before())
-    store.update(frames(None, batch((9, 9, 9))))
-    return store
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_of_others_stays(lake: Path, tmp_path: Path, case: str) -> None:
     """With a stage that the pipeline still has, and with one that no version has any more."""
@@ -96,7 +88,7 @@ def test_what_is_of_others_stays(lake: Path, tmp_path: Path, case: str) -> None:
     for number in range(3):
         oracle.update(drawn(number))
     stage_goes = case.startswith("goes")
-    store = moved_on(lake) if stage_goes else Store(None, str(lake), orders())
+    store = moved_on(None, lake) if stage_goes else Store(None, str(lake), orders())
     theirs = [path for hazard in CASES[case] for path in hazard(original, lake, tmp_path)]
     before = {path: tree(path) for path in theirs}
     links = [path for path in lake.rglob("*") if path.is_symlink()]
@@ -109,7 +101,7 @@ def test_what_is_of_others_stays(lake: Path, tmp_path: Path, case: str) -> None:
 
 def test_tables_that_others_have_made_or_copied(lake: Path) -> None:
     """Those of another store say in their commits which of its tables they are."""
-    store, rows = moved_on(lake), pa.table({"id": [0, 1, 2]})
+    store, rows = moved_on(None, lake), pa.table({"id": [0, 1, 2]})
     write_deltalake(lake / "plain" / "content", rows)
     told = {"attempt": "a", "version": 1}
     for place, table in (("told/content", {}), ("k/x", {"table": "k/x"})):
@@ -149,31 +141,7 @@ def test_names_in_a_version_log_do_not_lead_out(lake: Path, tmp_path: Path, doct
 
 
 def test_a_dry_run_changes_nothing_and_says_what_goes(lake: Path) -> None:
-    store = moved_on(lake)
-    store.rollback(2)
-
-    def crash(when: failpoints.When, name: str, table: str) -> None:
-        if (when, name) == ("before", "publish"):
-            raise RuntimeError
-
-    with failpoints.armed(crash), pytest.raises(RuntimeError):
-        store.update(frames(None, drawn(8)))
-    for keep in (2, 1):
-        before = tree(lake)
-        seen = Store(None, str(lake), no_stages_of_before())
-        foreseen = seen.vacuum(keep_versions=keep, unfinished_hours=0, dry_run=True)
-        assert tree(lake) == before
-        assert len(foreseen.paths) == len({*foreseen.paths}) == foreseen.files
-        paths = [Path(path.removeprefix("file:")) for path in foreseen.paths]
-        assert sum(path.stat().st_size for path in paths) == foreseen.bytes
-        done = store.vacuum(keep_versions=keep, unfinished_hours=0)
-        assert (done.versions, sorted(done.tables)) == (foreseen.versions, sorted(foreseen.tables))
-        assert not [path for path in paths if path.exists()]
-        assert done.files >= foreseen.files
-        assert done.paths == ()
-    assert not (lake / "by_customer").exists()
-    nothing = Store(None, str(lake / "none"), orders())
-    assert nothing.vacuum(keep_versions=1, dry_run=True) == dp.Vacuumed((), (), 0, 0)
+    dry_run(None, moved_on(None, lake), lake, (2, 1))
 
 
 def test_files_of_no_version_stay_while_they_are_young(lake: Path) -> None:

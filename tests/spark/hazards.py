@@ -6,10 +6,15 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from deltaproduce import Pipeline
+import pytest
+from crashing import batch, drawn, frames, orders
+from pyspark.sql import SparkSession
+
+from deltaproduce import Pipeline, Store, Vacuumed
+from deltaproduce.storage import failpoints
 
 Tree = dict[str, tuple[int, int, int]]
 
@@ -41,6 +46,45 @@ def no_stages_of_before() -> Pipeline:
             yield amount, customer
 
     return pipeline
+
+
+def moved_on(spark: SparkSession | None, lake: Path) -> Store:
+    """The store, opened by a pipeline without a stage that it had, with a version of that."""
+    store = Store(spark, str(lake), no_stages_of_before())
+    store.update(frames(spark, batch((9, 9, 9))))
+    return store
+
+
+def dry_run(spark: SparkSession | None, store: Store, lake: Path, keeps: Iterable[int]) -> None:
+    """A dry run changes nothing, and says what a vacuum removes that keeps so many versions.
+
+    Args:
+        store: as `moved_on` gives it; an update of it is cut off first.
+    """
+    store.rollback(2)
+
+    def crash(when: failpoints.When, name: str, table: str) -> None:
+        if (when, name) == ("before", "publish"):
+            raise RuntimeError
+
+    with failpoints.armed(crash), pytest.raises(RuntimeError):
+        store.update(frames(spark, drawn(8)))
+    for keep in keeps:
+        before = tree(lake)
+        seen = Store(spark, str(lake), no_stages_of_before())
+        foreseen = seen.vacuum(keep_versions=keep, unfinished_hours=0, dry_run=True)
+        assert tree(lake) == before
+        assert len(foreseen.paths) == len({*foreseen.paths}) == foreseen.files
+        paths = [Path(path.removeprefix("file:")) for path in foreseen.paths]
+        assert sum(path.stat().st_size for path in paths) == foreseen.bytes
+        done = store.vacuum(keep_versions=keep, unfinished_hours=0)
+        assert (done.versions, sorted(done.tables)) == (foreseen.versions, sorted(foreseen.tables))
+        assert not [path for path in paths if path.exists()]
+        assert done.files >= foreseen.files
+        assert done.paths == ()
+    assert not (lake / "by_customer").exists()
+    nothing = Store(spark, str(lake / "none"), orders())
+    assert nothing.vacuum(keep_versions=1, dry_run=True) == Vacuumed((), (), 0, 0)
 
 
 NESTED = ["inner", "by_customer", "by_customer/inner", "by_customer/content", "orders/content/x"]

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 from comparing import assert_same
-from crashing import batch, built, drawn, frames, orders
-from hazards import CASES, DOCTORED, no_stages_of_before, rewritten, tree
+from crashing import built, drawn, frames, orders
+from hazards import CASES, DOCTORED, dry_run, moved_on, rewritten, tree
 from pyspark.sql import SparkSession
 from selecting import chosen
 
-import deltaproduce as dp
 from deltaproduce import CorruptStoreError, Store
-from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle
 
 
@@ -30,13 +28,6 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> t
 def lake(original: tuple[Path, Oracle], tmp_path: Path) -> Path:
     """A store of three versions."""
     return Path(shutil.copytree(original[0], tmp_path / "lake"))
-
-
-def moved_on(spark: SparkSession, lake: Path) -> Store:
-    """The store, opened by a pipeline without a stage that it had, with a version of that."""
-    store = Store(spark, str(lake), no_stages_of_before())
-    store.update(frames(spark, batch((9, 9, 9))))
-    return store
 
 
 @pytest.mark.parametrize("case", chosen(CASES, "stays", "goes, has links"))
@@ -105,30 +96,6 @@ def test_names_in_a_version_log_do_not_lead_out(
 
 
 def test_a_dry_run_changes_nothing_and_says_what_goes(
-    spark: SparkSession, original: tuple[Path, Oracle], lake: Path, long_run: bool
+    spark: SparkSession, lake: Path, long_run: bool
 ) -> None:
-    store = moved_on(spark, lake)
-    store.rollback(2)
-
-    def crash(when: failpoints.When, name: str, table: str) -> None:
-        if (when, name) == ("before", "publish"):
-            raise RuntimeError
-
-    with failpoints.armed(crash), pytest.raises(RuntimeError):
-        store.update(frames(spark, drawn(8)))
-    for keep in (2, 1) if long_run else (1,):
-        before = tree(lake)
-        seen = Store(spark, str(lake), no_stages_of_before())
-        foreseen = seen.vacuum(keep_versions=keep, unfinished_hours=0, dry_run=True)
-        assert tree(lake) == before
-        assert len(foreseen.paths) == len({*foreseen.paths}) == foreseen.files
-        paths = [Path(path.removeprefix("file:")) for path in foreseen.paths]
-        assert sum(path.stat().st_size for path in paths) == foreseen.bytes
-        done = store.vacuum(keep_versions=keep, unfinished_hours=0)
-        assert (done.versions, sorted(done.tables)) == (foreseen.versions, sorted(foreseen.tables))
-        assert not [path for path in paths if path.exists()]
-        assert done.files >= foreseen.files
-        assert done.paths == ()
-    assert not (lake / "by_customer").exists()
-    nothing = Store(spark, str(lake / "none"), orders())
-    assert nothing.vacuum(keep_versions=1, dry_run=True) == dp.Vacuumed((), (), 0, 0)
+    dry_run(spark, moved_on(spark, lake), lake, (2, 1) if long_run else (1,))
