@@ -64,10 +64,9 @@ class Selection:
                 keys = found
         if isinstance(keys, pa.Table):
             once, limits = distinct(keys), engines.limits
-            if engines.session is None or limits.holds_keys(len(once), once.nbytes):
-                return Selection(tuple(columns), once, engines)
-            keys = _joined(once, columns, engines)
-            return Selection(tuple(columns), keys, engines)
+            stays = engines.session is None or limits.holds_keys(len(once), once.nbytes)
+            found = once if stays else _joined(once, columns, engines)
+            return Selection(tuple(columns), found, engines)
         return Selection(tuple(columns), keys.select(*cols(columns)).distinct(), engines)
 
     @staticmethod
@@ -87,7 +86,7 @@ class Selection:
         return Selection(columns.columns, pa.table(arrays, list(columns.names)), engines)
 
     @property
-    def few(self) -> bool:
+    def is_here(self) -> bool:
         """Whether the keys are on the driver."""
         return isinstance(self.keys, pa.Table)
 
@@ -118,7 +117,7 @@ class Selection:
     def without(self, other: Selection) -> Selection:
         """The keys that are not among those of ``other``, whose columns may have other names."""
         gone = other.renamed(self.columns)
-        if isinstance(self.keys, pa.Table) and gone.few:
+        if isinstance(self.keys, pa.Table) and gone.is_here:
             kept = self.keys.filter(pa.array(~gone.holds(self.keys)))
             return Selection(self.columns, kept, self.engines)
         keys, others = self.frame, gone.frame
@@ -145,14 +144,14 @@ class Selection:
 
     def only(self, rows: Rows, columns: Sequence[Column]) -> Rows:
         """Of any rows, in these columns, those that have one of the keys."""
-        if isinstance(rows, pa.Table) and self.few:
+        if isinstance(rows, pa.Table) and self.is_here:
             return rows.filter(pa.array(self.holds(rows)))
         found, keys = self.engines.frame(rows, columns), self.frame
         return found.join(keys, same(found, keys, self.columns), "left_semi")
 
     def exactly(self, found: Rows) -> Rows:
         """Of the rows that were found for these keys, those of no other key."""
-        if not self.few:
+        if not self.is_here:
             return found
         if isinstance(found, pa.Table):
             return found.filter(pa.array(self.holds(found)))
@@ -162,7 +161,7 @@ class Selection:
         return found.join(keys, same(found, keys, self.columns), "left_semi")
 
     def holds(self, rows: pa.Table) -> Marks:
-        """Which of the rows have one of the keys, which are few."""
+        """Which of the rows have one of the keys, which are on the driver."""
         return isin_rows(rows.select([c.name for c in self.columns]), self.keys)
 
 

@@ -79,7 +79,7 @@ class _Walk:
                 continue
             found = reached[stage.name]
             # Content has the pairs in the order of the stage's keys, key mappings in the other.
-            pairs = self.reader.content if found.few else self.reader.key_mappings
+            pairs = self.reader.content if found.is_here else self.reader.key_mappings
             made_from = _keys(pairs(self.version, stage), found, Layout.of(stage).sources)
             for feeder in stage.feeders:
                 theirs = made_from.renamed(feeder.schema.key.columns)

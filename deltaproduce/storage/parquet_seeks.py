@@ -129,7 +129,7 @@ class ParquetFiles:
         self._table = table
 
     def rows_of(self, keys: Selection, columns: Sequence[Column], most: int) -> pa.Table | None:
-        """All rows of these keys, which are few, and of no others; None if Spark is to be asked.
+        """All rows of these keys, which are here, and of no others; None if Spark is to be asked.
 
         Args:
             columns: the table's columns; they come in the types of `arrow_type`.

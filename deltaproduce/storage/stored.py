@@ -145,7 +145,7 @@ class Stored:
 
     def of(self, keys: Selection) -> Rows:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
-        if not keys.few:
+        if not keys.is_here:
             return keys.rows_of(self.all())
         most = self.engines.limits.rows_of(self.row_bytes)
         found = None if self.files is None else self.files.rows_of(keys, self.columns, most)

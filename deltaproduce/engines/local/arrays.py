@@ -39,7 +39,20 @@ def empty(columns: Sequence[Column]) -> pa.Table:
 
 def factorize(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
     """For each row of some columns a number from 0, the same for equal rows only."""
-    return _dense(_row_codes(arrays))
+    return numbered([codes(array) for array in arrays])
+
+
+def numbered(columns: Sequence[Numbers]) -> Numbers:
+    """As `factorize`, for columns of numbers."""
+    return _dense(_joined(columns))
+
+
+def grouped(in_order: Sequence[Numbers]) -> Numbers:
+    """For rows sorted by some numbers, the number of each row's group of equal ones, from 0."""
+    starts = np.zeros(len(in_order[0]), bool)
+    for found in in_order:
+        starts[1:] |= found[1:] != found[:-1]
+    return np.cumsum(starts)
 
 
 def codes(array: pa.ChunkedArray) -> Numbers:
@@ -49,7 +62,9 @@ def codes(array: pa.ChunkedArray) -> Numbers:
 
 def distinct(table: pa.Table) -> pa.Table:
     """Each row once: the first of equal ones."""
-    order, begins = _groups(_row_codes(table.columns))
+    numbers = _row_codes(table.columns)
+    order = sorting([numbers])
+    begins = np.diff(grouped([numbers[order]]), prepend=-1) > 0
     return table.take(pa.array(np.sort(order[begins])))
 
 
@@ -178,7 +193,12 @@ def _order_codes(array: pa.Array, column: Column) -> Numbers:
 
 def _row_codes(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
     """For each row of some columns a number, the same for equal rows only."""
-    packed = _packed([codes(array) for array in arrays])
+    return _joined([codes(array) for array in arrays])
+
+
+def _joined(columns: Sequence[Numbers]) -> Numbers:
+    """One column of numbers, the same for equal rows of some only."""
+    packed = _packed(columns)
     while len(packed) > 1:
         packed = _packed([_dense(numbers) for numbers in packed])
     return packed[0]
@@ -202,19 +222,10 @@ def _packed(columns: Sequence[Numbers]) -> list[Numbers]:
 
 def _dense(numbers: Numbers) -> Numbers:
     """Numbers from 0 in the order of these."""
-    order, begins = _groups(numbers)
-    found = np.empty(len(numbers), np.int64)
-    found[order] = np.cumsum(begins) - 1
-    return found
-
-
-def _groups(numbers: Numbers) -> tuple[Numbers, Marks]:
-    """The places of numbers in their order, and which of these begin another number's."""
     order = sorting([numbers])
-    in_order = numbers[order]
-    begins = np.ones(len(numbers), bool)
-    np.not_equal(in_order[1:], in_order[:-1], out=begins[1:])
-    return order, begins
+    found = np.empty(len(numbers), np.int64)
+    found[order] = grouped([numbers[order]])
+    return found
 
 
 def _ranks(numbers: Numbers) -> Numbers:

@@ -86,8 +86,7 @@ class LocalEngine(Engine[pa.Table]):
 
     def placed(self, rows: pa.Table, layout: Layout) -> pa.Table:
         """See `Engine.placed`."""
-        nobody = np.zeros(len(rows), bool)
-        return comparing.compare(rows, nobody, rows.slice(0, 0), layout)
+        return comparing.placed(rows, layout)
 
     def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
         """See `Engine.with_all`."""
@@ -130,12 +129,11 @@ class LocalEngine(Engine[pa.Table]):
         rows = comparing.compare(old, stays, come, layout)
         if all_differ:
             rows = comparing.all_different(rows)
-        rows = spilled(rows)
         key = [c.name for c in layout.key]
         touched = pa.concat_tables([old.filter(pa.array(~stays)).select(key), come.select(key)])
         counted = {name: int(_mask(rows, which).sum()) for name, which in COUNTED.items()}
         counted |= {"keys": len(distinct(touched)), "bytes": rows.nbytes}
-        return Compared(rows, Counts(**counted))
+        return Compared(spilled(rows), Counts(**counted))
 
     def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
         """See `Engine.updates`."""

@@ -9,6 +9,7 @@ file that it was: otherwise the table was removed or made again, and is opened a
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from deltalake import DeltaTable
@@ -37,17 +38,11 @@ class Handle(NamedTuple):
     since: int
 
 
-class _Kept(NamedTuple):
-    table: DeltaTable
-    mark: _Mark
-    since: int
-
-
 class Handles:
     """The tables that one store has open."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, tuple[Handle, _Mark]] = {}
 
     def newest(self, directory: str) -> Handle:
         """A table as it is now.
@@ -56,14 +51,11 @@ class Handles:
             TableNotFoundError: there is none.
             DeltaError, OSError, ValueError: it cannot be read.
         """
-        kept = self._kept.pop(directory, None)  # in one step: no other thread has it
-        if kept is not None and _mark(directory, kept.table) == kept.mark:
-            try:
-                kept.table.update_incremental()
-            except (DeltaError, OSError, ValueError):
-                pass  # opened anew, it says what is wrong
-            else:
-                return Handle(kept.table, kept.since)
+        handle, mark = self._kept.pop(directory, (None, None))  # at once: no other thread has it
+        if handle is not None and _mark(directory, handle.table) == mark:
+            with suppress(DeltaError, OSError, ValueError):  # opened anew, it says what is wrong
+                handle.table.update_incremental()
+                return handle
         opened = DeltaTable(directory)
         return Handle(opened, opened.version())
 
@@ -71,7 +63,7 @@ class Handles:
         """Keep a table for the next one who asks; the caller is done with it."""
         mark, commits = _mark(directory, handle.table), handle.table.version() - handle.since
         if mark is not None and commits < _COMMITS and len(self._kept) < _MOST:
-            self._kept[directory] = _Kept(handle.table, mark, handle.since)
+            self._kept[directory] = handle, mark
 
 
 def _mark(directory: str, table: DeltaTable) -> _Mark | None:

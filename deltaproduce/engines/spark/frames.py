@@ -60,13 +60,13 @@ def frame(
     what Python gives stays in the driver's heap until then, and afterwards on its disk if need be.
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
-    size = len(table) * _PART_BYTES // max(table.nbytes, 1)
+    size = max(len(table) * _PART_BYTES // max(table.nbytes, 1), 1)
     if size >= len(table):
         rows = spark.createDataFrame(_whole(table), schema)
         return rows if len(table) <= plan_rows else rows.localCheckpoint(eager=False)
     parts = (
-        spark.createDataFrame(_whole(table.slice(first, max(size, 1))), schema)
-        for first in range(0, len(table), max(size, 1))
+        spark.createDataFrame(_whole(table.slice(first, size)), schema)
+        for first in range(0, len(table), size)
     )
     return reduce(DataFrame.union, (part.localCheckpoint(eager=True) for part in parts))
 

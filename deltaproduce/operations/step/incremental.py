@@ -71,9 +71,10 @@ def source_step(
         compared = Comparison.of_all(before, upserts, layout, engines)
     else:
         keys = batch.keys()
-        whole = content.small and keys.few
+        here = keys.is_here
+        whole = content.small and here
         rows = content.fetched() if whole else content.of(keys)
-        compared = Comparison.of_some(rows, keys, upserts, layout, complete=whole, sought=keys.few)
+        compared = Comparison.of_some(rows, keys, upserts, layout, complete=whole, sought=here)
     return Found(compared) if compared.counts.keys_changed or anew else None
 
 
@@ -117,7 +118,7 @@ def selected_step(
     layout, engines = Layout.of(stage), production.engines
     if content is None:
         return _first_of(production, *production.of_changed(inputs, changed))
-    if content.small and changed.few:
+    if content.small and changed.is_here:
         before: Rows = content.fetched()
         emitted, count = production.of_changed(inputs, changed)
         new, surrogates = production.kept(before, emitted, count)
@@ -137,7 +138,7 @@ def selected_step(
     affected = Selection.of(targets, layout.key, engines)
     before = content.of(affected)
     new, surrogates = production.kept(before, emitted, count)
-    sought = changed.few and affected.few
+    sought = changed.is_here and affected.is_here
     return Found(Comparison.of_some(before, changed, new, layout, sought=sought), surrogates)
 
 

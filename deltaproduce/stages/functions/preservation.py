@@ -60,10 +60,10 @@ def preserved(
     Raises:
         ProducerError: the function failed.
     """
-    stage, engines = production.stage, production.engines
-    run = calls(stage, preserve, zone_of(engines.time_zone))
     if not count:
         return new
+    stage, engines = production.stage, production.engines
+    run = calls(stage, preserve, zone_of(engines.time_zone))
     tasks = engines.limits.preserving_tasks(count)
     if engines.calls_beside(before, new):
         by = stage.schema.key.columns if tasks > 1 else ()

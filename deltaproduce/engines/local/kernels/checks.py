@@ -19,11 +19,12 @@ from deltaproduce.engines.local.arrays import (
     Numbers,
     empty,
     factorize,
+    grouped,
     isin_rows,
     order_codes,
     sorting,
 )
-from deltaproduce.engines.local.kernels.comparing import compare
+from deltaproduce.engines.local.kernels.comparing import placed
 from deltaproduce.engines.marks import (
     ADD,
     DELETE,
@@ -70,8 +71,7 @@ def unfolded(
     fold = _newest(updates, layout).select(columns)
     stored = fold.slice(0, 0)
     if content is not None:
-        nobody = np.zeros(len(content), bool)
-        stored = compare(content, nobody, content.slice(0, 0), layout).select(columns)
+        stored = placed(content, layout).select(columns)
         if not complete:
             stored = stored.filter(pa.array(isin_rows(stored.select(key), updates.select(key))))
     together = pa.concat_tables([fold, stored])
@@ -90,9 +90,9 @@ def faults(updates: pa.Table, layout: Layout, head: int) -> Mapping[str, int]:
         return dict.fromkeys(FAULTS, 0)
     key = factorize(updates.select([c.name for c in layout.key]).columns)
     version, position = _integers(updates.column(VERSION)), _integers(updates.column(POSITION))
-    order = np.lexsort((position, version, key))
+    order = sorting([key, version, position])
     key, version, position = key[order], version[order], position[order]
-    step = _numbered(key, version)
+    step = grouped([key, version])
     starts = np.flatnonzero(np.diff(step, prepend=-1))
     place = np.arange(len(step)) - starts[step]
     says = {word: _says(updates, word)[order] for word in (ADD, UPDATE, DELETE)}
@@ -123,7 +123,7 @@ def pair_faults(content: pa.Table, mappings: pa.Table | None, layout: Layout) ->
     rows = np.bincount(of_content, minlength=pairs)
     mapped = np.bincount(pair[len(content) :], minlength=pairs)
     ordinal = _integers(content.column(ORDINAL))
-    order = np.lexsort((ordinal, of_content))
+    order = sorting([of_content, ordinal])
     starts = np.cumsum(rows) - rows
     place = np.arange(len(content)) - starts[of_content[order]]
     wrong = (place != ordinal[order]) & (ordinal[order] != _NULL)
@@ -182,10 +182,3 @@ def _is_null(rows: pa.Table, columns: Sequence[Column]) -> Marks:
     """Which rows have a null in each of some columns."""
     nulls = (np.asarray(rows.column(c.name).is_null(), bool) for c in columns)
     return reduce(np.logical_and, nulls, np.ones(len(rows), bool))
-
-
-def _numbered(key: Numbers, version: Numbers) -> Numbers:
-    """For rows in the order of both, the number of each row's pair of the two."""
-    differs = (np.diff(key, prepend=-1) != 0) | (np.diff(version, prepend=_NULL) != 0)
-    differs[:1] = True
-    return np.cumsum(differs) - 1

@@ -20,7 +20,8 @@ from deltaproduce.engines.local.arrays import (
     Marks,
     Numbers,
     codes,
-    factorize,
+    grouped,
+    numbered,
     order_codes,
     sorting,
     taken,
@@ -67,8 +68,8 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
     keys, sources = order_codes(rows, layout.key), order_codes(rows, layout.sources)
     order = sorting([*keys, side, *sources, *order_codes(rows, [ORDINAL_COLUMN])])
     rows, side = taken(rows, order), side[order]
-    key = _numbered([found[order] for found in keys])
-    pair = factorize(map(pa.array, [key, *(found[order] for found in sources)]))
+    key = grouped([found[order] for found in keys])
+    pair = numbered([key, *(found[order] for found in sources)])
     values = [codes(rows.column(c.name)) for c in layout.value]
     position, ordinal = _places(key, side), _places(pair, side)
     by_pair = _matched(pair, side, ordinal, values)
@@ -86,6 +87,11 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
         IS_KEY: (position == 0) & ((side == AFTER) | ~by_key[-1]),
     }
     return pa.table(columns)
+
+
+def placed(rows: pa.Table, layout: Layout) -> pa.Table:
+    """The rows of some content, and ``_position`` among other columns; see `Engine.placed`."""
+    return compare(rows, np.zeros(len(rows), bool), rows.slice(0, 0), layout)
 
 
 def all_different(compared: pa.Table) -> pa.Table:
@@ -116,14 +122,6 @@ def updates(compared: pa.Table, layout: Layout) -> pa.Table:
 
 def _marks(compared: pa.Table, name: str) -> Marks:
     return np.asarray(compared.column(name))
-
-
-def _numbered(in_order: Sequence[Numbers]) -> Numbers:
-    """For rows sorted by some numbers, the number of each row's group of equal ones."""
-    starts = np.zeros(len(in_order[0]), bool)
-    for found in in_order:
-        starts[1:] |= found[1:] != found[:-1]
-    return np.cumsum(starts)
 
 
 def _places(group: Numbers, side: Numbers) -> Numbers:

@@ -7,7 +7,7 @@ rows holds the two against each other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,8 @@ from deltaproduce.engines.local.arrays import (
     Marks,
     Numbers,
     factorize,
+    grouped,
+    numbered,
     order_codes,
     sorting,
     taken,
@@ -40,8 +42,6 @@ from deltaproduce.types.columns import (
     POSITION,
     VERSION,
 )
-
-_NONE: Final = -1  # less than any key and version
 
 
 class _States(NamedTuple):
@@ -87,8 +87,8 @@ def feed(
     side = np.repeat([move.side for move in moves], [len(move.rows) for move in moves])
     commit = np.concatenate([move.commit for move in moves])
     values = factorize(states.rows.select([c.name for c in layout.value]).columns)
-    step = _grouped(states.key[rows], commit)
-    left = np.flatnonzero(_surplus(_grouped(step, values[rows]), side))
+    step = numbered([states.key[rows], commit])
+    left = np.flatnonzero(_surplus(numbered([step, values[rows]]), side))
     alone = _surplus(step[left], side[left])
     words = (
         (ALONE if is_alone else PAIRED)[on]
@@ -136,10 +136,7 @@ def _net(states: _States, since: int) -> Iterator[_Moves]:
 def _complete(states: _States, since: int) -> Iterator[_Moves]:
     """Each row as what its version made, and as what the next version of its key found."""
     yield _moves(states, states.version > since, AFTER, states.version)
-    starts = (np.diff(states.key, prepend=_NONE) != 0) | (
-        np.diff(states.version, prepend=_NONE) != 0
-    )
-    state = np.cumsum(starts)
+    state = grouped([states.key, states.version])
     # What follows the last rows are the first: those of another key, or of no later version.
     following = state.searchsorted(state, "right") % len(state)
     is_found = (states.key[following] == states.key) & (states.version[following] > states.version)
@@ -149,11 +146,6 @@ def _complete(states: _States, since: int) -> Iterator[_Moves]:
 def _moves(states: _States, which: Marks, side: int, commit: Numbers) -> _Moves:
     rows = np.flatnonzero(which & np.asarray(states.rows.column(IS_ALIVE)))
     return _Moves(rows, side, commit[rows])
-
-
-def _grouped(one: Numbers, other: Numbers) -> Numbers:
-    """For each pair of numbers a number from 0, the same for equal pairs only."""
-    return factorize(map(pa.array, (one, other)))
 
 
 def _surplus(group: Numbers, side: Numbers) -> Marks:
