@@ -161,7 +161,7 @@ def test_the_hook_is_called_in_key_order_over_the_whole_stage(
 def test_of_many_rows_each_task_has_the_next_range_of_keys(
     spark: SparkSession, location: str
 ) -> None:
-    with forced(Way("in tasks", limits={"preserved_rows": 2_000})):
+    with forced(Way("in tasks", limits={"preserved_rows": 2_000, "local_rows": 0})):
         store = dp.Store(spark, location, counted())
         store.update({"visits": spark.range(6_000).selectExpr(*VISITS)})
     numbers = [row.n for row in store.content("persons", ordered=True).collect()]
