@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.engine import Engine, Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
-from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.local.calls import Call, key_ends, pickled
+from deltaproduce.engines.local.arrays import empty, key_ends
+from deltaproduce.engines.local.calls import Call, pickled
 from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.local.workers import process_workers
 from deltaproduce.engines.spark.engine import SparkEngine
@@ -96,7 +96,7 @@ class Engines:
     @property
     def distributed(self) -> SparkEngine:
         """Spark, whatever rows there are."""
-        return SparkEngine(self.spark, self.limits.plan_rows)
+        return SparkEngine(self.spark, self.limits)
 
     def frame(self, rows: Rows, columns: Sequence[Column]) -> DataFrame:
         """Some columns of the rows, in Spark, wherever they are."""

@@ -2,7 +2,7 @@
 
 Delta-rs does what is small and on this machine, Spark does everything else. Commits of both follow
 one another in any order: readers cannot tell them apart. Of a store without a session delta-rs does
-all that it can, and plain Python finds and removes files.
+all that it can. Files on this machine are found and removed by plain Python.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Deltas(DeltaTables):
         Raises:
             SessionError: the store has no session.
         """
-        return SparkDelta(self._engines.spark, self._engines.limits.plan_rows)
+        return SparkDelta(self._engines.spark, self._engines.limits)
 
     def within(self, place: Place, directory: str | None) -> Place:
         """A place in a directory of this machine, if what is there can be done without Spark."""
@@ -174,15 +174,24 @@ class Deltas(DeltaTables):
     ) -> pa.Table | None:
         """The files of a table that no version needs, as an inventory; None if Spark finds them.
 
+        Spark finds those that are not on this machine, and says what is wrong with a broken log.
+
         Args:
             needed: the delta versions that are read, beside the newest one.
             unfinished_since: files that no commit names are found if they are older than this.
 
         Raises:
-            BrokenLogError: the log is gone, or does not say which files there are.
+            BrokenLogError: the store has no session, and the log is gone, or does not say which
+                files there are.
         """
-        alone = self._alone(place)
-        return None if alone is None else files.unneeded(alone, needed, unfinished_since)
+        if place.directory is None:
+            return None
+        try:
+            return files.unneeded(place.directory, needed, unfinished_since)
+        except BrokenLogError:
+            if self._alone(place) is not None:
+                raise
+            return None
 
     def remove_files(self, place: Place, inventory: Rows) -> None:
         """Remove files of a table, whatever Delta's retention says; those that it has now stay.
@@ -190,38 +199,36 @@ class Deltas(DeltaTables):
         Args:
             inventory: as `unneeded` gives it, or, in Spark, see `SparkDelta.remove_files`.
         """
-        alone = self._alone(place)
-        if alone is not None and isinstance(inventory, pa.Table):
-            files.remove(alone, inventory.column("path").to_pylist())
+        if place.directory is not None and isinstance(inventory, pa.Table):
+            files.remove(place.directory, inventory.column("path").to_pylist())
         else:
             self.spark.remove_files(place, inventory)
 
     def drop(self, place: Place) -> None:
         """Remove a table with all of its files."""
-        alone = self._alone(place)
-        if alone is not None:
-            files.remove_table(alone)
+        if place.directory is not None:
+            files.remove_table(place.directory)
         else:
             self.spark.drop(place)
 
     def with_file(self, root: Place, file: str) -> tuple[str, ...]:
-        """The directories two levels below another one that have a file; one Spark job at most.
+        """The directories two levels below another one that have a file.
 
-        Without a session those are not among them that only Spark takes.
+        On this machine no Spark job, else one. Without a session those are not among them that only
+        Spark takes.
 
         Args:
             file: its path from there.
         """
-        alone = self._alone(root)
-        if alone is not None:
-            return tuple(filter(delta.takes, files.with_file(alone, file)))
-        return self.spark.with_file(root.address, "*/*", file)
+        if root.directory is None:
+            return self.spark.with_file(root.address, "*/*", file)
+        found = files.with_file(root.directory, file)
+        return found if self._alone(root) is None else tuple(filter(delta.takes, found))
 
     def has_others(self, place: Place) -> bool:
         """Whether another Delta table, and so perhaps a store, is below a table's directory."""
-        alone = self._alone(place)
-        if alone is not None:
-            return files.has_others(alone)
+        if place.directory is not None:
+            return files.has_others(place.directory)
         return has_others(self._engines.spark, place.address)
 
     def _alone(self, place: Place) -> str | None:

@@ -38,6 +38,8 @@ class Limits:
             its heap, and Spark gives no more than 1 GiB at once by default.
         plan_rows: the most rows from the driver that are part of a query's plan; Spark takes others
             in a job.
+        task_bytes: about how many bytes of rows a task of Spark's compares at a time. A key of more
+            is compared by Spark itself.
         seek_keys: the most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in
             seconds.
         group_rows: the most rows of a row group in files where keys are looked up
@@ -70,6 +72,7 @@ class Limits:
     cluster_bytes: int = 64 << 20
     fetched_bytes: int = 256 << 20
     plan_rows: int = 5_000
+    task_bytes: int = 64 << 20
     seek_keys: int = 10_000
     group_rows: int = 8_192
     seek_rows: int = 16_000_000

@@ -4,7 +4,7 @@ They are found by name: a file is needed at each delta version from the commit t
 the one that removes it, as the table's log says. The invariant: no file that a needed delta version
 has, or the newest one, is found, and none that a writer may be about to commit; and what is found
 lies in the table's directory itself, where the log names it, or beside those that it names: not in
-a folder of someone else's, and not behind a symbolic link. Without a session `local.files` finds
+a folder of someone else's, and not behind a symbolic link. On this machine `local.files` finds
 them, by the same rules.
 """
 

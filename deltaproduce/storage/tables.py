@@ -262,9 +262,10 @@ class Tables:
         return None if detail is None else detail.location
 
     def found(self) -> tuple[Table, ...]:
-        """The tables that are where the store's are, whoever made them; one Spark job.
+        """The tables that are where the store's are, whoever made them.
 
-        Those of a store in a folder below are not there, and neither is what is behind a link.
+        On this machine no Spark job, else one. Those of a store in a folder below are not there,
+        and neither is what is behind a link.
         """
         location = self.location
         if location.in_catalog:

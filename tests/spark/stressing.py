@@ -1,4 +1,4 @@
-"""Writers and readers of one store at the same time, each in a process of its own.
+"""Writers and readers of one store at the same time, each in a process of its own, of both engines.
 
 Which batch a version has is in its id, and a batch follows from its number; so whoever knows the
 versions can say what every table must have held at each. `main` is one of the processes: it says
@@ -12,18 +12,27 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
+import pyarrow as pa
 from comparing import TABLES
 from crashing import drawn, frames, orders
 from limiting import limit
+from local_stores import tuples
 from pyspark.sql import SparkSession
 
 from deltaproduce import ConflictError, Progress, Store, local_session
+from deltaproduce.engines.engine import Rows
+from deltaproduce.model.layouts import Layout
 from deltaproduce.testing import Oracle, plain_rows
+from deltaproduce.types.columns import Columns
 
 LIMITS = {"small_table_rows": 0, "compaction_commits": 4}
 """Tables are written by runs, and compacted while writers and readers are at it."""
+
+IN_SPARK, ALONE = "in Spark", "alone"
+"""Engines: nothing is done on the driver, or there is no session."""
 
 READ = [("orders", table) for table in TABLES if table != "key_mappings"]
 READ += [("by_customer", table) for table in TABLES]
@@ -38,7 +47,7 @@ def digest(rows: Sequence[tuple[Any, ...]]) -> str:
     return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
-def write(spark: SparkSession, location: str, first: int, step: int, versions: int) -> None:
+def write(spark: SparkSession | None, location: str, first: int, step: int, versions: int) -> None:
     """Publish batches ``first``, ``first + step``, … below ``versions``; say attempts of each."""
     attempts = [0]
 
@@ -58,7 +67,9 @@ def write(spark: SparkSession, location: str, first: int, step: int, versions: i
     store.wait()
 
 
-def read(spark: SparkSession, location: str, seed: int, versions: int, seconds: float) -> None:
+def read(
+    spark: SparkSession | None, location: str, seed: int, versions: int, seconds: float
+) -> None:
     """Read all tables of the newest version, and of an older one, until there are so many."""
     store, draw, head = Store(spark, location, orders()), random.Random(seed), 0
     until = time.monotonic() + seconds
@@ -66,8 +77,15 @@ def read(spark: SparkSession, location: str, seed: int, versions: int, seconds: 
         head = store.head.number
         for version in {head, draw.randint(0, head)}:
             for stage, kind in READ:
-                rows = getattr(store, kind)(stage, version, ordered=True).collect()
-                say("read", version, stage, kind, digest(plain_rows(rows)))
+                rows = getattr(store, kind)(stage, version, ordered=True)
+                say("read", version, stage, kind, digest(plain_rows(_rows(rows, stage, kind))))
+
+
+def _rows(rows: Rows, stage: str, kind: str) -> Sequence[Any]:
+    if not isinstance(rows, pa.Table):
+        return rows.collect()
+    layout = Layout.of(orders().graph().stage(stage))
+    return tuples(rows, Columns(tuple(layout.columns(kind))))
 
 
 def expected(update_ids: Sequence[str | None]) -> Iterator[Read]:
@@ -85,16 +103,21 @@ def say(*what: object) -> None:
     print(json.dumps(what), flush=True)
 
 
-def main(role: str, settings: str, location: str, *numbers: str) -> None:
+def main(role: str, engine: str, settings: str, location: str, *numbers: str) -> None:
     """Be a writer or a reader."""
-    limit(**LIMITS)
+    limit(**LIMITS, **({"local_rows": 0} if engine == IN_SPARK else {}))
     if role == "read":
         os.nice(10)  # with its Java process: writers come first, or versions would be few
-    spark = local_session("stressing", cores=1, memory="1g", config=json.loads(settings))
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    {"write": write, "read": read}[role](spark, location, *map(int, numbers))
-    say("ended")
-    spark.stop()
+    with ExitStack() as ends:
+        spark = None
+        if engine == IN_SPARK:
+            config = json.loads(settings)
+            spark = ends.enter_context(
+                local_session("stressing", cores=1, memory="1g", config=config)
+            )
+            spark.conf.set("spark.sql.shuffle.partitions", "1")
+        {"write": write, "read": read}[role](spark, location, *map(int, numbers))
+        say("ended")
 
 
 if __name__ == "__main__":

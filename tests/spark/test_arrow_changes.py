@@ -1,8 +1,11 @@
 """What is said of a step on the driver is what Spark says of it, row by row."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -11,13 +14,18 @@ from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 from series import drawn
 
 from deltaproduce.engines.local.arrays import in_order
+from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.local.kernels import comparing as arrow_changes
 from deltaproduce.engines.marks import AFTER, BEFORE, SIDE
+from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched, frame
 from deltaproduce.engines.spark.kernels import comparing as changes
+from deltaproduce.engines.spark.kernels import in_tasks
 from deltaproduce.model.layouts import Layout
+from deltaproduce.model.limits import Limits
 from deltaproduce.testing import plain_rows
 from deltaproduce.testing.strategies import keys, values
+from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import POSITION_COLUMN, Column, row_schema
 
 CASES = 60
@@ -96,11 +104,44 @@ def test_rows_are_compared_as_in_spark(spark: SparkSession, with_sources: bool) 
     assert here.num_rows > CASES
     assert sorted(here.column_names) == sorted(in_spark.columns)
     assert_same(frame(here, spark).select(*in_spark.columns), in_spark)
+    for part_bytes in (0, 1 << 20):
+        sides = f.when(rows[SIDE] == AFTER, AFTER).when(rows["gone"], BEFORE)
+        marked = rows.withColumn(SIDE, sides.otherwise(in_tasks.BOTH)).drop("gone")
+        found = in_tasks.compare(marked, layout, part_bytes).localCheckpoint()
+        assert in_tasks.left(found, layout).isEmpty()
+        assert_same(in_tasks.compared(found).select(*in_spark.columns), in_spark)
     updates = changes.updates(in_spark, layout)
     assert_same(frame(arrow_changes.updates(here, layout), spark).select(*updates.columns), updates)
     placed = here.select([*SCHEMA.key.names, SIDE, changes.POSITION])
     order = [*SCHEMA.key, Column(SIDE, IntegerType()), POSITION_COLUMN]
     assert in_order(placed, order).equals(placed)
+
+
+def test_keys_of_more_rows_than_a_task_holds_are_compared(spark: SparkSession) -> None:
+    """Large keys and small ones, of which some change, some go, some come and some stay."""
+    schema = row_schema("k int", "n int", stage="made")
+    layout = Layout(schema, (Column("_source_i", IntegerType(), True),))
+    rows = [
+        (key, source, row % 2, row)
+        for key, size in enumerate((3, 25_000, 12_000, 0, 1, 25_000, 7))
+        for row in range(size)
+        for source in (row // 2,)
+    ]
+    before = pa.table(list(zip(*rows, strict=True)), schema=arrow_schema(layout.content))
+    gone = pa.table({"_source_i": pa.array([0, 11_000, 50_000], pa.int32())})
+    new = before.filter(pc.is_in(before["_source_i"], gone["_source_i"]))
+    new = new.filter(pc.not_equal(new["k"], 5))
+    changed = pc.if_else(
+        pc.equal(new["k"], 1), pc.add(new["n"], pa.scalar(1, pa.int32())), new["n"]
+    )
+    new = new.set_column(new.schema.get_field_index("n"), "n", changed)
+    here = LocalEngine().compare(before, gone, new, layout)
+    there = SparkEngine(spark, Limits(task_bytes=1 << 20)).compare(before, gone, new, layout)
+    assert there.counts == replace(here.counts, bytes=there.counts.bytes)
+    assert there.counts.keys_changed == 2
+    columns = sorted(there.rows.columns)
+    assert columns == sorted(here.rows.column_names)
+    assert_same(frame(here.rows, spark).select(*columns), there.rows.select(*columns))
 
 
 def assert_same(one: DataFrame, other: DataFrame) -> None:

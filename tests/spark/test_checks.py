@@ -14,6 +14,7 @@ from deltaproduce.engines.marks import FAULTS, PAIR_FAULTS
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.model.layouts import Layout
+from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column, row_schema
 
@@ -75,7 +76,7 @@ def table(rows: Iterable[dict[str, Any]], columns: Sequence[Column]) -> pa.Table
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_rows_are_checked_as_in_spark(spark: SparkSession, name: str) -> None:
-    layout, here, there = LAYOUTS[name], LocalEngine(), SparkEngine(spark, 5_000)
+    layout, here, there = LAYOUTS[name], LocalEngine(), SparkEngine(spark, Limits())
     chance = random.Random(len(name))
     content, updates = table(stored(chance), layout.content), table(told(chance), layout.updates)
     counts = here.faults(updates, layout, HEAD)
@@ -117,7 +118,7 @@ def test_some_rows_are_drawn(spark: SparkSession) -> None:
     columns = SCHEMA.key.columns
     rows = table((key(number % 9) for number in range(40)), columns)
     renamed = rows.rename_columns(["a", "b"])
-    for engine in (LocalEngine(), SparkEngine(spark, 5_000)):
+    for engine in (LocalEngine(), SparkEngine(spark, Limits())):
         for most in (4, 20):
             given = [engine.here(rows, columns), renamed] if most == 4 else [rows]
             found = engine.computed(engine.some(given, columns, most))

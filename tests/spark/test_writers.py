@@ -31,7 +31,7 @@ from limiting import limited
 from processes import TO_THE_END, Child, Stop, all_started
 from pyspark.sql import SparkSession
 from selecting import long
-from stressing import expected
+from stressing import ALONE, IN_SPARK, expected
 
 from deltaproduce import ConflictError, InvalidArgumentError, Progress, Store
 from deltaproduce.storage import failpoints
@@ -256,7 +256,8 @@ def wake_up(child: Child, sleepers: Sequence[Sleeper]) -> None:
 
 
 VERSIONS_UNDER_STRESS = int(os.environ.get("DELTAPRODUCE_STRESS_VERSIONS", "6"))
-READERS = 3 if VERSIONS_UNDER_STRESS >= 50 else 1
+WRITERS = (IN_SPARK, ALONE)
+READERS = (IN_SPARK, ALONE, ALONE)
 SECONDS_A_VERSION = 120
 """After which a process is taken to hang: it takes a few if the machine has nothing else to do."""
 
@@ -267,16 +268,17 @@ def test_writers_and_readers_in_processes_of_their_own(
 ) -> None:
     """Each batch is one version, and each table that was read held what its version says.
 
-    DELTAPRODUCE_STRESS_VERSIONS says how many versions there are to be; from 50 on with three
-    readers instead of one.
+    One writer and one reader do all in Spark, the others have no session.
+    DELTAPRODUCE_STRESS_VERSIONS says how many versions there are to be.
     """
     versions, settings = VERSIONS_UNDER_STRESS, json.dumps(SETTINGS)
     seconds = 120 + versions * SECONDS_A_VERSION
     wanted: dict[Path, tuple[object, ...]] = {
-        tmp_path / f"writer-{n}": ("write", settings, location, n, 2, versions) for n in range(2)
+        tmp_path / f"writer-{n}": ("write", engine, settings, location, n, 2, versions)
+        for n, engine in enumerate(WRITERS)
     }
-    for seed in range(READERS):
-        arguments = ("read", settings, location, seed, versions, seconds)
+    for seed, engine in enumerate(READERS):
+        arguments = ("read", engine, settings, location, seed, versions, seconds)
         wanted[tmp_path / f"reader-{seed}"] = arguments
     started_at = time.monotonic()
     with all_started("stressing", wanted) as processes:
@@ -293,7 +295,7 @@ def test_writers_and_readers_in_processes_of_their_own(
     print(
         f"{versions} versions of 2 writers, {attempts - versions} conflicts that were tried again, "
         f"{sum(line[3] for line in said if line[0] == 'wrote')} updates given up at first, "
-        f"{len(read)} tables read by {READERS} readers at "
+        f"{len(read)} tables read by {len(READERS)} readers at "
         f"{len({found[0] for found in read})} versions, {len(violations)} violations, "
         f"{time.monotonic() - started_at:.0f} s"
     )

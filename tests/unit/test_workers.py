@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from deltaproduce import Pipeline, Producer, ProducerError
 from deltaproduce.engines.failures import WorkerError, in_worker
-from deltaproduce.engines.local.calls import Call, key_ends, pickled
+from deltaproduce.engines.local.arrays import key_ends
+from deltaproduce.engines.local.calls import Call, pickled
 from deltaproduce.engines.local.workers import Workers, process_workers
 
 MANY_BYTES = 1 << 28

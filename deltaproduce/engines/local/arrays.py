@@ -55,6 +55,12 @@ def grouped(in_order: Sequence[Numbers]) -> Numbers:
     return np.cumsum(starts)
 
 
+def key_ends(keys: pa.Table) -> Numbers:
+    """The rows before which a key ends, in rows whose equal keys are adjacent."""
+    numbers = factorize(keys.columns)
+    return np.append(np.flatnonzero(np.diff(numbers)) + 1, len(keys))
+
+
 def codes(array: pa.ChunkedArray) -> Numbers:
     """For each value of a column a number, the same for equal values only."""
     return _codes(_whole(array))

@@ -25,7 +25,7 @@ from pyspark import cloudpickle  # noqa: TID251 the user's functions, on their w
 
 from deltaproduce.engines.failures import WorkerError, died, found_failure
 from deltaproduce.engines.local import worker as said
-from deltaproduce.engines.local.arrays import Numbers, factorize
+from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.workers import EndedError, Worker, Workers
 from deltaproduce.types.excerpts import escaped
 
@@ -63,12 +63,6 @@ class _Pickler(cloudpickle.Pickler):
         if isinstance(obj, self._stays):
             raise TypeError("it is of no use in a worker")
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]
-
-
-def key_ends(keys: pa.Table) -> Numbers:
-    """The rows before which a key ends, in rows whose equal keys are adjacent."""
-    numbers = factorize(keys.columns)
-    return np.append(np.flatnonzero(np.diff(numbers)) + 1, len(keys))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Files of Delta tables in directories of this machine: which nobody needs, and their removal.
 
-What `storage.files` finds in Spark, and `spark.file_systems` and Delta's ``VACUUM`` remove, by
-plain Python. The invariants are the same: no file that a needed delta version has, or the newest
+What `storage.files` finds elsewhere, and `spark.file_systems` and Delta's ``VACUUM`` remove there,
+by plain Python. The invariants are the same: no file that a needed delta version has, or the newest
 one, is found or removed, and none that a writer may be about to commit; nothing is found or removed
 through a symbolic link; and a removal of a table that is cut off leaves one that Delta can read.
 """

@@ -98,12 +98,12 @@ class SparkDelta(DeltaTables):
 
     Args:
         spark: the user's session.
-        plan_rows: the most rows from the driver that are part of a query's plan.
+        limits: how rows from the driver are sent.
     """
 
-    def __init__(self, spark: SparkSession, plan_rows: int = Limits().plan_rows) -> None:
+    def __init__(self, spark: SparkSession, limits: Limits | None = None) -> None:
         self._spark = spark
-        self._plan_rows = plan_rows
+        self._limits = limits or Limits()
         self._sessions = settings.Sessions(spark, _SETTINGS)
 
     def many_effects(self) -> AbstractContextManager[None]:
@@ -238,7 +238,7 @@ class SparkDelta(DeltaTables):
     def write(self, place: Place, write: Write) -> None:
         """Write rows."""
         with self._session() as session:
-            given = _framed(write, session, self._plan_rows)
+            given = _framed(write, session, self._limits)
             layout = {} if write.group_rows is None else {_GROUP_ROWS: str(write.group_rows)}
             with settings.temporary(session, layout), settings.handed_over(given, session) as rows:
                 _written(rows, place, write)
@@ -328,9 +328,9 @@ def _save(writer: DataFrameWriter, place: Place) -> None:
         writer.save(place.address)
 
 
-def _framed(write: Write, session: SparkSession, plan_rows: int) -> DataFrame:
+def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
     """What is written, in Spark; rows from the driver in one partition, and so in one file."""
-    rows = SparkEngine(session, plan_rows).here(write.rows, write.columns)
+    rows = SparkEngine(session, limits).here(write.rows, write.columns)
     return rows.coalesce(1) if isinstance(write.rows, pa.Table) else rows
 
 

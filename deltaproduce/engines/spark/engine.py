@@ -20,8 +20,9 @@ from deltaproduce.engines.marks import AFTER, BEFORE, COUNTED, SIDE, Counts, Whi
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, order, same
 from deltaproduce.engines.spark.frames import frame, row_bytes
-from deltaproduce.engines.spark.kernels import checks, comparing, feeds, surrogates
+from deltaproduce.engines.spark.kernels import checks, comparing, feeds, in_tasks, surrogates
 from deltaproduce.model.layouts import Layout
+from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, POSITION, Column
 from deltaproduce.types.ddl import identifier
 
@@ -41,17 +42,18 @@ class SparkEngine(Engine[DataFrame]):
     """What is done with rows in Spark.
 
     Attributes:
-        plan_rows: the most rows from the driver that are part of a query's plan.
+        limits: how rows from the driver are sent, and how much a task holds.
     """
 
     spark: SparkSession
-    plan_rows: int
+    limits: Limits
 
     def here(self, rows: Rows, columns: Sequence[Column]) -> DataFrame:
         """See `Engine.here`."""
         if isinstance(rows, DataFrame):
             return rows.select(*cols(columns))
-        return frame(rows.select([c.name for c in columns]), self.spark, columns, self.plan_rows)
+        some = rows.select([c.name for c in columns])
+        return frame(some, self.spark, columns, self.limits.plan_rows)
 
     def pick(self, rows: DataFrame, columns: Sequence[Column], which: Which) -> DataFrame:
         """See `Engine.pick`."""
@@ -149,7 +151,7 @@ class SparkEngine(Engine[DataFrame]):
             "keys": f.count_if(f.col(POSITION) == 0),
             "pairs": f.count_if(f.col(ORDINAL) == 0),
             "rows": f.count(f.lit(1)),
-            "bytes": _size(layout),
+            "bytes": _size(row_bytes(layout.content)),
         }
         computed, found = checkpoint(comparing.numbered_in_order(ranged, layout), counted)
         # Constant marks after the checkpoint take no place in it, and Spark folds them away.
@@ -165,7 +167,7 @@ class SparkEngine(Engine[DataFrame]):
         *,
         all_differ: bool = False,
     ) -> Compared:
-        """See `Engine.compare`; one Spark job."""
+        """See `Engine.compare`; one Spark job, and one more for keys of very many rows."""
         old, come = self.here(before, layout.content), self.here(new, layout.content)
         if gone is None:
             sides = old.withColumn(SIDE, f.lit(BEFORE))
@@ -174,16 +176,24 @@ class SparkEngine(Engine[DataFrame]):
             keys = self.here(gone, by)
             few = not isinstance(gone, DataFrame)
             sides = _both_sides(old, f.broadcast(keys) if few else keys, by)
-        columns = [*cols(layout.key), *cols(layout.sources), f.col(ORDINAL), *cols(layout.value)]
-        together = sides.select(*columns, f.col(SIDE)).union(
-            come.withColumn(SIDE, f.lit(AFTER)).select(*columns, f.col(SIDE))
+        together = sides.union(come.withColumn(SIDE, f.lit(AFTER)))
+        counted = {name: f.count_if(_condition(which)) for name, which in COUNTED.items()}
+        counted["bytes"] = _size(f.when(f.col(SIDE).isNotNull(), row_bytes(layout.content)))
+        is_left = f.count_if(f.expr(in_tasks.IS_LEFT))
+        found, counts = checkpoint(
+            in_tasks.compare(together, layout, self.limits.task_bytes),
+            {**counted, "left": is_left},
         )
-        compared = comparing.compare(together, layout)
+        compared, left = in_tasks.compared(found), counts.pop("left")
+        if left:
+            others, more = checkpoint(
+                comparing.compare(in_tasks.left(found, layout), layout), counted
+            )
+            compared = compared.unionByName(others)
+            counts = {name: count + more[name] for name, count in counts.items()}
         if all_differ:
             compared = comparing.all_different(compared)
-        counted = {name: f.count_if(_condition(which)) for name, which in COUNTED.items()}
-        computed, counts = checkpoint(compared, {**counted, "bytes": _size(layout)})
-        return Compared(computed, Counts(**counts))
+        return Compared(compared, Counts(**counts))
 
     def updates(self, compared: DataFrame, layout: Layout) -> DataFrame:
         """See `Engine.updates`."""
@@ -280,19 +290,15 @@ def _tasks(rows: DataFrame) -> int:
 
 
 def _both_sides(rows: DataFrame, gone: DataFrame, by: Sequence[Column]) -> DataFrame:
-    """Each row as it was before and, unless its (source) key is one of ``gone``, as it stays."""
+    """On which sides each row is: before, and after unless its (source) key is one of ``gone``."""
     marks = gone.withColumn(_GONE, f.lit(True))
     marked = rows.join(marks, same(rows, marks, by), "left_outer")
-    sides = f.when(marks[_GONE], f.array(f.lit(BEFORE))).otherwise(
-        f.array(f.lit(BEFORE), f.lit(AFTER))
-    )
-    return marked.select(
-        *(rows[identifier(name)] for name in rows.columns), f.explode(sides).alias(SIDE)
-    )
+    side = f.when(marks[_GONE], f.lit(BEFORE)).otherwise(f.lit(in_tasks.BOTH))
+    return marked.select(*(rows[identifier(name)] for name in rows.columns), side.alias(SIDE))
 
 
-def _size(layout: Layout) -> Expression:
-    return f.coalesce(f.sum(row_bytes(layout.content)), f.lit(0))
+def _size(rows: Expression) -> Expression:
+    return f.coalesce(f.sum(rows), f.lit(0))
 
 
 def _condition(which: Which) -> Expression:

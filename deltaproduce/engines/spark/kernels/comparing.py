@@ -52,6 +52,9 @@ EMITTED: Final = "_emitted"
 def compare(rows: DataFrame, layout: Layout) -> DataFrame:
     """Number the rows of each key on both sides of a step, and mark what differs.
 
+    A key may have any number of rows: nothing is held in memory. Keys of fewer rows are compared
+    by `in_tasks`, more quickly.
+
     Args:
         rows: all rows of the keys in question, before and after: key columns, ``sources``,
             ``_ordinal`` (any numbers that order the rows of a pair), value columns, ``_side``.

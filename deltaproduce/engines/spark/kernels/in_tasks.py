@@ -1,0 +1,195 @@
+"""Comparisons in Spark's tasks: the kernel of the driver, for many keys side by side.
+
+Spark's windows sort a key's rows four times to compare them; `local.kernels.comparing` does it in
+one go, for as many keys as a part of some bytes holds. The invariant: a part has all rows of its
+keys, and is held by one task. A key of more rows than that is left to `comparing`, whose windows
+need no memory in proportion to a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    StructField,
+    StructType,
+)
+
+from deltaproduce.engines.local.arrays import key_ends
+from deltaproduce.engines.local.kernels import comparing
+from deltaproduce.engines.marks import (
+    AFTER,
+    BEFORE,
+    IS_KEY,
+    IS_PAIR,
+    KEY_AFTER,
+    KEY_BEFORE,
+    KEY_DIFFERS,
+    PAIR_AFTER,
+    PAIR_BEFORE,
+    PAIR_DIFFERS,
+    PAIR_MOVED,
+    ROW_DIFFERS,
+    SIDE,
+)
+from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.model.layouts import Layout
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import POSITION
+
+BOTH: Final = 2
+"""Beside `BEFORE` and `AFTER`: a row that is there on both sides."""
+
+_HELD: Final = "_held"
+"""Of a row that is left to others, on which sides it is; null for the rows that were compared."""
+
+_MARKS: Final[dict[str, DataType]] = {
+    SIDE: IntegerType(),
+    POSITION: LongType(),
+    **dict.fromkeys(
+        (
+            ROW_DIFFERS,
+            PAIR_DIFFERS,
+            PAIR_BEFORE,
+            PAIR_AFTER,
+            KEY_DIFFERS,
+            KEY_BEFORE,
+            KEY_AFTER,
+            PAIR_MOVED,
+            IS_PAIR,
+            IS_KEY,
+        ),
+        BooleanType(),
+    ),
+}
+_ROW_BYTES: Final = 200
+"""About what the kernel takes for a row, beside the row itself."""
+
+_Batches = Iterator[pa.RecordBatch]
+
+
+def compare(rows: DataFrame, layout: Layout, part_bytes: int) -> DataFrame:
+    """Number the rows of each key on both sides of a step, and mark what differs; lazily.
+
+    Args:
+        rows: of the keys in question: content columns and ``_side``, which is `BOTH` for a row that
+            is there before the step and stays.
+        part_bytes: how many bytes of rows a task compares at a time, about.
+
+    Returns:
+        What `comparing.compare` does; and of keys whose rows are more than that the rows as they
+        are, without any mark: see `compared` and `left`.
+    """
+    content = [StructField(c.name, c.data_type) for c in layout.content]
+    marks = [StructField(name, data_type) for name, data_type in _MARKS.items()]
+    together = rows.repartition(*cols(layout.key)).sortWithinPartitions(*order(layout.key))
+    plain = together.select(*cols(layout.content), f.col(SIDE).cast("tinyint"))
+    numbered = plain.toDF(*map(str, range(len(plain.columns))))  # Spark misreads names with dots
+    struct = StructType([*content, *marks, StructField(_HELD, ByteType())])
+    return numbered.mapInArrow(_compared(layout, part_bytes), struct)
+
+
+def compared(found: DataFrame) -> DataFrame:
+    """The rows that `compare` has compared."""
+    return found.where(f.col(_HELD).isNull()).drop(_HELD)
+
+
+def left(found: DataFrame, layout: Layout) -> DataFrame:
+    """The rows that `compare` has left, as `comparing.compare` takes them: once for each side."""
+    sides = (
+        f.when(f.col(_HELD) == BOTH, f.array(f.lit(BEFORE), f.lit(AFTER)))
+        .when(f.col(_HELD) == BEFORE, f.array(f.lit(BEFORE)))
+        .otherwise(f.array(f.lit(AFTER)))
+    )
+    rows = found.where(f.col(_HELD).isNotNull())
+    return rows.select(*cols(layout.content), f.explode(sides).alias(SIDE))
+
+
+IS_LEFT: Final = f"{_HELD} IS NOT NULL"
+"""Holds for a row that `compare` has left."""
+
+
+def _compared(layout: Layout, part_bytes: int) -> Callable[[_Batches], _Batches]:
+    """What a task does, as a function that can be pickled."""
+    names = [c.name for c in layout.content]
+    keys = [c.name for c in layout.key]
+
+    def run(batches: _Batches) -> _Batches:
+        tables = (pa.Table.from_batches([b]).rename_columns([*names, SIDE]) for b in batches)
+        for part, whole in parts(tables, keys, part_bytes):
+            found = _marked(part, layout) if whole else _unmarked(part)
+            yield from found.to_batches()
+
+    return run
+
+
+def parts(
+    tables: Iterator[pa.Table], key: list[str], part_bytes: int
+) -> Iterator[tuple[pa.Table, bool]]:
+    """Rows that are sorted by key in parts that end with a key.
+
+    Returns:
+        Parts of about so many bytes, and whether each has all rows of its keys; if not, it has some
+        of one key, which is in no other part that has.
+    """
+    held: list[pa.Table] = []
+    size, large = 0, None  # a key of which a part went out already
+    for table in tables:
+        if large is not None:
+            table, large, more = _beginning(table, large, key)
+            if len(more):
+                yield more, False
+        if not len(table):
+            continue
+        held.append(table)
+        size += table.nbytes + _ROW_BYTES * len(table)
+        if size < part_bytes:
+            continue
+        rows = pa.concat_tables(held).combine_chunks()
+        ends = key_ends(rows.select(key))
+        if len(ends) > 1:
+            yield rows.slice(0, ends[-2]), True
+            held = [rows.slice(ends[-2])]
+            size = size * len(held[0]) // len(rows)
+        else:
+            yield rows, False
+            held, size, large = [], 0, rows.select(key).slice(len(rows) - 1)
+    if held:
+        yield pa.concat_tables(held).combine_chunks(), True
+
+
+def _beginning(
+    table: pa.Table, large: pa.Table, key: list[str]
+) -> tuple[pa.Table, pa.Table | None, pa.Table]:
+    """The rows after those of a key, the key if there may come more, and its rows."""
+    keys = pa.concat_tables([large, table.select(key)]).combine_chunks()
+    end = int(key_ends(keys)[0]) - 1
+    return table.slice(end), large if end == len(table) else None, table.slice(0, end)
+
+
+def _marked(rows: pa.Table, layout: Layout) -> pa.Table:
+    side = np.asarray(rows.column(SIDE))
+    content = rows.select([c.name for c in layout.content])
+    before = content.filter(pa.array(side != AFTER))
+    stays = side[side != AFTER] == BOTH
+    found = comparing.compare(before, stays, content.filter(pa.array(side == AFTER)), layout)
+    found = found.select([*content.column_names, *_MARKS])
+    return found.append_column(_HELD, pa.nulls(len(found), pa.int8()))
+
+
+def _unmarked(rows: pa.Table) -> pa.Table:
+    held = rows.column(SIDE)
+    rows = rows.drop_columns([SIDE])
+    for name, data_type in _MARKS.items():
+        rows = rows.append_column(name, pa.nulls(len(rows), arrow_type(data_type)))
+    return rows.append_column(_HELD, held)
