@@ -152,11 +152,15 @@ class Deltas(DeltaTables):
         else:
             self.spark.set_property(place, name, value, metadata)
 
-    def optimize(self, place: Place) -> None:
-        """See `DeltaTables.optimize`: in Spark, if there is a session."""
-        alone = self._alone(place)
-        if alone is not None:
-            delta.optimize(alone)
+    def optimize(self, place: Place, *, in_order: bool = True) -> None:
+        """See `DeltaTables.optimize`.
+
+        Args:
+            in_order: Spark does it, if there is a session: delta-rs does not keep the order.
+        """
+        here = self._alone(place) if in_order else place.directory
+        if here is not None:
+            delta.optimize(here)
         else:
             self.spark.optimize(place)
 

@@ -8,15 +8,16 @@ are in Delta's history, and that alone decides: the next version of any writer t
 top of what the head pins goes on from them, and otherwise they are as good as not made.
 
 A compaction of runs overlaps with versions, because these only add runs meanwhile; a version that
-has to write the tables waits for it.
+has to write the tables waits for it. The version log is compacted as the updates are.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from deltaproduce.errors import ClosedError
@@ -64,26 +65,30 @@ class Compactor:
         """
         if self._is_closed:
             return
-        limits = self._tables.engines.limits
+        limits, location = self._tables.engines.limits, self._tables.location
         for stage in self._graph.stages:
             for what in compactions(version.stages.get(stage.name), limits, at_once=at_once):
-                if (stage.name, what) in self._running:
-                    continue
                 if what == "fold":
-                    future = self._thread.submit(self._fold, version, stage)
+                    act = partial(self._fold, version, stage)
                 else:
-                    updates = self._tables.location.table(stage.name, UPDATES)
-                    future = self._thread.submit(self._tables.put_together, updates)
-                self._running[stage.name, what] = future
+                    act = partial(self._tables.put_together, location.table(stage.name, UPDATES))
+                self._submit(stage.name, what, act)
+        log = location.log()
+        if at_once or version.number % limits.compaction_commits == 0:
+            self._submit(log.name, "log", partial(self._tables.put_together, log, in_order=False))
 
-    def wait(self, stage: str, what: Compaction) -> None:
+    def _submit(self, name: str, what: Compaction, act: Callable[[], None]) -> None:
+        if (name, what) not in self._running:
+            self._running[name, what] = self._thread.submit(act)
+
+    def wait(self, name: str, what: Compaction) -> None:
         """Wait for the end of a compaction, if one is under way; what it ran into is logged."""
-        future = self._running.pop((stage, what), None)
+        future = self._running.pop((name, what), None)
         if future is not None:
-            self._ended.add((stage, what))
+            self._ended.add((name, what))
             error = future.exception()
             if error is not None:
-                _LOG.warning("compaction (%s) of stage %r failed: %s", what, stage, error)
+                _LOG.warning("compaction (%s) of %r failed: %s", what, name, error)
 
     def finish(self, *, raises: bool = False) -> None:
         """Wait for all that is under way.

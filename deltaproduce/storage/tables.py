@@ -380,10 +380,14 @@ class Tables:
         with self._effect("create", table):
             self._delta.create(self._place(table), columns, KEPT)
 
-    def put_together(self, table: Table) -> None:
-        """Write small files as large ones: no row changes, and rows of a file stay in order."""
+    def put_together(self, table: Table, *, in_order: bool = True) -> None:
+        """Write small files as large ones: no row changes.
+
+        Args:
+            in_order: rows of a file stay in order, if there is a session.
+        """
         with self._effect("optimize", table):
-            self._delta.optimize(self._place(table))
+            self._delta.optimize(self._place(table), in_order=in_order)
 
     def check_cleaned(self, table: Table) -> None:
         """Refuse a table whose files cannot be found and removed; see `Deltas.check_cleaned`."""

@@ -33,7 +33,7 @@ from deltaproduce.model.declarations import name_fault
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.layouts import CONTENT, KINDS
 from deltaproduce.storage.attempts import Attempt, Commit
-from deltaproduce.storage.decisions.recovery import conflict, foreign_commits
+from deltaproduce.storage.decisions.recovery import compacted, conflict, foreign_commits
 from deltaproduce.storage.figures import figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
@@ -197,21 +197,25 @@ class VersionLog:
         return any(attempt is not None and attempt.version <= last for attempt in later)
 
     def _commit(self, rows: list[Mapping[str, Any]], attempt: Attempt, *, overwrite: bool) -> int:
-        """Commit to the log; returns the delta version that it became."""
+        """Commit to the log, again if it was compacted meanwhile; returns the new delta version."""
         found = pa.Table.from_pylist(rows, arrow_schema(_COLUMNS))
-        failure: Exception | None = None
-        try:
-            self._tables.commit_fenced(self._table, found, _COLUMNS, attempt, overwrite=overwrite)
-        except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
-            failure = error
-        made = self._committed_by(attempt)
-        if made is not None:
-            return made
-        if failure is not None and not isinstance(failure, ConflictError):
-            raise failure
-        self.versions()  # a log that someone else has changed says so
-        commits = self._tables.recent_commits(self._table, self._read)
-        raise conflict(self._table.name, attempt, commits) from failure
+        while True:
+            read, failure = self._read, None
+            try:
+                self._tables.commit_fenced(
+                    self._table, found, _COLUMNS, attempt, overwrite=overwrite
+                )
+            except Exception as error:  # noqa: BLE001 whatever it was, it may have come too late
+                failure = error
+            made = self._committed_by(attempt)
+            if made is not None:
+                return made
+            if failure is not None and not isinstance(failure, ConflictError):
+                raise failure
+            self.versions()  # a log that someone else has changed says so
+            commits = self._tables.recent_commits(self._table, read)
+            if read is None or not compacted(read, commits):
+                raise conflict(self._table.name, attempt, commits) from failure
 
     def _commits(self) -> tuple[Commit, ...]:
         """The log's last commits, newest first, one of ours among them; none if there is no log."""

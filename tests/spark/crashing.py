@@ -118,6 +118,12 @@ def update(store: Store, spark: SparkSession | None, number: int) -> object:
     return store.update(frames(spark, drawn(number)), f"update {number}")
 
 
+def vacuumed(store: Store) -> None:
+    """A vacuum, and one that removes the files of what the first has cut."""
+    for _ in range(2):
+        store.vacuum(keep_versions=2, unfinished_hours=0)
+
+
 def updated(oracle: Oracle, number: int) -> object:
     """The same for the oracle."""
     return oracle.update(drawn(number), f"update {number}")
@@ -144,7 +150,7 @@ OPERATIONS: Mapping[str, Operation] = {
         lambda store, *_: store.compact(), lambda *_: None, effects=("commit", "optimize")
     ),
     "vacuum": Operation(
-        lambda store, *_: store.vacuum(keep_versions=2, unfinished_hours=0),
+        lambda store, *_: vacuumed(store),
         lambda *_: None,
         effects=("drop versions", "vacuum"),
     ),

@@ -39,8 +39,9 @@ Writing = Literal["nothing", "run", "replace", "rewrite"]
 """Add a run; replace the pairs that differ; or write the tables anew, with all runs in them."""
 
 
-Compaction = Literal["fold", "feed"]
-"""Write content and key mappings with their runs; put the small files of updates together."""
+Compaction = Literal["fold", "feed", "log"]
+"""Write content and key mappings with their runs; put the small files together of updates, or of
+the version log."""
 
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
