@@ -18,7 +18,6 @@ from itertools import islice
 from pathlib import Path
 
 from comparing import assert_same
-from conftest import SETTINGS
 from crashing import (
     ALL_OPERATIONS,
     FACTOR,
@@ -32,6 +31,7 @@ from crashing import (
     update,
     updated,
 )
+from local_stores import assert_same_here
 from processes import Child, Stop
 from pyspark.sql import SparkSession
 
@@ -88,10 +88,17 @@ class Outcome:
 
 @dataclass(slots=True)
 class Stores:
-    """Stores that are built once and copied, each with its oracle."""
+    """Stores that are built once and copied, each with its oracle.
 
-    spark: SparkSession
+    Attributes:
+        spark: the session of who builds them and looks at them; None if there is none.
+        folder: where they are.
+        settings: of the session of the processes that are killed; None if they have none.
+    """
+
+    spark: SparkSession | None
     folder: Path
+    settings: Mapping[str, str] | None
     _built: dict[Beforehand, tuple[str, Oracle]] = field(default_factory=dict)
 
     def copy(self, name: str, beforehand: Beforehand) -> tuple[str, Oracle]:
@@ -177,12 +184,13 @@ def _begin(
         for case in wanted
     }
     locations = {case: location for case, (location, _) in copies.items()}
-    return (copies, pool.submit(_kill, locations)) if copies else None
+    return (copies, pool.submit(_kill, locations, stores.settings)) if copies else None
 
 
-def _kill(locations: Mapping[Case, str]) -> list[Outcome]:
+def _kill(locations: Mapping[Case, str], settings: Mapping[str, str] | None) -> list[Outcome]:
     """Have operations done in a process, and kill them all at once."""
-    outcomes, child = [], Child(SETTINGS)
+    outcomes, child = [], Child(settings)
+    longest = 0.02 if settings is None else 0.4  # about as long as most effects take
     try:
         for case, location in locations.items():
             said, _, *point = child.start(location, case.name, VERSIONS, case.stop)
@@ -193,7 +201,7 @@ def _kill(locations: Mapping[Case, str]) -> list[Outcome]:
             outcomes.append(Outcome(case, effect, table, "within" if case.within else when))
         within = [locations[outcome.case] for outcome in outcomes if outcome.when == "within"]
         child.go_on(0, *within)
-        time.sleep(random.Random(min(c.number for c in locations)).uniform(0.02, 0.4))
+        time.sleep(random.Random(min(c.number for c in locations)).uniform(longest / 20, longest))
     finally:
         ended = {location for _, location, *_ in child.kill()}
     for outcome in outcomes:
@@ -201,7 +209,7 @@ def _kill(locations: Mapping[Case, str]) -> list[Outcome]:
     return outcomes
 
 
-def _look(spark: SparkSession, location: str, oracle: Oracle, outcome: Outcome) -> None:
+def _look(spark: SparkSession | None, location: str, oracle: Oracle, outcome: Outcome) -> None:
     """Hold a store against its oracle after a kill, and after what is done next."""
     case, store = outcome.case, Store(spark, location, orders())
     operation, FACTOR[0] = ALL_OPERATIONS[case.name], 1
@@ -210,7 +218,7 @@ def _look(spark: SparkSession, location: str, oracle: Oracle, outcome: Outcome) 
     assert outcome.published() in (None, is_there)
     if is_there:
         operation.expected(oracle, VERSIONS)
-    assert_same(store, oracle, orders(), oracle.head)
+    _assert_same(store, oracle, oracle.head)
     before, next_one = oracle.head, 100 + case.number
     if case.number % 2:  # the same again, which is done already if it was published
         operation.run(store, spark, VERSIONS)
@@ -222,6 +230,13 @@ def _look(spark: SparkSession, location: str, oracle: Oracle, outcome: Outcome) 
         _count(store, oracle.head, outcome)
     older = random.Random(case.number).choice([found.number for found in store.versions()])
     for version in (oracle.head, older):
+        _assert_same(store, oracle, version)
+
+
+def _assert_same(store: Store, oracle: Oracle, version: int) -> None:
+    if store._opened.tables.engines.session is None:
+        assert_same_here(store, oracle, orders(), [version])
+    else:
         assert_same(store, oracle, orders(), version)
 
 

@@ -71,11 +71,16 @@ def all_started(
 
 
 class Child:
-    """A process that does operations and holds them at fail points; see `main`."""
+    """A process that does operations and holds them at fail points; see `main`.
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        # Spark would take what was stopped for minutes for lost when it goes on.
-        settings = {**settings, "spark.network.timeout": "1h"}
+    Args:
+        settings: of its session; None for a process that has none.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None) -> None:
+        if settings is not None:
+            # Spark would take what was stopped for minutes for lost when it goes on.
+            settings = {**settings, "spark.network.timeout": "1h"}
         self._process = started("processes", json.dumps(settings))
         self._lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -158,7 +163,10 @@ def main(settings: str) -> None:
     _keep_to_itself()
     limit(small_table_rows=0)
     publisher._WRITERS = 1
-    spark = local_session("processes", cores=2, memory="2g", config=json.loads(settings))
+    config = json.loads(settings)
+    spark = None
+    if config is not None:
+        spark = local_session("processes", cores=2, memory="2g", config=config)
     held: dict[str, Held] = {}
     _hand_down()
 
@@ -185,7 +193,7 @@ def _stop(told: Any) -> Stop:
     return told if isinstance(told, int) else (told[0], told[1])
 
 
-def _do(spark: SparkSession, location: str, name: str, number: int) -> None:
+def _do(spark: SparkSession | None, location: str, name: str, number: int) -> None:
     """Do an operation, and say how it ended."""
     FACTOR[0] = 1
     try:
@@ -198,8 +206,10 @@ def _do(spark: SparkSession, location: str, name: str, number: int) -> None:
     _say("ended", location, outcome)
 
 
-def _session_like(spark: SparkSession) -> SparkSession:
+def _session_like(spark: SparkSession | None) -> SparkSession | None:
     """A session of its own, because what an operation sets in one would be seen by others."""
+    if spark is None:
+        return None
     session = spark.newSession()
     for name in ("spark.sql.shuffle.partitions", "spark.sql.codegen.wholeStage"):
         session.conf.set(name, spark.conf.get(name) or "")

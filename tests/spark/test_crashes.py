@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from comparing import assert_no_orphans, assert_same
+from conftest import SETTINGS
 from crashing import (
     AS_USUAL,
     FACTOR,
@@ -178,7 +179,7 @@ def test_nothing_is_stored_outside_of_an_effect_unnoticed(
         table = store._opened.tables.location.table("orders", "updates")
         next(Path(table.address).glob("*.parquet")).unlink()
 
-    stores = Stores(spark, tmp_path)
+    stores = Stores(spark, tmp_path, SETTINGS)
     for number, run in enumerate((committing, writing, removing)):
         location, _ = stores.copy(f"{number}", AS_USUAL)
         with pytest.raises(AssertionError, match="outside of every effect"):
@@ -199,7 +200,7 @@ def test_killed_processes(
     those that DELTAPRODUCE_KILLS names (``load,update``; ``all``), which takes an hour for all of
     them. Then a table is printed.
     """
-    stores = Stores(spark, tmp_path)
+    stores = Stores(spark, tmp_path, SETTINGS)
     operations = (
         OPERATIONS if long_run and not ALL_KILLS else {name: OPERATIONS[name] for name in KILLED}
     )

@@ -16,11 +16,15 @@ import duckdb
 import polars as pl
 import pytest
 from comparing import as_frames, assert_changes, assert_lineage
+from conftest import SETTINGS
 from counting import jobs
-from crashing import CrashError, batch, drawn, frames, orders
+from crashing import OPERATIONS, CrashError, batch, drawn, frames, orders
 from deltalake import DeltaTable
+from killing import Stores, all_cases, as_table, killed, some_cases
+from limiting import limited
 from local_stores import as_rows, assert_same_here
 from pyspark.sql import SparkSession
+from selecting import long
 from series import drawn as examples
 
 from deltaproduce import ConflictError, Limits, Pipeline, SessionError, Store
@@ -68,6 +72,23 @@ def test_one_goes_on_after_a_crash_of_the_other(
     opened(other, location, orders()).update(frames(other, drawn(2)))
     oracle.update(drawn(2))
     assert_same_here(opened(None, location, orders()), oracle, orders(), range(oracle.head + 1))
+
+
+@long
+@pytest.mark.parametrize("first", ["here", "in Spark"])
+def test_one_goes_on_where_a_process_of_the_other_was_killed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """At every fail point and in every effect without a session; in Spark at some."""
+    limited(monkeypatch, small_table_rows=0)
+    monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
+    session, settings = (spark, None) if first == "here" else (None, SETTINGS)
+    stores = Stores(session, tmp_path, settings)
+    wanted = all_cases(stores, OPERATIONS) if first == "here" else some_cases(OPERATIONS)
+    outcomes = [*killed(stores, wanted, at_once=20 if first == "here" else 6)]
+    print(f"\n\n{as_table(outcomes)}\n")
+    assert len(outcomes) >= 2 * len(OPERATIONS)
+    assert not [one for one in outcomes if one.failure or one.lost or one.doubled]
 
 
 @pytest.mark.parametrize("slow", ["here", "in Spark"])

@@ -207,7 +207,7 @@ def test_a_writer_that_sleeps_is_fenced_off(
     """
     limited(monkeypatch, small_table_rows=0)
     monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
-    stores, child, sleepers = Stores(spark, tmp_path), Child(SETTINGS), []
+    stores, child, sleepers = Stores(spark, tmp_path, SETTINGS), Child(SETTINGS), []
     try:
         drawn_ones = random.Random(SLEEPERS).sample([*all_sleepers()], SLEEPERS)
         chosen = drawn_ones or SOME_SLEEPERS
