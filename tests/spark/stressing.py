@@ -48,7 +48,10 @@ def digest(rows: Sequence[tuple[Any, ...]]) -> str:
 
 
 def write(spark: SparkSession | None, location: str, first: int, step: int, versions: int) -> None:
-    """Publish batches ``first``, ``first + step``, … below ``versions``; say attempts of each."""
+    """Publish batches ``first``, ``first + step``, … below ``versions``; say attempts of each.
+
+    A quick writer does not run ahead of a slow one: they meet at every version.
+    """
     attempts = [0]
 
     def progress(progress: Progress) -> None:
@@ -57,6 +60,8 @@ def write(spark: SparkSession | None, location: str, first: int, step: int, vers
     store = Store(spark, location, orders(), on_conflict="retry", progress=progress)
     for number in range(first, versions, step):
         attempts[0], given_up = 0, 0
+        while store.head.number < number - step:
+            time.sleep(0.01)
         while True:
             try:
                 store.update(frames(spark, drawn(number)), f"update {number}")
