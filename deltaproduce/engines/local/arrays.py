@@ -61,6 +61,19 @@ def key_ends(keys: pa.Table) -> Numbers:
     return np.append(np.flatnonzero(np.diff(numbers)) + 1, len(keys))
 
 
+def places(in_order: Sequence[Numbers]) -> Numbers:
+    """For rows sorted by some numbers, the place of each among those equal to it, from 0."""
+    index, groups = np.arange(len(in_order[0])), grouped(in_order)
+    return index - np.maximum.accumulate(np.where(np.diff(groups, prepend=-1) > 0, index, 0))
+
+
+def one_of_each(array: pa.Array) -> NDArray[np.floating]:
+    """Floating numbers, of which none is null, with one NaN and one zero of all that there are."""
+    floats: NDArray[np.floating] = array.to_numpy(zero_copy_only=False) + 0.0  # makes -0.0 0.0
+    floats[np.isnan(floats)] = np.nan
+    return floats
+
+
 def codes(array: pa.ChunkedArray) -> Numbers:
     """For each value of a column a number, the same for equal values only."""
     return _codes(_whole(array))
@@ -276,8 +289,7 @@ def _looked_up(array: pa.Array) -> Numbers:
 
 
 def _codes_of_floats(array: pa.Array) -> Numbers:
-    floats = array.to_numpy(zero_copy_only=False) + 0.0  # makes -0.0 0.0
-    floats[np.isnan(floats)] = np.nan  # of the many that there are
+    floats = one_of_each(array)
     return _dense(floats.view(np.int32 if floats.itemsize == 4 else np.int64).astype(np.int64))
 
 

@@ -17,9 +17,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.arrays import Numbers, one_of_each
 
 _Tell: TypeAlias = Callable[[bytes], None]
 
@@ -68,7 +67,7 @@ def _tell_atoms(array: pa.Array, tell: _Tell) -> None:
     elif pa.types.is_decimal(array.type):
         tell(_fixed(array, array.type.byte_width))
     elif pa.types.is_floating(array.type):
-        tell(_floats(array).tobytes())
+        tell(one_of_each(array).tobytes())
     else:
         tell(array.to_numpy(zero_copy_only=False).tobytes())
 
@@ -87,13 +86,6 @@ def _fixed(array: pa.Array, width: int) -> bytes:
     data = array.buffers()[1]
     first = array.offset * width
     return b"" if data is None else memoryview(data)[first : first + len(array) * width].tobytes()
-
-
-def _floats(array: pa.Array) -> NDArray[np.floating]:
-    """The numbers, with one NaN and one zero of the many that there are."""
-    floats: NDArray[np.floating] = array.to_numpy(zero_copy_only=False) + 0.0
-    floats[np.isnan(floats)] = np.nan
-    return floats
 
 
 def _entries_in_order(maps: pa.Array) -> pa.Array:
@@ -119,7 +111,7 @@ def _places(array: pa.Array) -> Numbers:
     else:
         if pa.types.is_floating(array.type):
             there = np.asarray(array.is_valid())
-            array = pa.array(_floats(array.fill_null(0)), array.type, mask=~there)
+            array = pa.array(one_of_each(array.fill_null(0)), array.type, mask=~there)
         found = np.asarray(pc.rank(array, tiebreaker="dense"), np.int64)
     return np.where(np.asarray(array.is_null()), 0, found)
 

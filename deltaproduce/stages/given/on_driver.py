@@ -11,7 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.local.arrays import Marks, Numbers, factorize, order_codes, sorting
+from deltaproduce.engines.local.arrays import (
+    Marks,
+    Numbers,
+    factorize,
+    order_codes,
+    places,
+    sorting,
+)
 from deltaproduce.model.graph import Source
 from deltaproduce.stages.batches import IS_DELETE, Batch, some_keys
 from deltaproduce.stages.given.contents import (
@@ -81,14 +88,10 @@ def _check_change_types(given: pa.Table, unknown: Marks, source: Source, engines
 
 def _ordinals(given: pa.Table, source: Source) -> Numbers:
     """The rows' places or, in each key, those in the order that the user gives, from 1."""
-    places = np.arange(len(given))
     if ORDINAL not in given.column_names:
-        return places
+        return np.arange(len(given))
     keys = factorize(given.select(source.schema.key.names).columns)
     order = sorting([keys, *order_codes(given, [ORDINAL_COLUMN])])  # rows stay in their order
-    in_order = keys[order]
-    begins = np.diff(in_order, prepend=-1) != 0
-    first = np.maximum.accumulate(np.where(begins, places, 0))
     found = np.empty(len(given), np.int64)
-    found[order] = places - first + 1
+    found[order] = places([keys[order]]) + 1
     return found

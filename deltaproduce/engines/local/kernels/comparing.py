@@ -23,6 +23,7 @@ from deltaproduce.engines.local.arrays import (
     grouped,
     numbered,
     order_codes,
+    places,
     sorting,
     taken,
 )
@@ -47,7 +48,6 @@ from deltaproduce.engines.marks import (
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, ORDINAL_COLUMN, POSITION
 
-_NONE: Final = -1  # less than any group and side
 _CHANGE_TYPES: Final = (ADD, UPDATE, DELETE)
 
 
@@ -71,7 +71,7 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
     key = grouped([found[order] for found in keys])
     pair = numbered([key, *(found[order] for found in sources)])
     values = [codes(rows.column(c.name)) for c in layout.value]
-    position, ordinal = _places(key, side), _places(pair, side)
+    position, ordinal = places([key, side]), places([pair, side])
     by_pair = _matched(pair, side, ordinal, values)
     by_key = _matched(key, side, position, values)
     columns = {
@@ -122,13 +122,6 @@ def updates(compared: pa.Table, layout: Layout) -> pa.Table:
 
 def _marks(compared: pa.Table, name: str) -> Marks:
     return np.asarray(compared.column(name))
-
-
-def _places(group: Numbers, side: Numbers) -> Numbers:
-    """Each row's place, from 0, among those of its group and side, which are adjacent."""
-    starts = (np.diff(group, prepend=_NONE) != 0) | (np.diff(side, prepend=_NONE) != 0)
-    index = np.arange(len(group))
-    return index - np.maximum.accumulate(np.where(starts, index, 0))
 
 
 def _matched(
