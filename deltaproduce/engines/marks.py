@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pyspark.sql.types import LongType, StringType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType
 
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import POSITION_COLUMN, Column
 
 ADD: Final = "add"
 UPDATE: Final = "update"
@@ -30,6 +30,27 @@ KEY_BEFORE: Final = "_key_before"
 KEY_AFTER: Final = "_key_after"
 IS_PAIR: Final = "_is_pair"
 IS_KEY: Final = "_is_key"
+
+ADDED: Final = (
+    Column(SIDE, IntegerType()),
+    POSITION_COLUMN,
+    *(
+        Column(mark, BooleanType())
+        for mark in (
+            ROW_DIFFERS,
+            PAIR_DIFFERS,
+            PAIR_BEFORE,
+            PAIR_AFTER,
+            KEY_DIFFERS,
+            KEY_BEFORE,
+            KEY_AFTER,
+            PAIR_MOVED,
+            IS_PAIR,
+            IS_KEY,
+        )
+    ),
+)
+"""The columns of a comparison beside those of the content."""
 
 Which: TypeAlias = Mapping[str, bool | int]
 """Selects the rows of a comparison in which each of these columns has this value."""

@@ -22,4 +22,4 @@ def test_killed_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which
     outcomes = [*killed(stores, wanted, at_once=20)]
     print(f"\n\n{as_table(outcomes)}\n")
     assert len(outcomes) >= (2 * len(OPERATIONS) if which == "some" else 100)
-    assert not [one for one in outcomes if one.failure or one.lost or one.doubled]
+    assert not [outcome for outcome in outcomes if outcome.is_wrong]

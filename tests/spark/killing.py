@@ -79,6 +79,11 @@ class Outcome:
     doubled: int = 0
     failure: str = ""
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether anything was lost or doubled, or went wrong."""
+        return bool(self.failure or self.lost or self.doubled)
+
     def published(self) -> bool | None:
         """Whether the version is to be there; None if either is right."""
         if self.effect != "publish" or self.when == "before":

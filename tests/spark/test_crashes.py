@@ -213,6 +213,5 @@ def test_killed_processes(
                 print(outcome, flush=True)
         finally:
             print(f"\n\n{as_table(outcomes)}\n")
-    wrong = [outcome for outcome in outcomes if outcome.failure or outcome.lost or outcome.doubled]
-    assert not wrong
+    assert not [outcome for outcome in outcomes if outcome.is_wrong]
     assert {outcome.case.name for outcome in outcomes} == set(operations)

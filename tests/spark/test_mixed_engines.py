@@ -88,7 +88,7 @@ def test_one_goes_on_where_a_process_of_the_other_was_killed(
     outcomes = [*killed(stores, wanted, at_once=20 if first == "here" else 6)]
     print(f"\n\n{as_table(outcomes)}\n")
     assert len(outcomes) >= 2 * len(OPERATIONS)
-    assert not [one for one in outcomes if one.failure or one.lost or one.doubled]
+    assert not [outcome for outcome in outcomes if outcome.is_wrong]
 
 
 @pytest.mark.parametrize("slow", ["here", "in Spark"])

@@ -49,22 +49,19 @@ def numbered(columns: Sequence[Numbers]) -> Numbers:
 
 def grouped(in_order: Sequence[Numbers]) -> Numbers:
     """For rows sorted by some numbers, the number of each row's group of equal ones, from 0."""
-    starts = np.zeros(len(in_order[0]), bool)
-    for found in in_order:
-        starts[1:] |= found[1:] != found[:-1]
-    return np.cumsum(starts)
+    return np.cumsum(_begins(in_order)) - 1
 
 
 def key_ends(keys: pa.Table) -> Numbers:
     """The rows before which a key ends, in rows whose equal keys are adjacent."""
-    numbers = factorize(keys.columns)
-    return np.append(np.flatnonzero(np.diff(numbers)) + 1, len(keys))
+    begins = _begins([_row_codes(keys.columns)])
+    return np.append(np.flatnonzero(begins)[1:], len(keys))
 
 
 def places(in_order: Sequence[Numbers]) -> Numbers:
     """For rows sorted by some numbers, the place of each among those equal to it, from 0."""
-    index, groups = np.arange(len(in_order[0])), grouped(in_order)
-    return index - np.maximum.accumulate(np.where(np.diff(groups, prepend=-1) > 0, index, 0))
+    index = np.arange(len(in_order[0]))
+    return index - np.maximum.accumulate(np.where(_begins(in_order), index, 0))
 
 
 def one_of_each(array: pa.Array) -> NDArray[np.floating]:
@@ -83,8 +80,7 @@ def distinct(table: pa.Table) -> pa.Table:
     """Each row once: the first of equal ones."""
     numbers = _row_codes(table.columns)
     order = sorting([numbers])
-    begins = np.diff(grouped([numbers[order]]), prepend=-1) > 0
-    return table.take(pa.array(np.sort(order[begins])))
+    return table.take(pa.array(np.sort(order[_begins([numbers[order]])])))
 
 
 def isin_rows(rows: pa.Table, keys: pa.Table) -> Marks:
@@ -152,6 +148,15 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
         return table
     whole = table.combine_chunks() if len(table) else table
     return whole.take(pa.array(rows))
+
+
+def _begins(in_order: Sequence[Numbers]) -> Marks:
+    """Of rows with equal numbers side by side, which are the first of those equal to them."""
+    found = np.zeros(len(in_order[0]), bool)
+    found[:1] = True
+    for numbers in in_order:
+        found[1:] |= numbers[1:] != numbers[:-1]
+    return found
 
 
 def _whole(array: pa.ChunkedArray | pa.Array) -> pa.Array:

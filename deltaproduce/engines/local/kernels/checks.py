@@ -22,6 +22,7 @@ from deltaproduce.engines.local.arrays import (
     grouped,
     isin_rows,
     order_codes,
+    places,
     sorting,
 )
 from deltaproduce.engines.local.kernels.comparing import placed
@@ -93,8 +94,8 @@ def faults(updates: pa.Table, layout: Layout, head: int) -> Mapping[str, int]:
     order = sorting([key, version, position])
     key, version, position = key[order], version[order], position[order]
     step = grouped([key, version])
-    starts = np.flatnonzero(np.diff(step, prepend=-1))
-    place = np.arange(len(step)) - starts[step]
+    place = places([key, version])
+    starts = np.flatnonzero(place == 0)
     says = {word: _says(updates, word)[order] for word in (ADD, UPDATE, DELETE)}
     is_first, is_null = position == 0, _is_null(updates, layout.value)[order]
     fits = np.where(says[DELETE], is_first & is_null, np.where(says[ADD], is_first, says[UPDATE]))
@@ -124,8 +125,7 @@ def pair_faults(content: pa.Table, mappings: pa.Table | None, layout: Layout) ->
     mapped = np.bincount(pair[len(content) :], minlength=pairs)
     ordinal = _integers(content.column(ORDINAL))
     order = sorting([of_content, ordinal])
-    starts = np.cumsum(rows) - rows
-    place = np.arange(len(content)) - starts[of_content[order]]
+    place = places([of_content[order]])
     wrong = (place != ordinal[order]) & (ordinal[order] != _NULL)
     misnumbered = np.bincount(of_content[order], wrong, pairs) > 0
     counts = (

@@ -15,37 +15,15 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    IntegerType,
-    LongType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ByteType, StructField, StructType
 
 from deltaproduce.engines.local.arrays import key_ends
 from deltaproduce.engines.local.kernels import comparing
-from deltaproduce.engines.marks import (
-    AFTER,
-    BEFORE,
-    IS_KEY,
-    IS_PAIR,
-    KEY_AFTER,
-    KEY_BEFORE,
-    KEY_DIFFERS,
-    PAIR_AFTER,
-    PAIR_BEFORE,
-    PAIR_DIFFERS,
-    PAIR_MOVED,
-    ROW_DIFFERS,
-    SIDE,
-)
+from deltaproduce.engines.marks import ADDED, AFTER, BEFORE, SIDE
 from deltaproduce.engines.spark.columns import cols, order
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
-from deltaproduce.types.columns import POSITION
+from deltaproduce.types.columns import Column
 
 BOTH: Final = 2
 """Beside `BEFORE` and `AFTER`: a row that is there on both sides."""
@@ -53,25 +31,9 @@ BOTH: Final = 2
 _HELD: Final = "_held"
 """Of a row that is left to others, on which sides it is; null for the rows that were compared."""
 
-_MARKS: Final[dict[str, DataType]] = {
-    SIDE: IntegerType(),
-    POSITION: LongType(),
-    **dict.fromkeys(
-        (
-            ROW_DIFFERS,
-            PAIR_DIFFERS,
-            PAIR_BEFORE,
-            PAIR_AFTER,
-            KEY_DIFFERS,
-            KEY_BEFORE,
-            KEY_AFTER,
-            PAIR_MOVED,
-            IS_PAIR,
-            IS_KEY,
-        ),
-        BooleanType(),
-    ),
-}
+IS_LEFT: Final = f"{_HELD} IS NOT NULL"
+"""Holds for a row that `compare` has left."""
+
 _ROW_BYTES: Final = 200
 """About what the kernel takes for a row, beside the row itself."""
 
@@ -90,12 +52,11 @@ def compare(rows: DataFrame, layout: Layout, part_bytes: int) -> DataFrame:
         What `comparing.compare` does; and of keys whose rows are more than that the rows as they
         are, without any mark: see `compared` and `left`.
     """
-    content = [StructField(c.name, c.data_type) for c in layout.content]
-    marks = [StructField(name, data_type) for name, data_type in _MARKS.items()]
+    columns = (*layout.content, *ADDED, Column(_HELD, ByteType()))
     together = rows.repartition(*cols(layout.key)).sortWithinPartitions(*order(layout.key))
     plain = together.select(*cols(layout.content), f.col(SIDE).cast("tinyint"))
     numbered = plain.toDF(*map(str, range(len(plain.columns))))  # Spark misreads names with dots
-    struct = StructType([*content, *marks, StructField(_HELD, ByteType())])
+    struct = StructType([StructField(c.name, c.data_type) for c in columns])
     return numbered.mapInArrow(_compared(layout, part_bytes), struct)
 
 
@@ -113,10 +74,6 @@ def left(found: DataFrame, layout: Layout) -> DataFrame:
     )
     rows = found.where(f.col(_HELD).isNotNull())
     return rows.select(*cols(layout.content), f.explode(sides).alias(SIDE))
-
-
-IS_LEFT: Final = f"{_HELD} IS NOT NULL"
-"""Holds for a row that `compare` has left."""
 
 
 def _compared(layout: Layout, part_bytes: int) -> Callable[[_Batches], _Batches]:
@@ -183,13 +140,13 @@ def _marked(rows: pa.Table, layout: Layout) -> pa.Table:
     before = content.filter(pa.array(side != AFTER))
     stays = side[side != AFTER] == BOTH
     found = comparing.compare(before, stays, content.filter(pa.array(side == AFTER)), layout)
-    found = found.select([*content.column_names, *_MARKS])
+    found = found.select([*content.column_names, *(c.name for c in ADDED)])
     return found.append_column(_HELD, pa.nulls(len(found), pa.int8()))
 
 
 def _unmarked(rows: pa.Table) -> pa.Table:
     held = rows.column(SIDE)
     rows = rows.drop_columns([SIDE])
-    for name, data_type in _MARKS.items():
-        rows = rows.append_column(name, pa.nulls(len(rows), arrow_type(data_type)))
+    for mark in ADDED:
+        rows = rows.append_column(mark.name, pa.nulls(len(rows), arrow_type(mark.data_type)))
     return rows.append_column(_HELD, held)
