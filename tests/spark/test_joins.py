@@ -7,7 +7,7 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
-from selecting import chosen
+from selecting import long
 from series import drawn, packed, packed_histories
 from several_feeders import several
 
@@ -16,11 +16,12 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.testing import Delete, Oracle, Upsert, plain_rows, strategies
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "mixed"), ids=lambda way: way.name)
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_stages_of_several_feeders_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way, long_run: bool
+    spark: SparkSession, location: str, way: Way
 ) -> None:
-    """In a short run two versions; `tests/local` has each way that takes no session."""
+    """In a short run `tests/local` has each way that takes no session."""
     single = several()
     exact = strategies.histories(single, min_versions=3, max_versions=3)
     batches = packed_histories(drawn(exact, 8, WAYS.index(way)))
@@ -28,7 +29,7 @@ def test_stages_of_several_feeders_equal_the_oracle(
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in batches if long_run else batches[:2]:
+        for batch in batches:
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
