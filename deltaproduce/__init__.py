@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from deltaproduce.pipeline import Merged, Pipeline, merge
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.remains import Forgotten, Remaining
+    from deltaproduce.stages.aggregates import agg
+    from deltaproduce.stages.aggregates.agg import AggregateCall
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
     from deltaproduce.stages.functions.preservation import PreserveFunction
     from deltaproduce.storage.figures import StageFigures
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = MappingProxyType(
     {
+        "AggregateCall": "deltaproduce.stages.aggregates.agg",
         "ArrowFunction": "deltaproduce.stages.functions.kinds",
         "ClosedError": "deltaproduce.errors",
         "CommitUnknownError": "deltaproduce.errors",
@@ -85,12 +88,14 @@ _HOMES: Final = MappingProxyType(
         "TableType": "deltaproduce.operations.step.plan",
         "Vacuumed": "deltaproduce.operations.vacuum",
         "Version": "deltaproduce.storage.versions",
+        "agg": "deltaproduce.stages.aggregates",
         "local_session": "deltaproduce.engines.spark.sessions.session",
         "merge": "deltaproduce.pipeline",
     }
 )
 
 __all__ = [
+    "AggregateCall",
     "ArrowFunction",
     "ClosedError",
     "CommitUnknownError",
@@ -129,6 +134,7 @@ __all__ = [
     "TableType",
     "Vacuumed",
     "Version",
+    "agg",
     "local_session",
     "merge",
 ]

@@ -6,7 +6,7 @@ the same pipeline; every stage has a name that a path and a catalog can hold, an
 Delta can store.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +19,8 @@ from deltaproduce.model.declarations import (
     name_fault,
 )
 from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage
+from deltaproduce.stages.aggregates.agg import AggregateCall
+from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.external.kind import External
 from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables, ProduceFunction
 from deltaproduce.stages.functions.preservation import PreserveFunction
@@ -278,6 +280,40 @@ class Pipeline:
         value = (column for column in found.names if column not in target)
         schema = unknown_schema(target, value)
         return self.add(Producer(name, inputs, schema, KeyLocalQuery(found)))
+
+    def aggregate(
+        self,
+        name: str,
+        feeder: Stage | Merged | str,
+        *,
+        key: str,
+        values: Mapping[str, AggregateCall],
+        revision: str | None = None,
+    ) -> Producer:
+        """Makes a stage with one row for each key, as ``GROUP BY`` does, kept up by what changes.
+
+        A step costs what the change costs, whatever the size of a group: the stage keeps states,
+        from which it takes what is gone, and to which it adds what has come. It has no key
+        mappings.
+
+        Args:
+            name: its name, unique in the pipeline without regard to case.
+            feeder: what it reads: a stage of this pipeline, or the name of one, or several made one
+                by `merge`.
+            key: the columns of the feeder that are the key, as ``"a, b"``.
+            values: the names of the value columns, in order -> what they are, by `agg`.
+            revision: as for `producer`.
+
+        Raises:
+            DefinitionError: the name, a column or a function is refused; with `stage` and, if it is
+                about one value, `column`.
+        """
+        self._check_name(name)
+        inputs = (self._input(feeder, stage=name),)
+        check_inputs(inputs, stage=name)
+        kind = Aggregate.defined(key, values, inputs[0][0].schema, stage=name)
+        schema = kind.schema(inputs[0][0].schema, stage=name)
+        return self.add(Producer(name, inputs, schema, kind, revision))
 
     def add(self, stage: AnyStage) -> AnyStage:
         """Adds a stage of any kind, such as one of your own; the other methods make theirs so.

@@ -44,6 +44,11 @@ class Source:
         del inputs
         return self
 
+    @property
+    def source_key(self) -> Columns:
+        """Its rows come from no other stage's keys: always empty."""
+        return Columns(())
+
     def with_columns(self, schema: RowSchema, source_key: Columns) -> "Source":
         """The source with other columns."""
         del source_key
@@ -62,6 +67,8 @@ class Producer:
         inputs: for each sequence of values that it reads, the feeders that they come from: one, or
             several that are merged, in order.
         revision: stands for what makes its rows where a change of that is to be noticed.
+        had_source_key: of a stage as a version has it, the source key then; None for one as it is
+            defined.
     """
 
     name: str
@@ -69,6 +76,18 @@ class Producer:
     schema: RowSchema
     kind: Kind
     revision: str | None = None
+    had_source_key: Columns | None = None
+
+    @property
+    def source_key(self) -> Columns:
+        """The columns, as its feeders call them, of the key that each of its rows is made from.
+
+        Empty if rows are made from many.
+        """
+        if self.had_source_key is not None:
+            return self.had_source_key
+        maps = "key_mappings" in self.kind.tables
+        return self.feeders[0].schema.key if maps and self.feeders else Columns(())
 
     @property
     def function(self) -> Callable[..., Any] | None:
@@ -88,9 +107,8 @@ class Producer:
         return replace(self, inputs=inputs)
 
     def with_columns(self, schema: RowSchema, source_key: Columns) -> "Producer":
-        """The stage with other columns, and a feeder with another key."""
-        feeder = replace(self.feeders[0], schema=RowSchema(source_key, Columns(())))
-        return replace(self, schema=schema, inputs=((feeder,),))
+        """The stage with other columns, made from another key."""
+        return replace(self, schema=schema, had_source_key=source_key)
 
     def __post_init__(self) -> None:
         if self.function is None:

@@ -9,7 +9,7 @@ definition alone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
@@ -39,6 +39,12 @@ class KeyRows(Protocol):
 
 Model: TypeAlias = Callable[[KeyRows], Iterable[tuple[Any, Any]]]
 """What a stage makes of a source key's rows, in plain Python: pairs of target key and value."""
+
+
+ModelOfAll: TypeAlias = Callable[
+    [Iterable[Mapping[str, Any]]], Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]
+]
+"""What a stage makes of all rows of its feeders, by column name, in plain Python: keys, values."""
 
 
 class Kind(ABC):
@@ -103,6 +109,11 @@ class Kind(ABC):
 
         It emits None in the column that is `numbered`, and values that are yet to be `settled`.
         """
+        return None
+
+    @property
+    def model_of_all(self) -> ModelOfAll | None:
+        """What the oracle runs in place of `model` where rows go with no one source key."""
         return None
 
     def settled(self, value: Any, example: Any) -> Any:  # noqa: ANN401 as the user's functions

@@ -18,6 +18,7 @@ from deltaproduce.types.columns import (
     SOURCE_PREFIX,
     VERSION_COLUMN,
     Column,
+    Columns,
     RowSchema,
 )
 
@@ -34,8 +35,9 @@ class Layout:
     """The columns of a stage's tables.
 
     Attributes:
-        schema: the key and value columns.
-        sources: the columns that hold the key of the stage's feeders; a source has none.
+        schema: the key and value columns, and those of states.
+        sources: the columns that hold the key of the stage's feeders; none in a source, and in a
+            stage whose rows do not come from one source key each.
     """
 
     schema: RowSchema
@@ -44,12 +46,7 @@ class Layout:
     @staticmethod
     def of(stage: Stage) -> Layout:
         """The layout of a source or stage."""
-        sources = (
-            Column(SOURCE_PREFIX + c.name, c.data_type, c.nullable, c.descending)
-            for feeder in stage.feeders[:1]
-            for c in feeder.schema.key
-        )
-        return Layout(stage.schema, tuple(sources))
+        return Layout(stage.schema, sources_of(stage.source_key))
 
     @property
     def key(self) -> tuple[Column, ...]:
@@ -62,6 +59,11 @@ class Layout:
         return self.schema.value.columns
 
     @property
+    def states(self) -> tuple[Column, ...]:
+        """The columns that the content has beside what readers see."""
+        return self.schema.states.columns
+
+    @property
     def pair(self) -> tuple[Column, ...]:
         """The columns of the key mappings: source key, then key; in a source the key alone."""
         return (*self.sources, *self.key)
@@ -69,6 +71,11 @@ class Layout:
     @property
     def content(self) -> tuple[Column, ...]:
         """The columns of the content, in the table's order."""
+        return (*self.shown, *self.states)
+
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns of the content that readers see."""
         return (*self.key, *self.sources, ORDINAL_COLUMN, *self.value)
 
     @property
@@ -97,3 +104,10 @@ class Layout:
         if kind == CONTENT:
             return self.key
         return self.sources if kind == KEY_MAPPINGS else (VERSION_COLUMN, *self.key)
+
+
+def sources_of(source_key: Columns) -> tuple[Column, ...]:
+    """The columns that hold a feeder's key in another stage's tables."""
+    return tuple(
+        Column(SOURCE_PREFIX + c.name, c.data_type, c.nullable, c.descending) for c in source_key
+    )

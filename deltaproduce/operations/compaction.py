@@ -165,7 +165,7 @@ class Compactor:
         tables = self._tables
         reader, stage = Reader(tables, from_files=True), stage_at(version, stage)
         stored = {CONTENT: reader.content(version, stage)}
-        if stage.feeders:
+        if stage.source_key:
             stored[KEY_MAPPINGS] = reader.key_mappings(version, stage)
         for kind, rows in stored.items():
             if rows is None:

@@ -36,7 +36,7 @@ from deltaproduce.model.layouts import (
     Layout,
 )
 from deltaproduce.operations.findings import Finding
-from deltaproduce.operations.step.incremental import full_step, selected_step
+from deltaproduce.operations.step.incremental import full_step
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
@@ -90,7 +90,7 @@ class Verifier:
             yield from self._noted(self._tables_of(stage))
         for stage in stages:
             then = stage_at(self._head, stage)
-            mappings = (KEY_MAPPINGS,) if stage.feeders else ()
+            mappings = (KEY_MAPPINGS,) if then.source_key else ()
             checks: list[tuple[Collection[str], Callable[[], Iterable[Finding]]]] = [
                 ((CONTENT, RUNS, *mappings), partial(self._rows, then)),
                 *(((kind,), partial(self._order, then, kind)) for kind in (CONTENT, *mappings)),
@@ -186,7 +186,7 @@ class Verifier:
         if content is None:
             return
         rows, mapped = content.rows(), None
-        if stage.feeders:
+        if stage.source_key:
             mappings = self._reader.key_mappings(self._head, stage)
             assert mappings is not None  # there is content
             mapped = mappings.rows()
@@ -199,7 +199,7 @@ class Verifier:
             wrong = f"{counts['misnumbered']} pairs of source key and key are not numbered from 0"
             yield Finding(stage.name, CONTENT, "rows", wrong)
         lack, surplus = counts["unmapped"], counts["surplus"]
-        if stage.feeders and (lack or surplus):
+        if stage.source_key and (lack or surplus):
             wrong = f"{lack} pairs of the content lack, {surplus} are too many"
             yield Finding(stage.name, KEY_MAPPINGS, "pairs", wrong)
 
@@ -264,10 +264,8 @@ class Verifier:
         if self._recompute is True:
             found = full_step(production, inputs, content)
         else:
-            keys = self._sample(stage, inputs)
-            found = (
-                None if keys.empty else selected_step(production, inputs, content, mappings, keys)
-            )
+            keys = partial(self._sample, stage, inputs)
+            found = production.kind.sampled(production, inputs, content, mappings, keys)
         if found is None:
             return
         counts = found.comparison.counts

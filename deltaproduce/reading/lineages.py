@@ -19,9 +19,11 @@ from deltaproduce.model.layouts import (
     KEY_MAPPINGS,
     RUNS,
     Layout,
+    sources_of,
 )
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
+from deltaproduce.stages.productions import derived_kind
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.columns import Column
@@ -78,6 +80,11 @@ class _Walk:
             if stage.name not in reached or not stage.feeders:
                 continue
             found = reached[stage.name]
+            if not stage.source_key:
+                for feeder in stage.feeders:
+                    theirs = self._made_from(stage, feeder, found)
+                    reached[feeder.name] = _united(reached.get(feeder.name), theirs)
+                continue
             # Content has the pairs in the order of the stage's keys, key mappings in the other.
             pairs = self.reader.content if found.is_here else self.reader.key_mappings
             made_from = _keys(pairs(self.version, stage), found, Layout.of(stage).sources)
@@ -94,6 +101,12 @@ class _Walk:
         reached = {start.name: keys}
         for stage in self.graph.producers:
             feeding: Selection | None = None
+            if not stage.source_key:
+                for feeder in stage.feeders:
+                    if feeder.name in reached:
+                        found = self._makes(stage, feeder, reached[feeder.name])
+                        reached[stage.name] = _united(reached.get(stage.name), found)
+                continue
             for feeder in stage.feeders:
                 if feeder.name in reached:
                     theirs = reached[feeder.name].renamed(Layout.of(stage).sources)
@@ -104,11 +117,30 @@ class _Walk:
                 reached[stage.name] = _keys(pairs, feeding, key)
         return {name: found for name, found in reached.items() if name != start.name}
 
+    def _made_from(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
+        """The keys of a feeder that keys of a stage without key mappings are made from."""
+        content = self.reader.content(self.version, feeder)
+        if content is None or keys.empty:
+            return _none(feeder.schema.key.columns, keys.engines)
+        layout = Layout(stage.schema, sources_of(feeder.schema.key))
+        pairs = derived_kind(stage).pairs(stage, feeder, content.read(), keys.engines)
+        found = _once(keys.only(pairs, layout.pair), layout.sources, keys.engines)
+        return found.renamed(feeder.schema.key.columns)
+
+    def _makes(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
+        """The keys of a stage without key mappings that keys of a feeder make."""
+        content, key = self.reader.content(self.version, feeder), stage.schema.key.columns
+        if content is None or keys.empty:
+            return _none(key, keys.engines)
+        rows = keys.exactly(content.read(keys))
+        pairs = derived_kind(stage).pairs(stage, feeder, rows, keys.engines)
+        return _once(pairs, key, keys.engines)
+
 
 def _keys(rows: Stored | None, keys: Selection, columns: Sequence[Column]) -> Selection:
     """What the rows of some keys have in other columns, each once."""
     if rows is None or keys.empty:
-        return Selection(tuple(columns), empty(columns), keys.engines)
+        return _none(columns, keys.engines)
     return _once(keys.exactly(rows.read(keys)), columns, keys.engines)
 
 
@@ -122,3 +154,7 @@ def _united(one: Selection | None, other: Selection) -> Selection:
 def _once(rows: Rows, columns: Sequence[Column], engines: Engines) -> Selection:
     found: Rows = engines.of(rows).distinct(rows, columns)
     return Selection(tuple(columns), found, engines)
+
+
+def _none(columns: Sequence[Column], engines: Engines) -> Selection:
+    return Selection(tuple(columns), empty(columns), engines)

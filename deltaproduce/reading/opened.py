@@ -80,9 +80,15 @@ class Opened:
         """A stage that is no source."""
         found = self.stage(stage)
         if not found.feeders:
-            raise NotFoundError(
-                f"{found.name!r} is a source: it has no produce function and no key mappings"
-            )
+            raise NotFoundError(f"{found.name!r} is a source: nothing produces it")
+        return found
+
+    def mapped(self, stage: str | Stage) -> Stage:
+        """A stage that has key mappings."""
+        found = self.stage(stage)
+        if not found.source_key:
+            what = "a source" if not found.feeders else f"of kind {found.kind.word!r}"
+            raise NotFoundError(f"{found.name!r} is {what}: it has no key mappings")
         return found
 
     def version(self, version: int | None) -> Version:

@@ -23,7 +23,7 @@ def content(store: Opened, stage: str | Stage, version: int | None, ordered: boo
 
 def key_mappings(store: Opened, stage: str | Stage, version: int | None, ordered: bool) -> Rows:
     """See `Store.key_mappings`."""
-    wanted, found = _asked(store, store.producer(stage), version, ordered, KEY_MAPPINGS, RUNS)
+    wanted, found = _asked(store, store.mapped(stage), version, ordered, KEY_MAPPINGS, RUNS)
     with store.noticing():
         rows = store.reader.key_mappings(wanted, found)
     return _frame(store, None if rows is None else rows.read(), found, KEY_MAPPINGS, ordered)
@@ -41,7 +41,7 @@ def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
     if stage == location.log().name:
         return location.log().sql
     arguments.choice(table, "table", KINDS)
-    found = store.producer(stage) if table == KEY_MAPPINGS else store.stage(stage)
+    found = store.mapped(stage) if table == KEY_MAPPINGS else store.stage(stage)
     if found.kind.place is not None and table == CONTENT:
         return store.tables.existing(found.kind.place).sql
     return location.table(found.name, table).sql
@@ -60,4 +60,5 @@ def _asked(
 
 def _frame(store: Opened, rows: Rows | None, stage: Stage, kind: str, ordered: bool) -> Rows:
     layout = Layout.of(stage)
-    return store.frame(rows, layout.columns(kind), layout.order(kind) if ordered else ())
+    columns = layout.shown if kind == CONTENT else layout.columns(kind)
+    return store.frame(rows, columns, layout.order(kind) if ordered else ())

@@ -21,7 +21,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Filling, Part, Rows
 from deltaproduce.engines.local.arrays import empty
-from deltaproduce.engines.marks import ALIVE, KEY_DIFFERS
+from deltaproduce.engines.marks import AFTER, ALIVE, BEFORE, KEY_DIFFERS, ROW_DIFFERS, SIDE
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
@@ -54,6 +54,18 @@ class StageInput:
     def content(self) -> tuple[Column, ...]:
         """The columns of its content."""
         return Layout.of(self.stage).content
+
+    def moved(self) -> tuple[Rows, Rows]:
+        """The rows of its changed keys that are gone, and those that have come, unsorted.
+
+        Rows that stay what they are, in their places, are in neither.
+        """
+        assert self.step is not None
+        differ = {ROW_DIFFERS: True, KEY_DIFFERS: True}
+        gone, come = (
+            self.step.pick(self.content, {SIDE: side, **differ}) for side in (BEFORE, AFTER)
+        )
+        return gone, come
 
     def all_rows(self) -> Rows | None:
         """Its content after the step, unsorted; None if there is none."""

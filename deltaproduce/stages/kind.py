@@ -1,7 +1,7 @@
 """What kinds of stages do: the half of the protocol that needs a session.
 
 `StageKind` is a `Kind` that can be carried out. Sources have a `SourceKind`, which says what comes
-into them; stages that are made from others a `productions.ProducerKind`. Each kind is a package
+into them; stages that are made from others a `productions.DerivedKind`. Each kind is a package
 beside this module, and none knows another. The invariant: whoever plans, computes, writes or reads
 a version asks these methods, and never which kind it is.
 """

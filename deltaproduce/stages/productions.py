@@ -9,13 +9,14 @@ afterwards if it is little.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.failures import BatchFunction
 from deltaproduce.engines.local.arrays import empty
@@ -23,28 +24,30 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import (
-    CONTENT,
-    KEY_MAPPINGS,
-    RUNS,
-    UPDATES,
-    Layout,
-)
+from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.kind import StageKind, unfit
 from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 
 
-class ProducerKind(StageKind):
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a step found out.
+
+    Attributes:
+        surrogates: the last surrogate number that the stage has given out.
+    """
+
+    comparison: Comparison
+    surrogates: int = 0
+
+
+class DerivedKind(StageKind):
     """What a stage is that is made from others, and how it is made."""
 
     __slots__ = ()
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`."""
-        return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
 
     @property
     @abstractmethod
@@ -52,21 +55,73 @@ class ProducerKind(StageKind):
         """See `Kind.made_by`; not None."""
 
     @abstractmethod
-    def emitted(
-        self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
+    def produced(
+        self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
-        """What is made of some source keys, and how many rows: `Production.computed` has both.
-
-        It may be asked for any keys, and must make the same of a key whatever others there are.
+        """All rows of the stage, and how many: `Production.computed` has both.
 
         Args:
             inputs: the feeders, with their rows before and after.
-            keys: in the columns of the stage's source key; all that any feeder has if None.
 
         Returns:
-            Rows in the columns of the content, in any order, where ``_ordinal`` counts the rows of
-            a pair of source key and key; None if there are no keys.
+            Rows in the columns of the content, in any order; None if no feeder has ever had rows.
         """
+
+    @abstractmethod
+    def changed(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+    ) -> Found | None:
+        """What the feeders' changes change in the stage; None if no feeder has changed a key.
+
+        Args:
+            inputs: the feeders, with their rows before and after.
+            content: the stage's rows; None if there are none.
+            mappings: finds the stage's key mappings, if it has some.
+        """
+
+    def sampled(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+        keys: Callable[[], Selection],
+    ) -> Found | None:
+        """What producing some source keys again changes, whether a feeder has changed them or not.
+
+        Of a stage whose rows do not go with one source key each, all rows are produced.
+
+        Args:
+            keys: finds some keys, in the columns of the stage's source key, if it has one. The rest
+                is as for `changed`.
+        """
+        del mappings, keys
+        found = self.produced(production, inputs)
+        if found is None:
+            return None
+        if content is None:
+            return production.first(*found)
+        before, layout = content.rows(), Layout.of(production.stage)
+        new, surrogates = production.kept(before, *found)
+        return Found(Comparison.of_all(before, new, layout, production.engines), surrogates)
+
+    def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
+        """Which keys of a feeder some rows of it have, and which of the stage they are in.
+
+        It is asked of stages without key mappings, which say it for others.
+
+        Args:
+            stage: one of this kind.
+            rows: in the columns of the feeder's content.
+
+        Returns:
+            The feeder's key columns, named as `layouts.sources_of` does, and the stage's.
+        """
+        raise unfit(stage, "kind that has key mappings")
 
     def stored(
         self, production: Production, before: Rows | None, emitted: Rows, count: int
@@ -104,32 +159,28 @@ class Production:
         return Production(stage, last_number, engines, is_numbered)
 
     @property
-    def kind(self) -> ProducerKind:
+    def kind(self) -> DerivedKind:
         """The stage's.
 
         Raises:
             DefinitionError: it is not made; with `stage`.
         """
-        if not isinstance(self.stage.kind, ProducerKind):
-            raise unfit(self.stage, "ProducerKind")
-        return self.stage.kind
+        return derived_kind(self.stage)
 
     @property
     def content(self) -> tuple[Column, ...]:
         """The columns of what is produced: those of the content."""
         return Layout.of(self.stage).content
 
-    def of_changed(self, inputs: Sequence[StageInput], keys: Selection) -> tuple[Rows, int]:
-        """What is made of the changed keys, and how many rows."""
-        return self.kind.emitted(self, inputs, keys) or (empty(self.content), 0)
-
-    def of_all(self, inputs: Sequence[StageInput]) -> tuple[Rows, int] | None:
-        """What is made of all keys, and how many rows; None if there are no keys."""
-        return self.kind.emitted(self, inputs, None)
-
     def kept(self, before: Rows | None, emitted: Rows, count: int) -> tuple[Rows, int]:
-        """What is to be stored of what was emitted; see `ProducerKind.stored`."""
+        """What is to be stored of what was emitted; see `DerivedKind.stored`."""
         return self.kind.stored(self, before, emitted, count)
+
+    def first(self, emitted: Rows, count: int) -> Found:
+        """What comes into the stage when it has no rows."""
+        new, surrogates = self.kept(None, emitted, count)
+        compared = Comparison.first(new, count, Layout.of(self.stage), self.engines)
+        return Found(compared, surrogates)
 
     def frames(
         self, inputs: Sequence[StageInput], keys: Selection | None
@@ -137,7 +188,7 @@ class Production:
         """The content of each feeder, by name; None if all keys are wanted and there are none.
 
         Args:
-            keys: as for `ProducerKind.emitted`.
+            keys: in the columns of the stage's source key; all that any feeder has if None.
         """
         parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
         if keys is None and not parts:
@@ -169,15 +220,32 @@ class Production:
             return None
         return self.engines.made_beside(rows, key, run, self.content, stage=self.stage.name)
 
-    def computed(self, rows: DataFrame) -> tuple[Rows, int]:
-        """Rows of the content, computed once and on the driver if they are few; how many.
+    def computed(
+        self, rows: DataFrame, columns: Sequence[Column] | None = None
+    ) -> tuple[Rows, int]:
+        """Rows, computed once and on the driver if they are few; how many.
+
+        Args:
+            columns: what they have; those of the content if None.
 
         Raises:
             ProducerError: the stage's function failed, if it runs one.
         """
-        size = f.coalesce(f.sum(row_bytes(self.content)), f.lit(0))
+        columns = self.content if columns is None else columns
+        size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
         counted = {"rows": f.count(f.lit(1)), "bytes": size}
         function = None if self.stage.kind.called is None else self.stage.name
         computed, counts = checkpoint(rows, counted, stage=function)
         count = counts["rows"]
-        return self.engines.settled(computed, self.content, count, counts["bytes"]), count
+        return self.engines.settled(computed, columns, count, counts["bytes"]), count
+
+
+def derived_kind(stage: Stage) -> DerivedKind:
+    """A stage's kind, which makes it from others.
+
+    Raises:
+        DefinitionError: it does not; with `stage`.
+    """
+    if not isinstance(stage.kind, DerivedKind):
+        raise unfit(stage, "DerivedKind")
+    return stage.kind

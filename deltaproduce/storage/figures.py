@@ -75,11 +75,13 @@ class StageColumns:
 
     Attributes:
         source_key: the key columns of the feeders that they were made from; empty for a source.
+        states: those of states, if it has any.
     """
 
     key: str = ""
     value: str = ""
     source_key: str = ""
+    states: str = ""
 
     @property
     def own(self) -> tuple[str, str]:
@@ -228,8 +230,10 @@ def figures_to_json(stages: Mapping[str, StageFigures]) -> str:
 
 
 def stored(figures: StageFigures) -> dict[str, Any]:
-    """A stage's figures as they are stored: by name, on one level."""
+    """A stage's figures as they are stored: by name, on one level; states only if it has some."""
     found = asdict(figures)
+    if not figures.columns.states:
+        del found["columns"]["states"]
     flat = [found[name] if name in _PARTS else {name: found[name]} for name in found]
     return {name: value for part in flat for name, value in part.items()}
 

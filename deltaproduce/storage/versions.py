@@ -8,7 +8,7 @@ version did not touch has the same delta versions as in the version before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.figures import StageColumns, StageFigures
-from deltaproduce.types.columns import Columns, key_columns, row_schema
+from deltaproduce.types.columns import Columns, key_columns, row_schema, stored_columns
 
 _BESIDE_RUNS: Final = ("content", "key_mappings")
 
@@ -194,6 +194,7 @@ def stage_at(version: Version, stage: Stage) -> Stage:
     if figures is None or not figures.columns.key or has_columns(figures, stage):
         return stage
     schema = row_schema(*figures.columns.own, stage=stage.name)
+    schema = replace(schema, states=stored_columns(figures.columns.states))
     source_key = figures.columns.source_key
     return stage.with_columns(schema, key_columns(source_key) if source_key else Columns(()))
 
@@ -204,9 +205,10 @@ def has_columns(figures: StageFigures, stage: Stage) -> bool:
 
 
 def columns_of(stage: Stage) -> StageColumns:
-    """The key, value and source key columns of a stage, as DDL; a source has no source key."""
-    source_key = stage.feeders[0].schema.key.ddl if stage.feeders else ""
-    return StageColumns(stage.schema.key.ddl, stage.schema.value.ddl, source_key)
+    """The key, value and source key columns of a stage, and those of its states, as DDL."""
+    schema = stage.schema
+    columns = schema.key, schema.value, stage.source_key, schema.states
+    return StageColumns(*(part.ddl for part in columns))
 
 
 def has_tables(version: Version, stage: str) -> bool:

@@ -89,7 +89,7 @@ class Oracle:
     def __init__(self, pipeline: Pipeline) -> None:
         self._graph = pipeline.graph()
         for producer in self._graph.producers:
-            if producer.kind.model is None:
+            if producer.kind.model is None and producer.kind.model_of_all is None:
                 message = (
                     f"stage {producer.name!r} is of kind {producer.kind.word!r}, which the oracle "
                     "has not; write it as a function, or give its kind a model"
@@ -206,7 +206,7 @@ class Oracle:
             NotFoundError: there is no such producer or version.
         """
         producer = self._producer(stage)
-        columns = (*producer.feeders[0].schema.key, *producer.schema.key)
+        columns = (*producer.source_key, *producer.schema.key)
         rows = {(*plain(row.source_key), *plain(row.key)) for row in self._rows(stage, version)}
         return sorted(rows, key=lambda row: sort_key(row, columns))  # S13
 
@@ -270,10 +270,8 @@ class Oracle:
         key, value = schema.key.names, schema.value.names
         if table == "updates":
             return ("_version", "_change_type", *key, "_position", *value)
-        if table == "content" and not self._graph.stage(stage).feeders:
-            return (*key, "_ordinal", *value)
-        feeder = self._producer(stage).feeders[0]
-        source_key = tuple(f"_source_{name}" for name in feeder.schema.key.names)
+        names = self._graph.stage(stage).source_key.names
+        source_key = tuple(f"_source_{name}" for name in names)
         if table == "content":
             return (*key, *source_key, "_ordinal", *value)
         return (*source_key, *key)
@@ -287,9 +285,9 @@ class Oracle:
     def _producer(self, stage: str) -> Producer:
         self._graph.stage(stage)
         for producer in self._graph.producers:
-            if producer.name == stage:
+            if producer.name == stage and producer.source_key:
                 return producer
-        raise NotFoundError(f"{stage!r} is a source, and has no key mappings")
+        raise NotFoundError(f"{stage!r} has no key mappings")
 
 
 def sort_key(values: Sequence[Any], columns: Iterable[Column]) -> tuple[Any, ...]:
@@ -395,6 +393,8 @@ def _stored_change(values: Sequence[Any], columns: Columns, source: Source) -> t
 
 def _produced_rows(producer: Producer, state: _State) -> list[_Row]:
     """The rows of a producer, computed from all rows of its feeders."""
+    if producer.kind.model_of_all is not None:
+        return _rows_of_all(producer, state)
     columns = producer.feeders[0].schema.key
     rows: list[_Row] = []
     for source_key, inputs in _inputs(producer, state).values():  # S4: only keys with values
@@ -410,6 +410,23 @@ def _produced_rows(producer: Producer, state: _State) -> list[_Row]:
             row.ordinal,
         ),
     )
+
+
+def _rows_of_all(producer: Producer, state: _State) -> list[_Row]:
+    """The rows of a producer that makes each from rows of many source keys."""
+    model = producer.kind.model_of_all
+    assert model is not None
+    names = producer.feeders[0].schema.names
+    given = (
+        dict(zip(names, (*row.key, *row.value), strict=True))
+        for feeder in producer.feeders
+        for row in state[feeder.name]
+    )
+    found = (
+        _Row(_stored(key, producer.schema.key), (), 0, _stored(value, producer.schema.value))
+        for key, value in model(given)
+    )
+    return sorted(found, key=lambda row: sort_key(row.key, producer.schema.key))
 
 
 def _inputs(

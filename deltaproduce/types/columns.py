@@ -116,10 +116,16 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class RowSchema:
-    """The key and value columns of a source or stage."""
+    """The key and value columns of a source or stage.
+
+    Attributes:
+        states: columns that the stage keeps beside each row to change it by, of which readers see
+            nothing; most kinds have none.
+    """
 
     key: Columns
     value: Columns
+    states: Columns = Columns(())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -229,6 +235,11 @@ def key_columns(declared: SchemaLike) -> Columns:
             )
             raise DefinitionError(message, column=field.name)
     return _columns(fields)
+
+
+def stored_columns(ddl: str) -> Columns:
+    """Columns that the library has named, from their DDL; none if it is empty."""
+    return _columns(struct_from_ddl(ddl).fields) if ddl else Columns(())
 
 
 _REFUSED_CHARACTERS: Final = frozenset(" ,;{}()\n\t=")  # by Delta, without column mapping

@@ -120,7 +120,7 @@ StageTable = tuple[str, Source | Producer, str]
 
 def _tables(stages: Mapping[str, Source | Producer]) -> Iterator[StageTable]:
     for name, twin in stages.items():
-        for table in TABLES if twin.feeders else ("content", "updates"):
+        for table in TABLES if twin.source_key else ("content", "updates"):
             yield name, twin, table
 
 

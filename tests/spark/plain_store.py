@@ -116,9 +116,7 @@ def _rows(address: str, delta_version: int, names: Iterable[str]) -> Rows | None
 
 def _sources(stage: Source | Producer) -> Sequence[Column]:
     """The columns of a source key, sorted in the feeder's directions."""
-    if not isinstance(stage, Producer):
-        return ()
-    key = stage.feeders[0].schema.key
+    key = stage.source_key
     return [Column(f"_source_{c.name}", c.data_type, descending=c.descending) for c in key]
 
 

@@ -230,7 +230,9 @@ def test_an_update_makes_what_a_load_of_the_tables_rows_would(
         assert_stages(store, oracle, made, number)
         changed(tables, chance)
     store = Store(spark, location, pipeline)
-    for number in (1, oracle.head) if long_run else (1,):  # the sources too, though their tables have moved on
+    for number in (
+        (1, oracle.head) if long_run else (1,)
+    ):  # the sources too, though their tables have moved on
         assert_same(store, oracle, expected, number)
     assert store.rollback(1).number == oracle.rollback(1)
     number = oracle.load({kind: table.upserts() for kind, table in tables.items()})

@@ -21,7 +21,8 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.model.kind import KeyRows
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import ProducerKind, Production
+from deltaproduce.stages.productions import Production
+from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.testing import Oracle, strategies
 from deltaproduce.types.columns import row_schema
 

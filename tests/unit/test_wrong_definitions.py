@@ -58,6 +58,16 @@ def calls():
             lambda **given: shop().sql(**given),
             {"name": "totals", "query": "SELECT id, n FROM orders", "key": "id"},
         ),
+        "aggregate": (
+            lambda **given: shop().aggregate(**given),
+            {
+                "name": "totals",
+                "feeder": "orders",
+                "key": "id",
+                "values": {"total": dp.agg.count()},
+                "revision": "1",
+            },
+        ),
         "add": (
             lambda stage: shop().add(stage),
             {"stage": Source("lines", row_schema("id bigint", "n int", stage="lines"), Given())},
@@ -74,7 +84,7 @@ TAKEN = {
     *(("delta_source", "value", None), ("producer", "name", None), ("producer", "surrogate", None)),
     *(("producer", "preserve", None), ("producer", "revision", None)),
     *(("arrow_producer", "name", None), ("arrow_producer", "revision", None)),
-    ("arrow_producer", "streaming", True),
+    *(("arrow_producer", "streaming", True), ("aggregate", "revision", None)),
 }
 """Values that mean something."""
 

@@ -237,7 +237,8 @@ class SparkEngine(Engine[DataFrame]):
         """See `Engine.folded`."""
         found = checks.folded(self.here(updates, layout.updates), layout)
         given = found.withColumnRenamed(POSITION, ORDINAL)
-        nothing = {c.name: f.lit(None).cast(c.data_type) for c in layout.sources}
+        beside = (*layout.sources, *layout.states)
+        nothing = {c.name: f.lit(None).cast(c.data_type) for c in beside}
         return given.withColumns(nothing).select(*cols(layout.content))
 
     def unfolded(

@@ -23,17 +23,12 @@ from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
-from deltaproduce.operations.step.incremental import (
-    Found,
-    difference,
-    full_step,
-    producer_step,
-    source_step,
-)
+from deltaproduce.operations.step.incremental import difference, full_step, source_step
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, Write
 from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.productions import Found
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
@@ -124,7 +119,7 @@ class Repair(Update):
         if step.how == "full":
             return full_step(production, inputs, content, redefined)
         mappings = partial(self.means.reader.key_mappings, self.head, stage)
-        return producer_step(production, inputs, content, mappings)
+        return production.kind.changed(production, inputs, content, mappings)
 
     def rows_before(
         self, feeder: Stage, results: Mapping[str, StepResult]

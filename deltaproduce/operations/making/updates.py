@@ -18,9 +18,7 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.incremental import (
-    Found,
     full_step,
-    producer_step,
     source_step,
     stored_step,
 )
@@ -37,7 +35,7 @@ from deltaproduce.operations.step.writes import (
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import Arrival
-from deltaproduce.stages.productions import Production
+from deltaproduce.stages.productions import Found, Production
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.stored import Stored
@@ -181,7 +179,7 @@ class Update(Work):
         if step.how == "full":
             return full_step(production, inputs, content, redefined)
         mappings = partial(reader.key_mappings, head, stage)
-        return producer_step(production, inputs, content, mappings)
+        return production.kind.changed(production, inputs, content, mappings)
 
     def production(self, stage: Stage) -> Production:
         """What a stage is made with."""

@@ -1,9 +1,9 @@
-"""One stage's step: from what changed in its feeder to what changes in itself.
+"""One stage's step: from what is given, or changed in its feeders, to what changes in itself.
 
-A step finds the rows that the changed source keys have produced, through the key mappings and never
-by producing again (S4), puts the newly produced ones in their place, and compares per target key.
-The invariant: only affected keys are read and compared, unless the stage has to be produced in
-full, or is so small that reading all of it costs no more.
+What a feeder's changes change is up to the stage's kind (`DerivedKind.changed`); here is what comes
+into sources, what is produced in full, and what differs between two versions. The invariant: only
+affected keys are read and compared, unless the stage has to be produced in full, or is so small
+that reading all of it costs no more.
 
 Each step works on the driver while all its rows are there, and in Spark otherwise.
 """
@@ -11,8 +11,6 @@ Each step works on the driver while all its rows are there, and in Spark otherwi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
@@ -20,26 +18,12 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Source, Stage
-from deltaproduce.model.layouts import (
-    Layout,
-)
+from deltaproduce.model.layouts import Layout
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.inputs import StageInput, changed_keys
-from deltaproduce.stages.productions import Production
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import Found, Production
 from deltaproduce.storage.stored import Stored
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a step found out.
-
-    Attributes:
-        surrogates: the last surrogate number that the stage has given out.
-    """
-
-    comparison: Comparison
-    surrogates: int = 0
 
 
 def source_step(
@@ -78,70 +62,6 @@ def source_step(
     return Found(compared) if compared.counts.keys_changed or anew else None
 
 
-def producer_step(
-    production: Production,
-    inputs: Sequence[StageInput],
-    content: Stored | None,
-    mappings: Callable[[], Stored | None],
-) -> Found | None:
-    """Produce the keys again that a feeder has changed, and only these.
-
-    Args:
-        production: runs the stage's function.
-        inputs: what the stage reads.
-        content: the stage's rows; None if there are none.
-        mappings: the stage's key mappings, which a small stage does not need.
-
-    Returns:
-        What it changes; None if no feeder has changed a key.
-    """
-    changed = changed_keys(inputs, Layout.of(production.stage).sources)
-    return (
-        None if changed is None else selected_step(production, inputs, content, mappings, changed)
-    )
-
-
-def selected_step(
-    production: Production,
-    inputs: Sequence[StageInput],
-    content: Stored | None,
-    mappings: Callable[[], Stored | None],
-    changed: Selection,
-) -> Found:
-    """Produce some source keys again, whether a feeder has changed them or not.
-
-    Args:
-        changed: the keys, in the columns of the stage's source key; all that a feeder has changed
-            are among them. The rest is as for `producer_step`.
-    """
-    stage = production.stage
-    layout, engines = Layout.of(stage), production.engines
-    if content is None:
-        return _first_of(production, *production.of_changed(inputs, changed))
-    if content.small and changed.is_here:
-        before: Rows = content.fetched()
-        emitted, count = production.of_changed(inputs, changed)
-        new, surrogates = production.kept(before, emitted, count)
-        compared = Comparison.of_some(before, changed, new, layout, complete=True)
-        return Found(compared, surrogates)
-
-    @engines.in_thread
-    def were_produced() -> Rows:
-        produced = mappings()
-        assert produced is not None  # content has rows, and each has its pair
-        return produced.of(changed)
-
-    with ThreadPoolExecutor(1) as beside:  # the function leaves cores free, and Spark much waiting
-        old = beside.submit(were_produced)
-        emitted, count = production.of_changed(inputs, changed)
-    targets = engines.united(old.result(), emitted, layout.key)
-    affected = Selection.of(targets, layout.key, engines)
-    before = content.of(affected)
-    new, surrogates = production.kept(before, emitted, count)
-    sought = changed.is_here and affected.is_here
-    return Found(Comparison.of_some(before, changed, new, layout, sought=sought), surrogates)
-
-
 def full_step(
     production: Production,
     inputs: Sequence[StageInput],
@@ -151,7 +71,6 @@ def full_step(
     """Produce every key that a feeder has.
 
     Args:
-        production: runs the stage's function.
         inputs: what the stage reads.
         content: the stage's rows; None if there are none yet.
         redefined: if the stage has other columns than its tables.
@@ -160,7 +79,7 @@ def full_step(
         What it changes; None if no feeder has ever had rows.
     """
     layout, engines = Layout.of(production.stage), production.engines
-    found = production.of_all(inputs)
+    found = production.kind.produced(production, inputs)
     if found is None and redefined is None:
         return None
     emitted, count = found or (empty(production.content), 0)
@@ -169,7 +88,7 @@ def full_step(
         new, surrogates = production.kept(old if redefined.same_values else None, emitted, count)
         return Found(_made_anew(redefined, old, new, count, engines), surrogates)
     if content is None:
-        return _first_of(production, emitted, count)
+        return production.first(emitted, count)
     before = content.rows()
     new, surrogates = production.kept(before, emitted, count)
     return Found(Comparison.of_all(before, new, layout, engines), surrogates)
@@ -219,13 +138,6 @@ def stored_step(
         rows, count = (nothing, 0) if after is None else (after.rows(), after.count)
         return _made_anew(redefined, _conformed(redefined, before), rows, count, engines)
     return difference(stage, before, after, None if before is None else keys, engines)
-
-
-def _first_of(production: Production, emitted: Rows, count: int) -> Found:
-    """What comes into a stage without rows."""
-    new, surrogates = production.kept(None, emitted, count)
-    layout = Layout.of(production.stage)
-    return Found(Comparison.first(new, count, layout, production.engines), surrogates)
 
 
 def _conformed(redefined: Redefinition, content: Stored | None) -> Rows | None:

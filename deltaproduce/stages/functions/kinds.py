@@ -20,7 +20,8 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.functions import by_key, over_tables
 from deltaproduce.stages.functions.preservation import PreserveFunction, preserved
 from deltaproduce.stages.inputs import StageInput, all_rows, changed_rows, input_columns
-from deltaproduce.stages.productions import ProducerKind, Production
+from deltaproduce.stages.productions import Production
+from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.row_readers import zone_of
 

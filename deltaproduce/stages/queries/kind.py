@@ -12,9 +12,10 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.productions import ProducerKind, Production
+from deltaproduce.stages.productions import Production
 from deltaproduce.stages.queries.query import Query
 from deltaproduce.stages.queries.running import queried, query_schema
+from deltaproduce.stages.source_keys import ProducerKind
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.excerpts import escaped
 

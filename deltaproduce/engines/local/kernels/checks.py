@@ -55,7 +55,8 @@ _NULL: Final = np.iinfo(np.int64).min
 def folded(updates: pa.Table, layout: Layout) -> pa.Table:
     """See `Engine.folded`."""
     rows = _newest(updates, layout)
-    nothing = {c.name: pa.nulls(len(rows), arrow_type(c.data_type)) for c in layout.sources}
+    beside = (*layout.sources, *layout.states)
+    nothing = {c.name: pa.nulls(len(rows), arrow_type(c.data_type)) for c in beside}
     given = {c.name: rows.column(c.name) for c in (*layout.key, *layout.value)}
     found = {**given, **nothing, ORDINAL: rows.column(POSITION)}
     return pa.table({c.name: found[c.name] for c in layout.content})

@@ -70,14 +70,16 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
     rows, side = taken(rows, order), side[order]
     key = grouped([found[order] for found in keys])
     pair = numbered([key, *(found[order] for found in sources)])
-    values = [codes(rows.column(c.name)) for c in layout.value]
+    values, states = (
+        [codes(rows.column(c.name)) for c in columns] for columns in (layout.value, layout.states)
+    )
     position, ordinal = places([key, side]), places([pair, side])
-    by_pair = _matched(pair, side, ordinal, values)
+    by_pair = _matched(pair, side, ordinal, [*values, *states])
     by_key = _matched(key, side, position, values)
     columns = {
         **{c.name: rows.column(c.name) for c in (*layout.key, *layout.sources)},
         ORDINAL: ordinal,
-        **{c.name: rows.column(c.name) for c in layout.value},
+        **{c.name: rows.column(c.name) for c in (*layout.value, *layout.states)},
         SIDE: side.astype(np.int32),
         POSITION: position,
         **dict(zip((ROW_DIFFERS, PAIR_DIFFERS, PAIR_BEFORE, PAIR_AFTER), by_pair, strict=True)),

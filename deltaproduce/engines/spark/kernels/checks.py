@@ -86,20 +86,20 @@ def faults(updates: DataFrame, layout: Layout, head: int) -> DataFrame:
         {_PLACE: f.row_number().over(in_step) - 1, _IS_NULL: is_null}
     )
     steps = together.groupBy(*key, VERSION).agg(
-        f.count_if(f.col(_PLACE) != f.col(POSITION)).alias("misplaced"),
+        f.count_if(f.col(_PLACE) != f.col(POSITION)).alias("_misplaced"),
         f.count(f.lit(1)).alias(_ROWS),
         f.max_by(CHANGE_TYPE, f.when(is_first, 1).otherwise(0)).alias(_KIND),
-        f.count_if(_is_odd(is_first)).alias("odd"),
-        f.count_if(f.col(CHANGE_TYPE) == DELETE).alias("deletes"),
+        f.count_if(_is_odd(is_first)).alias("_odd"),
+        f.count_if(f.col(CHANGE_TYPE) == DELETE).alias("_deletes"),
     )
     was_alive = f.lag(f.col(_KIND) != DELETE).over(Window.partitionBy(*key).orderBy(VERSION))
     known = steps.withColumn(_WAS_ALIVE, was_alive)
     out_of_step = f.col(_WAS_ALIVE) == (f.col(_KIND) == ADD)
-    mixed = (f.col("deletes") > 0) & (f.col(_ROWS) > 1)
+    mixed = (f.col("_deletes") > 0) & (f.col(_ROWS) > 1)
     counts = (
         ~f.col(VERSION).between(1, head),
-        f.col("misplaced") > 0,
-        (f.col("odd") > 0) | mixed,
+        f.col("_misplaced") > 0,
+        (f.col("_odd") > 0) | mixed,
         out_of_step,
     )
     return known.agg(*(f.count_if(c).alias(name) for name, c in zip(FAULTS, counts, strict=True)))
@@ -131,15 +131,15 @@ def pair_faults(content: DataFrame, mappings: DataFrame | None, layout: Layout) 
     placed = rows.repartition(*cols(pair)).withColumn(_PLACE, f.row_number().over(in_pair) - 1)
     of_content = f.col(_IS_CONTENT)
     pairs = placed.groupBy(*cols(pair)).agg(
-        f.count_if(of_content).alias("rows"),
-        f.count_if(~of_content).alias("mapped"),
-        f.count_if(of_content & (f.col(_PLACE) != f.col(ORDINAL))).alias("misnumbered"),
+        f.count_if(of_content).alias("_rows"),
+        f.count_if(~of_content).alias("_mapped"),
+        f.count_if(of_content & (f.col(_PLACE) != f.col(ORDINAL))).alias("_misnumbered"),
     )
     counts = (
-        f.coalesce(f.sum("rows"), f.lit(0)),
-        f.count_if(f.col("misnumbered") > 0),
-        f.count_if((f.col("rows") > 0) & (f.col("mapped") == 0)),
-        f.count_if((f.col("rows") == 0) | (f.col("mapped") > 1)),
+        f.coalesce(f.sum("_rows"), f.lit(0)),
+        f.count_if(f.col("_misnumbered") > 0),
+        f.count_if((f.col("_rows") > 0) & (f.col("_mapped") == 0)),
+        f.count_if((f.col("_rows") == 0) | (f.col("_mapped") > 1)),
     )
     return pairs.agg(*(c.alias(name) for name, c in zip(PAIR_FAULTS, counts, strict=True)))
 

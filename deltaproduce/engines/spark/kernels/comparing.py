@@ -72,10 +72,11 @@ def compare(rows: DataFrame, layout: Layout) -> DataFrame:
     key = _named(layout.key)
     together = rows.repartition(*cols(layout.key))  # one shuffle serves all windows below
     numbered = number(together, layout).drop(EMITTED)
-    compared = _match(numbered, layout, [POSITION], _KEY_MARKS, key)
-    if layout.sources:
-        in_pair = [*_named(layout.sources), ORDINAL]
-        compared = _match(compared, layout, in_pair, _PAIR_MARKS, [*key, *_named(layout.sources)])
+    compared = _match(numbered, layout.key, layout.value, [POSITION], _KEY_MARKS, key)
+    if layout.sources or layout.states:
+        in_pair, pair = [*_named(layout.sources), ORDINAL], [*key, *_named(layout.sources)]
+        stored = (*layout.value, *layout.states)
+        compared = _match(compared, layout.key, stored, in_pair, _PAIR_MARKS, pair)
     else:
         pairs_are_keys = zip(_PAIR_MARKS, _KEY_MARKS, strict=True)
         compared = compared.withColumns({pair: f.col(mark) for pair, mark in pairs_are_keys})
@@ -184,7 +185,8 @@ def _named(columns: Iterable[Column]) -> list[str]:
 
 def _match(
     rows: DataFrame,
-    layout: Layout,
+    key: Sequence[Column],
+    values: Sequence[Column],
     place: Sequence[str],
     marks: tuple[str, str, str, str],
     group: Sequence[str],
@@ -192,15 +194,16 @@ def _match(
     """Mark rows without an equal row at the same ``place`` of their key on the other side.
 
     Args:
+        values: the columns in which rows are equal.
         place: columns that tell the rows of a key on one side apart.
         marks: the columns to add: the row differs; a row of its group does; the group has rows
             before; and after.
         group: the key columns, and perhaps some of ``place``.
     """
     differs, group_differs, before, after = marks
-    values = (comparable(col(c.name), c.data_type).alias(c.name) for c in layout.value)
-    what = f.struct(*place, *values)
-    sides = Window.partitionBy(*_named(layout.key)).orderBy(*place, SIDE)
+    compared = (comparable(col(c.name), c.data_type).alias(c.name) for c in values)
+    what = f.struct(*place, *compared)
+    sides = Window.partitionBy(*_named(key)).orderBy(*place, SIDE)
     is_after = f.col(SIDE) == AFTER
     twin = f.when(is_after, f.lag(what).over(sides)).otherwise(f.lead(what).over(sides))
     whole = Window.partitionBy(*group)

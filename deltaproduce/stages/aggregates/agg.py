@@ -1,0 +1,66 @@
+"""The aggregate functions: what `Pipeline.aggregate` takes as the values of a stage.
+
+Each makes an `AggregateCall`: a name, and columns of the feeder. Names, types and results
+are Spark's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltaproduce.errors import DefinitionError
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One aggregate function, and what it is called with.
+
+    Attributes:
+        function: its name, as SQL has it.
+        arguments: key and value columns of the feeder.
+    """
+
+    function: str
+    arguments: tuple[str, ...]
+
+    @property
+    def sql(self) -> str:
+        """The call as SQL text."""
+        return f"{self.function}({', '.join(self.arguments) or '*'})"
+
+
+def count(column: str | None = None) -> AggregateCall:
+    """How many rows there are, or how many in which a column is not null: a bigint."""
+    return _call("count") if column is None else _call("count", column)
+
+
+def count_if(column: str) -> AggregateCall:
+    """In how many rows a boolean column is true: a bigint."""
+    return _call("count_if", column)
+
+
+def sum(column: str) -> AggregateCall:
+    """The sum: a bigint of whole numbers, a decimal of decimals of up to 28 digits.
+
+    A sum that its type does not hold is a ProducerError; what overflows on the way only is none.
+    """
+    return _call("sum", column)
+
+
+def bool_and(column: str) -> AggregateCall:
+    """Whether a boolean column is true in all rows in which it is not null."""
+    return _call("bool_and", column)
+
+
+def bool_or(column: str) -> AggregateCall:
+    """Whether a boolean column is true in some row."""
+    return _call("bool_or", column)
+
+
+def _call(function: str, *arguments: str) -> AggregateCall:
+    for argument in arguments:
+        if not isinstance(argument, str) or not argument.strip():
+            raise DefinitionError(
+                f"agg.{function} is given {argument!r}; give the name of a column"
+            )
+    return AggregateCall(function, arguments)

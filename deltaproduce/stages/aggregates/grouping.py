@@ -1,0 +1,98 @@
+"""Groupings: what an aggregate stage computes, with the types of all of it.
+
+Pure: from the calls of a definition and the types of its feeder to columns, measures and results.
+The invariant: the columns of the stage, its states among them, follow from the definition and the
+feeder's columns alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from pyspark.sql.types import DataType
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.aggregates.agg import AggregateCall
+from deltaproduce.stages.aggregates.functions import Planned, planned
+from deltaproduce.stages.aggregates.measures import Measure, Rows
+from deltaproduce.types.columns import Column, Columns
+
+_STATE_PREFIX: Final = "_state_"
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One value of a stage.
+
+    Attributes:
+        name: the value column's.
+        function: makes it.
+        states: where its measures are among those of the stage.
+    """
+
+    name: str
+    function: Planned
+    states: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What a stage computes.
+
+    Attributes:
+        arguments: the expressions that its functions are called with, each once.
+        measures: what it keeps of each group, each once; how many rows it has comes first.
+        results: its values, in order.
+    """
+
+    arguments: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    results: tuple[Result, ...]
+
+    @staticmethod
+    def of(
+        values: Mapping[str, AggregateCall], types: Mapping[str, DataType], *, stage: str
+    ) -> Grouping:
+        """How some values are computed.
+
+        Args:
+            values: the value columns' names -> what they are.
+            types: those of the expressions that the calls have.
+
+        Raises:
+            DefinitionError: a function does not take an argument; with `stage` and `column`.
+        """
+        arguments = _once(argument for call in values.values() for argument in call.arguments)
+        found = dict[str, Planned]()
+        for name, call in values.items():
+            places = [arguments.index(argument) for argument in call.arguments]
+            try:
+                found[name] = planned(call, places, [types[a] for a in call.arguments])
+            except DefinitionError as error:
+                message = f"stage {stage!r}, value {name!r}: {error}"
+                raise DefinitionError(message, stage=stage, column=name) from None
+        measures = _once([Rows(), *(m for each in found.values() for m in each.measures)])
+        results = (
+            Result(name, each, tuple(measures.index(m) for m in each.measures))
+            for name, each in found.items()
+        )
+        return Grouping(arguments, measures, tuple(results))
+
+    @property
+    def value(self) -> Columns:
+        """The value columns."""
+        return Columns(tuple(Column(r.name, r.function.data_type) for r in self.results))
+
+    @property
+    def states(self) -> Columns:
+        """The columns of the measures, by their places."""
+        return Columns(
+            tuple(Column(f"{_STATE_PREFIX}{n}", m.data_type) for n, m in enumerate(self.measures))
+        )
+
+
+def _once(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys(items))

@@ -1,0 +1,179 @@
+"""Measures: what a stage keeps of each group, and changes by what comes and goes.
+
+A measure is a state that adds up: that of some rows is the sum of theirs, and what goes is added
+with the sign turned. The invariant: equal groups have equal states, bit for bit, however their rows
+came; so a step and a refresh store the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, DecimalType, LongType
+
+from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.types.atoms import arrow_type
+
+_DIGITS: Final = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(ABC):
+    """A state that adds up.
+
+    Attributes:
+        argument: which of the stage's arguments it is of; None if it is of rows as such.
+    """
+
+    argument: int | None
+
+    @property
+    @abstractmethod
+    def data_type(self) -> DataType:
+        """What it is stored as; never null."""
+
+    @abstractmethod
+    def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
+        """The state of each of ``size`` groups, of rows on the driver; each group has some.
+
+        Args:
+            values: the argument's, one a row.
+            signs: 1 for a row that has come, -1 for one that is gone.
+            groups: of each row the number of its group.
+        """
+
+    @abstractmethod
+    def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
+        """The same for one group, as an aggregate expression."""
+
+    @abstractmethod
+    def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """The sum of the states of each group; each has some."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Count(Measure):
+    """How many rows there are of some sort."""
+
+    @property
+    def data_type(self) -> DataType:
+        """See `Measure.data_type`."""
+        return LongType()
+
+    @abstractmethod
+    def counted(self, values: pa.Array) -> pa.Array:
+        """Which values count."""
+
+    @abstractmethod
+    def counted_in_spark(self, value: Expression) -> Expression:
+        """Which values count."""
+
+    def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.here`."""
+        if values is not None:
+            signs = np.where(np.asarray(self.counted(values)), signs, 0)
+        return pa.array(_sums(signs, groups, size))
+
+    def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
+        """See `Measure.in_spark`."""
+        counted = sign if value is None else f.when(self.counted_in_spark(value), sign)
+        return f.coalesce(f.sum(counted), f.lit(0)).cast(LongType())
+
+    def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.added`."""
+        return pa.array(_sums(np.asarray(states), groups, size))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(_Count):
+    """How many rows there are."""
+
+    argument: None = None
+
+    def counted(self, values: pa.Array) -> pa.Array:
+        """See `_Count.counted`: every one."""
+        return pa.repeat(True, len(values))
+
+    def counted_in_spark(self, value: Expression) -> Expression:
+        """See `_Count.counted_in_spark`: every one."""
+        del value
+        return f.lit(True)
+
+
+@dataclass(frozen=True, slots=True)
+class Values(_Count):
+    """How many values are not null."""
+
+    def counted(self, values: pa.Array) -> pa.Array:
+        """See `_Count.counted`."""
+        return pc.is_valid(values)
+
+    def counted_in_spark(self, value: Expression) -> Expression:
+        """See `_Count.counted_in_spark`."""
+        return value.isNotNull()
+
+
+@dataclass(frozen=True, slots=True)
+class Trues(_Count):
+    """How many values are true."""
+
+    def counted(self, values: pa.Array) -> pa.Array:
+        """See `_Count.counted`."""
+        return pc.fill_null(values, fill_value=False)
+
+    def counted_in_spark(self, value: Expression) -> Expression:
+        """See `_Count.counted_in_spark`."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Total(Measure):
+    """The sum of whole numbers or decimals, in as many digits as there are.
+
+    Attributes:
+        scale: how many digits are behind the point.
+    """
+
+    scale: int = 0
+
+    @property
+    def data_type(self) -> DataType:
+        """See `Measure.data_type`."""
+        return DecimalType(_DIGITS, self.scale)
+
+    def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.here`."""
+        assert values is not None
+        nothing = pa.scalar(0, pa.int8()).cast(arrow_type(self.data_type))
+        whole = pc.fill_null(values.cast(arrow_type(self.data_type)), nothing)
+        signed = pc.if_else(pa.array(signs < 0), pc.negate(whole), whole)
+        return self.added(signed, groups, size)
+
+    def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
+        """See `Measure.in_spark`."""
+        assert value is not None
+        whole = value.cast(self.data_type)
+        signed = f.when(sign < 0, -whole).otherwise(whole)
+        nothing = f.lit(0).cast(self.data_type)
+        return f.coalesce(f.sum(signed), nothing).cast(self.data_type)
+
+    def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.added`."""
+        together = pa.table({"group": groups, "state": states})
+        found = together.group_by("group", use_threads=False).aggregate([("state", "sum")])
+        places = np.empty(size, np.int64)
+        places[found.column("group").to_numpy()] = np.arange(size)
+        return found.column("state_sum").combine_chunks().take(pa.array(places))
+
+
+def _sums(numbers: Numbers, groups: Numbers, size: int) -> Numbers:
+    found = np.zeros(size, np.int64)
+    np.add.at(found, groups, numbers)
+    return found

@@ -1,0 +1,215 @@
+"""Aggregate stages without a session: after every version their rows are those of the oracle."""
+
+import random
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from local_stores import as_rows, assert_same_here
+
+import deltaproduce as dp
+from deltaproduce import agg
+from deltaproduce.testing import Delete, Oracle, Upsert
+
+WAYS = {
+    "small": dp.Limits(),
+    "runs": dp.Limits(small_table_rows=0),
+    "runs, often folded": dp.Limits(
+        small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3
+    ),
+}
+VERSIONS = 8
+VALUES = {
+    "rows": agg.count(),
+    "ns": agg.count("n"),
+    "days": agg.count("day"),
+    "total": agg.sum("n"),
+    "small": agg.sum("b"),
+    "long": agg.sum("l"),
+    "price": agg.sum("price"),
+    "yes": agg.count_if("ok"),
+    "all_ok": agg.bool_and("ok"),
+    "any_ok": agg.bool_or("ok"),
+}
+
+
+def site() -> dp.Pipeline:
+    """Aggregates of a source, of two that are merged, and of an aggregate; and what reads one."""
+    pipeline = dp.Pipeline("site")
+    value = "n int, b tinyint, l bigint, price decimal(28,2), ok boolean, day date, t string"
+    events, more = (pipeline.source(n, key="id bigint", value=value) for n in ("events", "more"))
+    by_text = pipeline.aggregate("by_text", events, key="t", values=VALUES)
+    both = dp.merge(events, more)
+    pipeline.aggregate("by_two", both, key="ok, T", values=VALUES)
+    pipeline.aggregate(
+        "by_rows", by_text, key="rows", values={"n": agg.count(), "sum": agg.sum("ns")}
+    )
+
+    @pipeline.producer(by_text, key="total bigint", value="t string")
+    def by_total(t: str, values: Any) -> Any:
+        for value in values:
+            yield value.total, t
+
+    return pipeline
+
+
+def some_rows(chance: random.Random, key: int) -> list[Upsert]:
+    def one() -> tuple[Any, ...]:
+        n = chance.choice([None, 0, 1, -1, 7, 2**31 - 1, -(2**31)])
+        price = chance.choice([None, Decimal("1.25"), Decimal("-0.01"), Decimal("9" * 26 + ".99")])
+        return (
+            n,
+            chance.choice([None, 1, -128, 127]),
+            chance.choice([None, 0, 5, 2**60, -(2**61)]),
+            price,
+            chance.choice([None, True, False]),
+            chance.choice([None, None]),
+            chance.choice([None, "", "a", "ü"]),
+        )
+
+    return [Upsert((key,), one()) for _ in range(chance.choice([1, 1, 2, 4]))]
+
+
+def history(seed: int) -> list[dict[str, list[Any]]]:
+    chance = random.Random(seed)
+    batches = []
+    for _ in range(VERSIONS):
+        batch: dict[str, list[Any]] = {}
+        for name in chance.choice([["events"], ["more"], ["events", "more"]]):
+            keys = chance.sample(range(12), chance.choice([1, 2, 5]))
+            batch[name] = [
+                change
+                for key in keys
+                for change in (
+                    [Delete((key,))] if chance.random() < 0.35 else some_rows(chance, key)
+                )
+            ]
+        batches.append(batch)
+    return batches
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", range(6))
+def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
+    pipeline = site()
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
+        for batch in history(seed):
+            version = store.update(as_rows(pipeline, batch))
+            assert version.number == oracle.update(batch)
+            assert_same_here(store, oracle, pipeline, [version.number])
+        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
+        assert store.verify(recompute=True) == ()
+        for stage in ("by_text", "by_two", "by_rows"):  # states too are what a refresh makes
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        back = VERSIONS // 2
+        assert store.rollback(back).number == oracle.head + 1 + 3
+        for stage in pipeline.graph().stages:
+            assert store.content(stage.name, ordered=True) == store.content(
+                stage.name, back, ordered=True
+            )
+        store.update(as_rows(pipeline, batch))
+        assert store.verify(recompute=True) == ()
+
+
+def orders(**values: agg.AggregateCall) -> dp.Pipeline:
+    pipeline = dp.Pipeline("orders")
+    source = pipeline.source("orders", key="id bigint", value="k string, n bigint")
+    pipeline.aggregate("by_k", source, key="k", values=values)
+    return pipeline
+
+
+def row(number: int, k: str, n: int | None) -> dict[str, Any]:
+    return {"id": number, "k": k, "n": n}
+
+
+def test_a_sum_that_does_not_fit_names_the_key_and_one_on_the_way_is_none(location: str) -> None:
+    store = dp.Store(None, location, orders(n=agg.sum("n")))
+    rows = [row(1, "a", 2**63 - 1), row(2, "a", 2**63 - 1), row(3, "a", -(2**63)), row(4, "b", 1)]
+    store.update({"orders": rows})
+    assert store.content("by_k").select(["k", "n"]).to_pylist() == [
+        {"k": "a", "n": 2**63 - 2},
+        {"k": "b", "n": 1},
+    ]
+    with pytest.raises(dp.ProducerError) as caught:
+        store.update({"orders": [{"id": 3, "_change_type": "delete"}]})
+    assert (caught.value.stage, caught.value.key) == ("by_k", "a")
+    assert "'n'" in str(caught.value)
+    assert store.head.number == 1
+
+
+def test_a_key_whose_sum_is_zero_has_a_row_and_one_without_rows_has_none(location: str) -> None:
+    store = dp.Store(None, location, orders(n=agg.sum("n"), rows=agg.count()))
+    store.update({"orders": [row(1, "a", 5), row(2, "a", -5), row(3, "b", None)]})
+    assert store.content("by_k").select(["k", "n", "rows"]).to_pylist() == [
+        {"k": "a", "n": 0, "rows": 2},
+        {"k": "b", "n": None, "rows": 1},
+    ]
+    version = store.update({"orders": [{"id": n, "_change_type": "delete"} for n in (1, 2, 3)]})
+    assert version.stages["by_k"].changed_keys == 2
+    assert len(store.content("by_k")) == 0
+
+
+def test_a_change_that_the_values_do_not_show_is_not_in_the_updates(location: str) -> None:
+    store = dp.Store(None, location, orders(rows=agg.count()))
+    store.update({"orders": [row(1, "a", 5), row(2, "b", 6)]})
+    version = store.update({"orders": [row(1, "a", 7)]})
+    assert "by_k" not in version.stages or version.stages["by_k"].changed_keys == 0
+    version = store.update({"orders": [row(1, "b", 6)]})
+    assert version.stages["by_k"].changed_keys == 2
+
+
+def test_only_the_changed_key_s_rows_are_read(location: str) -> None:
+    """What a change of a large group costs does not depend on its size."""
+    rows = pa.table({"id": range(50_000), "k": ["a"] * 50_000, "n": range(50_000)})
+    store = dp.Store(None, location, orders(n=agg.sum("n")))
+    store.update({"orders": rows})
+    version = store.update({"orders": [row(7, "a", 0)]})
+    figures = version.stages["by_k"]
+    assert (figures.affected_keys, figures.changed_keys, figures.rows_added) == (1, 1, 1)
+    assert store.content("by_k").to_pylist()[0]["n"] == sum(range(50_000)) - 7
+
+
+def test_there_are_no_key_mappings_and_the_lineage_goes_by_the_key(location: str) -> None:
+    store = dp.Store(None, location, orders(n=agg.sum("n")))
+    store.update({"orders": [row(1, "a", 5), row(2, "a", 6), row(3, "b", 7)]})
+    with pytest.raises(dp.NotFoundError):
+        store.key_mappings("by_k")
+    with pytest.raises(dp.NotFoundError):
+        store.sql_name("by_k", "key_mappings")
+    up, down = store.lineage("by_k", "a").upstream, store.lineage("orders", 3).downstream
+    assert sorted(up["orders"].column("id").to_pylist()) == [1, 2]
+    assert down["by_k"].to_pylist() == [{"k": "b"}]
+
+
+def test_other_values_make_the_stage_anew_and_old_versions_stay(location: str) -> None:
+    dp.Store(None, location, orders(n=agg.sum("n"))).update({"orders": [row(1, "a", 5)]})
+    store = dp.Store(None, location, orders(n=agg.count("n")))
+    assert [step.how for step in store.plan()] == ["full"]
+    store.update({"orders": [row(2, "a", 6)]})
+    assert store.content("by_k").to_pylist() == [{"k": "a", "_ordinal": 0, "n": 2}]
+    assert store.content("by_k", version=1).to_pylist() == [{"k": "a", "_ordinal": 0, "n": 5}]
+    assert store.verify(recompute=True) == ()
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "no such column": {"key": "x", "values": {"n": agg.count()}},
+    "no such argument": {"key": "k", "values": {"n": agg.sum("x")}},
+    "no values": {"key": "k", "values": {}},
+    "no call": {"key": "k", "values": {"n": "sum(n)"}},
+    "a sum of text": {"key": "n", "values": {"n2": agg.sum("k")}},
+    "a condition that is none": {"key": "k", "values": {"n2": agg.count_if("n")}},
+    "a name that is taken": {"key": "k", "values": {"K": agg.count()}},
+    "a reserved name": {"key": "k", "values": {"_n": agg.count()}},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_definition_is_refused(case: str) -> None:
+    pipeline = dp.Pipeline("wrong")
+    source = pipeline.source("orders", key="id bigint", value="k string, n bigint")
+    with pytest.raises(dp.DefinitionError) as caught:
+        pipeline.aggregate("wrong", source, **WRONG[case])
+    assert caught.value.stage == "wrong"
