@@ -101,13 +101,7 @@ class DerivedKind(StageKind):
         """
         del mappings, keys
         found = self.produced(production, inputs)
-        if found is None:
-            return None
-        if content is None:
-            return production.first(*found)
-        before, layout = content.rows(), Layout.of(production.stage)
-        new, surrogates = production.kept(before, *found)
-        return Found(Comparison.of_all(before, new, layout, production.engines), surrogates)
+        return None if found is None else production.replaced(content, *found)
 
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
         """Which keys of a feeder some rows of it have, and which of the stage they are in.
@@ -175,6 +169,18 @@ class Production:
     def kept(self, before: Rows | None, emitted: Rows, count: int) -> tuple[Rows, int]:
         """What is to be stored of what was emitted; see `DerivedKind.stored`."""
         return self.kind.stored(self, before, emitted, count)
+
+    def replaced(self, content: Stored | None, emitted: Rows, count: int) -> Found:
+        """What emitted rows change when they take the place of all that the stage has.
+
+        Args:
+            content: the stage's rows; None if there are none.
+        """
+        if content is None:
+            return self.first(emitted, count)
+        before, layout = content.rows(), Layout.of(self.stage)
+        new, surrogates = self.kept(before, emitted, count)
+        return Found(Comparison.of_all(before, new, layout, self.engines), surrogates)
 
     def first(self, emitted: Rows, count: int) -> Found:
         """What comes into the stage when it has no rows."""

@@ -78,20 +78,13 @@ def full_step(
     Returns:
         What it changes; None if no feeder has ever had rows.
     """
-    layout, engines = Layout.of(production.stage), production.engines
     found = production.kind.produced(production, inputs)
-    if found is None and redefined is None:
-        return None
+    if redefined is None:
+        return None if found is None else production.replaced(content, *found)
     emitted, count = found or (empty(production.content), 0)
-    if redefined is not None:
-        old = _conformed(redefined, content)
-        new, surrogates = production.kept(old if redefined.same_values else None, emitted, count)
-        return Found(_made_anew(redefined, old, new, count, engines), surrogates)
-    if content is None:
-        return production.first(emitted, count)
-    before = content.rows()
-    new, surrogates = production.kept(before, emitted, count)
-    return Found(Comparison.of_all(before, new, layout, engines), surrogates)
+    old = _conformed(redefined, content)
+    new, surrogates = production.kept(old if redefined.same_values else None, emitted, count)
+    return Found(_made_anew(redefined, old, new, count, production.engines), surrogates)
 
 
 def difference(

@@ -188,12 +188,7 @@ class _Step:
         engines = self._production.engines
         engine = engines.of(*(rows for rows, _, _ in parts))
         read = [
-            (
-                engine.filled(
-                    engine.here(rows, _row(stage)), self._read, [c.name for c in _row(stage)]
-                ),
-                sign,
-            )
+            (engine.filled(engine.here(rows, _row(stage)), self._read, stage.schema.names), sign)
             for rows, stage, sign in parts
         ]
         key, grouping = self._kind.key, self._grouping
