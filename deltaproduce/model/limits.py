@@ -40,6 +40,9 @@ class Limits:
             in a job.
         task_bytes: about how many bytes of rows a task of Spark's compares at a time. A key of more
             is compared by Spark itself.
+        rewritten_rows: the most rows of a table that is written whole where some of its rows are
+            replaced (copy on write): the driver writes a million in 0.3 s, and Spark takes 2 s to
+            replace any.
         seek_keys: the most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in
             seconds.
         group_rows: the most rows of a row group in files where keys are looked up
@@ -73,6 +76,7 @@ class Limits:
     fetched_bytes: int = 256 << 20
     plan_rows: int = 5_000
     task_bytes: int = 64 << 20
+    rewritten_rows: int = 4_000_000
     seek_keys: int = 10_000
     group_rows: int = 8_192
     seek_rows: int = 16_000_000
@@ -130,6 +134,10 @@ class Limits:
         """Whether a table is read and written whole."""
         most_bytes = min(self.small_table_bytes, self.local_bytes)
         return rows <= self.small_table_rows and rows * row_bytes <= most_bytes
+
+    def is_rewritten(self, rows: int, row_bytes: int) -> bool:
+        """Whether a table of so many rows is written whole where some are replaced."""
+        return rows <= self.rewritten_rows and self.is_local(rows, rows * row_bytes)
 
     def is_nearly_all(self, changed: int, rows: int) -> bool:
         """Whether so many of the rows that a stage reads have changed that all are produced."""

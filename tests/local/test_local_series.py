@@ -5,6 +5,8 @@ takes milliseconds. ``LOCAL_PIPELINES`` (environment) makes a longer search.
 """
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from local_stores import as_rows, assert_same_here
@@ -13,15 +15,21 @@ from series import drawn
 from deltaproduce import Limits, Store
 from deltaproduce.testing import Oracle, strategies
 
-PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "12"))
+PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "9"))
 VERSIONS = 5
 
-WAYS = {
-    "small": Limits(),
-    "runs": Limits(small_table_rows=0),
-    "runs, often folded, many keys": Limits(
-        small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3, seek_keys=1
-    ),
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "small": {},
+    "runs": {"limits": Limits(small_table_rows=0)},
+    "runs, often folded, many keys": {
+        "limits": Limits(
+            small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3, seek_keys=1
+        )
+    },
+    "copy on write": {
+        "limits": Limits(small_table_rows=0, compaction_commits=3),
+        "table_type": "copy_on_write",
+    },
 }
 
 
@@ -33,13 +41,13 @@ def test_incremental_versions_equal_the_oracle(location: str, number: int, way: 
     histories = strategies.histories(pipeline, min_versions=VERSIONS, max_versions=VERSIONS)
     (history,) = drawn(histories, 1, number)
     oracle = Oracle(pipeline)
-    with Store(None, location, pipeline, limits=WAYS[way]) as store:
+    with Store(None, location, pipeline, **WAYS[way]) as store:
         for batch in history:
             version = store.update(as_rows(pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same_here(store, oracle, pipeline, [version.number])
         assert_same_here(store, oracle, pipeline, range(store.head.number + 1))  # time travel
-    with Store(None, location, pipeline, limits=WAYS[way]) as store:  # opened anew
+    with Store(None, location, pipeline, **WAYS[way]) as store:  # opened anew
         back = oracle.head // 2
         assert store.rollback(back).number == oracle.rollback(back)
         assert_same_here(store, oracle, pipeline, [oracle.head, back])

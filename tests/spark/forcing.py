@@ -22,9 +22,10 @@ class Way:
 
 _NONE_SMALL = {"small_table_rows": 0, "group_rows": 3}
 _IN_SPARK = {**_NONE_SMALL, "local_rows": 0}
+_REPLACED = {**_NONE_SMALL, "rewritten_rows": 0}
 WAYS = (
     Way("small tables"),
-    Way("replaced", limits=_NONE_SMALL),
+    Way("replaced", limits=_REPLACED),
     Way("runs", "merge_on_read", _NONE_SMALL),
     Way(
         "runs, often folded",

@@ -242,7 +242,8 @@ def writing(
         return "run" if fits else "rewrite"
     if overlay_runs or added >= limits.compaction_commits:
         return "rewrite"
-    return "rewrite" if pairs_replaced and pairs_changed > limits.seek_keys else "replace"
+    rewritten = pairs_changed > limits.seek_keys or limits.is_rewritten(rows, row_bytes)
+    return "rewrite" if pairs_replaced and rewritten else "replace"
 
 
 def compactions(

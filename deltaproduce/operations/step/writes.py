@@ -133,7 +133,8 @@ class Write:
         overlay: the runs before it; None if there are none.
         run: the step's own run, if it is written as one.
         runs_anew: the table of runs is written anew, and ``run`` has the rows of those before it.
-        replaces: later steps replace rows of the content and the key mappings (copy on write).
+        replaces: later steps replace rows of the content and the key mappings by predicate (copy on
+            write, where a table is too large to be written whole).
     """
 
     result: StepResult
@@ -172,7 +173,7 @@ class Write:
             )
         )
         if how != "run":
-            replaces = table_type == "copy_on_write"
+            replaces = table_type == "copy_on_write" and not limits.is_rewritten(rows, row_bytes)
             return Write(result, last, rows, row_bytes, how, overlay, replaces=replaces)
         run, added = run_of(comparison), last.base.added.get(RUNS)
         runs_anew = added is None or added >= limits.compaction_commits
