@@ -143,8 +143,9 @@ class Engines:
             stage: whose function it is.
 
         Returns:
-            None if it is for Spark to call the function: it cannot be sent to a worker, or makes
-            more than the driver holds. Nothing of what it made here is left then.
+            None if it is for Spark to call the function: it cannot be sent to a worker, makes more
+            than the driver holds, or is so slow that a cluster ends sooner. Nothing of what it made
+            here is left then.
 
         Raises:
             ProducerError: the function failed.
@@ -159,6 +160,7 @@ class Engines:
             key_ends(rows.select([c.name for c in key])) if key else np.array([len(rows)]),
             self._most_workers,
             self.limits.held_bytes,
+            self._cores_elsewhere if key else 0,
         )
         made = call.made(process_workers())
         if made is None:
@@ -167,6 +169,13 @@ class Engines:
         table = pa.concat_tables(parts)
         is_few = self.limits.is_local(len(table), table.nbytes)
         return table if is_few else self.frame(table, columns), len(table)
+
+    @property
+    def _cores_elsewhere(self) -> int:
+        """How many cores the session has on other machines."""
+        if self.session is None or not has_other_machines(self.session):
+            return 0
+        return int(self.session.sparkContext.defaultParallelism)
 
     @property
     def _most_workers(self) -> int:

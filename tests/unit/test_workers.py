@@ -70,10 +70,13 @@ def keys(count: int) -> pa.Table:
     return table_of([(n, "a", n) for n in range(count)])
 
 
-def call_of(stage: Producer, rows: pa.Table, most_bytes: int = MANY_BYTES) -> Call:
+def call_of(
+    stage: Producer, rows: pa.Table, most_bytes: int = MANY_BYTES, elsewhere: int = 0
+) -> Call:
     function = pickled(in_worker(stage.kind.calls(stage, UTC)))
     assert function is not None
-    return Call("stage", function, rows, key_ends(rows.select(["k", "t"])), 2, most_bytes)
+    ends = key_ends(rows.select(["k", "t"]))
+    return Call("stage", function, rows, ends, 2, most_bytes, elsewhere)
 
 
 def made(workers: Workers, function: Any, rows: pa.Table) -> list[dict[str, Any]]:
@@ -178,6 +181,43 @@ def test_a_slow_function_has_all_cores_from_the_first_keys_on(workers: Workers) 
         yield key.k, os.getpid()
 
     assert len({row["v"] for row in made(workers, slow, keys(4))}) == 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "at_first", "count", "elsewhere", "is_left"),
+    [
+        (0.03, 0, 1_000, 100, True),  # 15 s here, 1.3 s there
+        (0.03, 0, 60, 0, False),
+        (0.03, 0, 100, 2, False),  # as many cores as here
+        (0.03, 0, 60, 100, False),  # 0.9 s here
+        (0.0, 1.5, 1_000, 100, False),  # a model is loaded, in each worker once
+    ],
+)
+def test_what_a_cluster_would_end_sooner_is_left_to_it(
+    workers: Workers,
+    tmp_path: Path,
+    *,
+    seconds: float,
+    at_first: float,
+    count: int,
+    elsewhere: int,
+    is_left: bool,
+) -> None:
+    loaded = str(tmp_path)
+
+    def slow(key: Any, values: Any) -> Any:
+        place = Path(loaded, str(os.getpid()))
+        if at_first and not place.exists():
+            place.touch()
+            time.sleep(at_first)
+        Path(loaded, f"called-{key.k}").touch()
+        time.sleep(seconds)
+        yield key.k, 0
+
+    found = call_of(stage_of(slow), keys(count), elsewhere=elsewhere).made(workers)
+    called = len([*tmp_path.glob("called-*")])
+    assert (found is None) == is_left
+    assert called < 100 if is_left else called == count
 
 
 def test_a_key_is_one_call_and_rows_that_may_not_be_cut_are_one_worker_s(workers: Workers) -> None:

@@ -3,7 +3,7 @@
 Rows are cut between keys. One worker gets the first few; whatever it does not answer at once is
 slow enough to be shared, and others get the next. Each time a worker gets a part of what is left,
 so that all end together, but not less than a moment's work: a quick function over a few rows is one
-or two round trips, a slow one has all cores.
+or two round trips, a slow one has all cores. One that a cluster would end sooner is left to it.
 
 Invariants: what comes back is in the order of the rows, whoever has made it. It is all of one run
 of the function, or nothing. The failure that is raised is that of the first rows that fail.
@@ -35,6 +35,10 @@ _SLOW_SECONDS: Final = 0.05
 """After so long others are started, which takes half a second."""
 _MOMENT_SECONDS: Final = 0.02
 """The least work that is worth a round trip."""
+_KNOWN_SECONDS: Final = 0.5
+"""After so much work it is known how slow a function is."""
+_JOB_SECONDS: Final = 1.0
+"""What it takes other machines to begin."""
 _LOOK_SECONDS: Final = 0.25
 _BATCH_ROWS: Final = 10_000
 _LONGEST_TEXT: Final = 16_000
@@ -76,6 +80,7 @@ class Call:
         ends: the rows before which they may be cut, in order; the last is their number.
         most_workers: how many take part at most.
         most_bytes: the most that may come back.
+        elsewhere: how many workers others have, on machines of their own; 0 if there are none.
     """
 
     stage: str
@@ -84,12 +89,14 @@ class Call:
     ends: Numbers
     most_workers: int
     most_bytes: int
+    elsewhere: int = 0
 
     def made(self, workers: Workers) -> list[pa.Table] | None:
         """What the function makes of the rows, in their order.
 
         Returns:
-            Tables; None if it is too much, or a worker cannot run the function.
+            Tables; None if it is too much, would be made sooner elsewhere, or a worker cannot run
+            the function.
 
         Raises:
             ProducerError: the function failed, or its worker died.
@@ -128,7 +135,9 @@ class _Sharing:
         self._next_row = 0
         self._failed = False
         self._bytes = 0
-        self._busy = [0, 0.0]  # rows that were answered, and their seconds
+        self._busy = [0.0, 0.0]  # rows that were answered, and their seconds
+        self._warm = [0.0, 0.0]  # the same without the first rows of each worker
+        self._begun: set[Worker] = set()
         self._began: float | None = None
 
     def made(self) -> list[pa.Table] | None:
@@ -223,12 +232,23 @@ class _Sharing:
         rows, seconds = self._busy
         moment = int(_MOMENT_SECONDS * rows / seconds) if seconds else 0
         share = left if self._most == 1 else left // (2 * self._most)
+        if self._call.elsewhere and self._warm[1] < _KNOWN_SECONDS:
+            share = min(share, int(rows))  # twice as many each time, to learn soon how slow it is
         wanted = self._next_row + min(max(share, moment, 1), left)
         ends = self._call.ends
         place = int(np.searchsorted(ends, wanted, "right")) - 1
         if place < 0 or ends[place] <= self._next_row:
             place += 1  # one key, however many rows it has
         return int(ends[place])
+
+    def _is_sooner_elsewhere(self) -> bool:
+        """Whether others would make all of it sooner than what is left is made here."""
+        rows, seconds = self._warm
+        if not self._call.elsewhere or seconds < _KNOWN_SECONDS:
+            return False
+        count, each = len(self._call.rows), seconds / rows
+        there = _JOB_SECONDS + count * each / self._call.elsewhere
+        return (count - self._next_row) * each / self._most > there
 
     def _hear(self, worker: Worker) -> None:
         try:
@@ -254,8 +274,13 @@ class _Sharing:
         del payload
         part = self._part(worker)
         part.done = True
-        self._busy[0] += part.rows
-        self._busy[1] += time.monotonic() - part.since
+        seconds = time.monotonic() - part.since
+        for found in (self._busy, self._warm) if worker in self._begun else (self._busy,):
+            found[0] += part.rows
+            found[1] += seconds
+        self._begun.add(worker)
+        if self._has_more and self._is_sooner_elsewhere():
+            raise _LeftError
         self._hand(worker)
 
     def _fail(self, worker: Worker, payload: bytes) -> None:
