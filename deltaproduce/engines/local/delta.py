@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -70,7 +71,8 @@ def written(directory: str, write: Write, handles: Handles, *, alone: bool = Fal
         Whether it was done.
 
     Raises:
-        RefusedError: another writer was faster.
+        RefusedError: another writer was faster: rows that are to be all of a table, or its first,
+            take the place of what was read, or of nothing.
     """
     rows = _plain_rows(write)
     if rows is None:
@@ -92,16 +94,21 @@ def written(directory: str, write: Write, handles: Handles, *, alone: bool = Fal
         lambda: write_deltalake(
             directory if found is None else found,
             rows,
-            mode="append" if write.mode == "append" else "overwrite",
+            mode=_mode(found, write),
             schema_mode=None if overwritten is None else "overwrite",
             configuration=write.properties if found is None else None,
             target_file_size=_ONE_FILE,
             writer_properties=WriterProperties(
                 compression="SNAPPY", max_row_group_size=write.group_rows or _GROUP_ROWS
             ),
-            commit_properties=_said(write.metadata, _transactions(found, write)),
+            commit_properties=_said(
+                write.metadata,
+                _transactions(found, write),
+                next_one=found is None or overwritten is not None,
+            ),
             post_commithook_properties=_CHECKPOINTS,
-        )
+        ),
+        made_in=directory if found is None else None,
     )
     if handle is not None:
         handles.keep(directory, handle)
@@ -109,8 +116,19 @@ def written(directory: str, write: Write, handles: Handles, *, alone: bool = Fal
 
 
 def create(directory: str, schema: pa.Schema, properties: Mapping[str, str]) -> None:
-    """Make an empty table if there is none."""
-    DeltaTable.create(directory, schema, mode="ignore", configuration=dict(properties))
+    """Make an empty table if there is none; of two who do, one does."""
+    said = CommitProperties(max_commit_retries=0)
+    with suppress(RefusedError):
+        _committed(
+            lambda: DeltaTable.create(
+                directory,
+                schema,
+                mode="ignore",
+                configuration=dict(properties),
+                commit_properties=said,
+            ),
+            made_in=directory,
+        )
 
 
 def deleted(directory: str, predicate: str, metadata: str) -> bool:
@@ -267,16 +285,45 @@ def _transactions(table: DeltaTable | None, write: Write) -> list[Transaction] |
     return [Transaction(APP_ID, write.fence)]
 
 
-def _said(metadata: str, transactions: list[Transaction] | None = None) -> CommitProperties:
-    """What a commit says of itself; with a token it has to be the next one after what was read."""
-    retries = None if transactions is None else 0
+def _mode(table: DeltaTable | None, write: Write) -> Literal["append", "overwrite", "error"]:
+    """In delta-rs's words; a table that was not there when it was looked for is not added to."""
+    if table is None:
+        return "error"
+    return "append" if write.mode == "append" else "overwrite"
+
+
+def _said(
+    metadata: str, transactions: list[Transaction] | None = None, *, next_one: bool = False
+) -> CommitProperties:
+    """What a commit says of itself.
+
+    Delta-rs tries one that another was faster than again, on top of that, if it can make sense
+    there: a first commit becomes one that adds rows, one that overwrites keeps what was added.
+
+    Args:
+        next_one: it has to be the next one after what was read; so has one with a token.
+    """
+    retries = 0 if next_one or transactions is not None else None
     return CommitProperties({"userMetadata": metadata}, retries, transactions)
 
 
-def _committed(commit: Callable[[], _Outcome]) -> _Outcome:
+def _committed(commit: Callable[[], _Outcome], *, made_in: str | None = None) -> _Outcome:
+    """What a commit gives.
+
+    Args:
+        made_in: where it makes a table; None if there is one.
+
+    Raises:
+        RefusedError: another writer was faster.
+    """
     try:
         return commit()
-    except CommitFailedError as error:
+    except DeltaError as error:
+        is_refused = isinstance(error, CommitFailedError) or (
+            made_in is not None and DeltaTable.is_deltatable(made_in)
+        )
+        if not is_refused:
+            raise
         refused = RefusedError(str(error))
         raise refused from error
 

@@ -1,0 +1,110 @@
+"""Writers who begin one store together, without a session: one makes its first version."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from crashing import batch, frames, orders, run_ahead
+from local_stores import assert_same_here
+
+from deltaproduce import ConflictError, Store
+from deltaproduce.engines.local import delta
+from deltaproduce.testing import Oracle
+
+WRITERS = 4
+MINE = batch((1, 1, 10), (2, 2, 20))
+MORE = batch((2, 3, 20), (7, 3, 70))
+OTHERS = batch((7, 1, 70), (8, 3, 80))
+MOST_COMMITS = 20
+
+
+def one_that_publishes(location: str) -> None:
+    Store(None, location, orders()).update(frames(None, OTHERS))
+
+
+def one_that_dies(location: str) -> None:
+    run_ahead(None, location)
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Executor]:
+    """Another process: within a commit delta-rs lets this one begin no other."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("other", [one_that_publishes, one_that_dies])
+def test_another_writer_comes_in_the_middle_of_a_first_commit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: Executor,
+    other: Callable[[str], None],
+) -> None:
+    """When delta-rs has found no table, and writes its rows; at each table of the first version."""
+    monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
+    plain = delta.write_deltalake
+    for number in range(MOST_COMMITS):
+        location, oracle, commits = str(tmp_path / f"{number}"), Oracle(orders()), 0
+
+        def meanwhile(rows: pa.Table, place: str = location) -> Iterator[pa.RecordBatch]:
+            elsewhere.submit(other, place).result()
+            yield from rows.to_batches()
+
+        def write(table: Any, rows: pa.Table, number: int = number, **options: Any) -> None:
+            nonlocal commits
+            if commits == number:
+                rows = pa.RecordBatchReader.from_batches(rows.schema, meanwhile(rows))
+            commits += 1
+            plain(table, rows, **options)
+
+        monkeypatch.setattr(delta, "write_deltalake", write)
+        conflicts = True
+        with suppress(ConflictError):
+            Store(None, location, orders()).update(frames(None, MINE))
+            conflicts = False
+        monkeypatch.setattr(delta, "write_deltalake", plain)
+        if commits <= number:
+            break
+        store = Store(None, location, orders())
+        assert conflicts or other is one_that_dies
+        assert store.head.number == (0 if conflicts and other is one_that_dies else 1)
+        if store.head.number:
+            oracle.update(OTHERS if conflicts else MINE)
+        store.update(frames(None, MORE))
+        oracle.update(MORE)
+        assert_same_here(store, oracle, orders(), range(oracle.head + 1))
+        assert not store.verify()
+    assert number > 3
+
+
+def test_writers_who_begin_together_all_publish_what_they_were_given(location: str) -> None:
+    """Each tries again until it has published: all rows are there, and each version is one's."""
+    together, failures = Barrier(WRITERS), list[BaseException]()
+
+    def write(number: int) -> None:
+        try:
+            with Store(None, location, orders(), on_conflict="retry") as store:
+                together.wait()
+                store.update(frames(None, batch((number, number % 2, number))), f"{number}")
+        except BaseException as failure:  # noqa: BLE001 it is looked at below
+            failures.append(failure)
+
+    threads = [Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    store, oracle = Store(None, location, orders()), Oracle(orders())
+    for version in store.versions():
+        number = int(version.update_id or "")
+        oracle.update(batch((number, number % 2, number)), version.update_id)
+    assert oracle.head == WRITERS
+    assert_same_here(store, oracle, orders(), range(WRITERS + 1))
+    assert not store.verify()
