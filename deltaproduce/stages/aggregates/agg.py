@@ -40,9 +40,10 @@ def count_if(column: str) -> AggregateCall:
 
 
 def sum(column: str) -> AggregateCall:
-    """The sum: a bigint of whole numbers, a decimal of decimals of up to 28 digits.
+    """The sum: a bigint of whole numbers, a decimal of decimals of up to 28 digits, or a double.
 
     A sum that its type does not hold is a ProducerError; what overflows on the way only is none.
+    That of floats and doubles is the double nearest to the exact sum, or infinite where none is.
     """
     return _call("sum", column)
 

@@ -62,6 +62,12 @@ def added_up(rows: pa.Table, grouping: Grouping, layout: Layout) -> tuple[pa.Tab
     return keys.take(pa.array(firsts)), states
 
 
+def states_added_up(rows: pa.Table, grouping: Grouping, layout: Layout) -> pa.Table:
+    """The same as rows."""
+    keys, states = added_up(rows, grouping, layout)
+    return pa.table([*keys.columns, *states], [c.name for c in state_columns(layout)])
+
+
 def grouped_by(keys: pa.Table) -> tuple[Numbers, Numbers]:
     """For each row the number of its key, and for each key its first row."""
     groups = factorize(keys.columns)

@@ -11,21 +11,38 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql.types import (
     BooleanType,
     DataType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegralType,
     LongType,
 )
 
+from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.aggregates.agg import AggregateCall
-from deltaproduce.stages.aggregates.measures import Measure, Rows, Total, Trues, Values
+from deltaproduce.stages.aggregates.exact.numbers import ExactNumbers
+from deltaproduce.stages.aggregates.exact.rounding import nearest_doubles
+from deltaproduce.stages.aggregates.exact.states import from_binary
+from deltaproduce.stages.aggregates.measures import (
+    Beyond,
+    ExactTotal,
+    Measure,
+    Rows,
+    Total,
+    Trues,
+    Values,
+)
 from deltaproduce.types.atoms import arrow_type
 
+Doubles: TypeAlias = NDArray[np.float64]
 Finish: TypeAlias = Callable[[Sequence[pa.Array]], pa.Array]
 """From the states of a function's measures, a value for each group."""
 
@@ -114,6 +131,8 @@ def _bool(holds: Callable[[pa.Array, pa.Array], pa.Array]) -> Plan:
 def _sum(argument: int, data_type: DataType) -> Planned | None:
     result: DataType
     match data_type:
+        case FloatType() | DoubleType():
+            return _of_doubles(argument, lambda totals, _: nearest_doubles(totals))
         case IntegralType():
             result, scale = LongType(), 0
         case DecimalType(precision=precision, scale=scale) if precision <= _EXACT_DIGITS:
@@ -126,6 +145,36 @@ def _sum(argument: int, data_type: DataType) -> Planned | None:
         return _where_any(values, _narrowed(totals, result))
 
     return Planned(result, (Values(argument), Total(argument, scale)), finish)
+
+
+def _of_doubles(argument: int, finite: Callable[[ExactNumbers, Numbers], Doubles]) -> Planned:
+    """A function of the sum of floats or doubles: a double.
+
+    Args:
+        finite: its values where all values are finite, of their sums and how many there are.
+    """
+
+    def finish(states: Sequence[pa.Array]) -> pa.Array:
+        values, totals, *others = states
+        found = finite(from_binary(totals), _at_least_one(values))
+        nans, above, below = (np.asarray(state) > 0 for state in others)
+        found[above] = np.inf
+        found[below] = -np.inf
+        found[nans | (above & below)] = np.nan
+        return _where_any(values, pa.array(found))
+
+    measures = (Values(argument), ExactTotal(argument), *_beyond(argument))
+    return Planned(DoubleType(), measures, finish)
+
+
+def _beyond(argument: int) -> tuple[Measure, ...]:
+    return tuple(Beyond(argument, which) for which in ("nan", "inf", "-inf"))
+
+
+def _at_least_one(values: pa.Array) -> Numbers:
+    """How many values there are, as a divisor: where there are none, one."""
+    found: Numbers = np.maximum(values.to_numpy(), 1)
+    return found
 
 
 Plan: TypeAlias = Callable[[int, DataType], Planned | None]

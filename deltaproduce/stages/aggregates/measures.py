@@ -7,8 +7,10 @@ came; so a step and a refresh store the same.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -16,12 +18,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
-from pyspark.sql.types import DataType, DecimalType, LongType
+from pyspark.sql.types import BinaryType, DataType, DecimalType, LongType
 
 from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.stages.aggregates.exact.numbers import (
+    ExactNumbers,
+    concatenated,
+    of_decimals,
+    of_doubles,
+    of_integers,
+)
+from deltaproduce.stages.aggregates.exact.states import from_binary, to_binary
 from deltaproduce.types.atoms import arrow_type
 
 _DIGITS: Final = 38
+_SQUARED: Final = 2
+_PART_ROWS: Final = 1 << 16
+"""So many rows are added up at once exactly, some hundred bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +62,10 @@ class Measure(ABC):
             groups: of each row the number of its group.
         """
 
-    @abstractmethod
-    def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
-        """The same for one group, as an aggregate expression."""
+    def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
+        """The same for one group, as an aggregate expression; None if Spark has none for it."""
+        del value, sign
+        return None
 
     @abstractmethod
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
@@ -71,20 +85,11 @@ class _Count(Measure):
     def counted(self, values: pa.Array) -> pa.Array:
         """Which values count."""
 
-    @abstractmethod
-    def counted_in_spark(self, value: Expression) -> Expression:
-        """Which values count."""
-
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""
         if values is not None:
             signs = np.where(np.asarray(self.counted(values)), signs, 0)
         return pa.array(_sums(signs, groups, size))
-
-    def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
-        """See `Measure.in_spark`."""
-        counted = sign if value is None else f.when(self.counted_in_spark(value), sign)
-        return f.coalesce(f.sum(counted), f.lit(0)).cast(LongType())
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
@@ -92,7 +97,21 @@ class _Count(Measure):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(_Count):
+class _SparkCount(_Count):
+    """One that Spark counts too."""
+
+    @abstractmethod
+    def counted_in_spark(self, value: Expression) -> Expression:
+        """Which values count."""
+
+    def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
+        """See `Measure.in_spark`."""
+        counted = sign if value is None else f.when(self.counted_in_spark(value), sign)
+        return f.coalesce(f.sum(counted), f.lit(0)).cast(LongType())
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(_SparkCount):
     """How many rows there are."""
 
     argument: None = None
@@ -102,13 +121,13 @@ class Rows(_Count):
         return pa.repeat(True, len(values))
 
     def counted_in_spark(self, value: Expression) -> Expression:
-        """See `_Count.counted_in_spark`: every one."""
+        """See `_SparkCount.counted_in_spark`: every one."""
         del value
         return f.lit(True)
 
 
 @dataclass(frozen=True, slots=True)
-class Values(_Count):
+class Values(_SparkCount):
     """How many values are not null."""
 
     def counted(self, values: pa.Array) -> pa.Array:
@@ -116,12 +135,12 @@ class Values(_Count):
         return pc.is_valid(values)
 
     def counted_in_spark(self, value: Expression) -> Expression:
-        """See `_Count.counted_in_spark`."""
+        """See `_SparkCount.counted_in_spark`."""
         return value.isNotNull()
 
 
 @dataclass(frozen=True, slots=True)
-class Trues(_Count):
+class Trues(_SparkCount):
     """How many values are true."""
 
     def counted(self, values: pa.Array) -> pa.Array:
@@ -129,8 +148,25 @@ class Trues(_Count):
         return pc.fill_null(values, fill_value=False)
 
     def counted_in_spark(self, value: Expression) -> Expression:
-        """See `_Count.counted_in_spark`."""
+        """See `_SparkCount.counted_in_spark`."""
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond(_Count):
+    """How many values of a float or double are one that is no number, or an infinite one.
+
+    Attributes:
+        which: "nan", "inf" or "-inf".
+    """
+
+    which: str
+
+    def counted(self, values: pa.Array) -> pa.Array:
+        """See `_Count.counted`."""
+        number = float(self.which)
+        same = pc.is_nan(values) if math.isnan(number) else pc.equal(values, number)
+        return pc.fill_null(same, fill_value=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +207,52 @@ class Total(Measure):
         places = np.empty(size, np.int64)
         places[found.column("group").to_numpy()] = np.arange(size)
         return found.column("state_sum").combine_chunks().take(pa.array(places))
+
+
+@dataclass(frozen=True, slots=True)
+class ExactTotal(Measure):
+    """The sum of values or their squares, exactly: of doubles, or of decimals without their points.
+
+    Values that are not finite are left out; they are `Beyond`. It is stored as `exact.states` says.
+
+    Attributes:
+        power: 1 for values, 2 for squares.
+    """
+
+    power: int = 1
+
+    @property
+    def data_type(self) -> DataType:
+        """See `Measure.data_type`."""
+        return BinaryType()
+
+    def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.here`: in parts, since a value is many times as long there as a double."""
+        assert values is not None
+        parts, their_groups = [], []
+        for begin in range(0, len(values) or 1, _PART_ROWS):
+            part = slice(begin, begin + _PART_ROWS)
+            numbers = _exact(values.slice(begin, _PART_ROWS))
+            if self.power == _SQUARED:
+                numbers = numbers.times(numbers)
+            found, places = np.unique(groups[part], return_inverse=True)
+            parts.append(numbers.turned(signs[part] < 0).summed(places, len(found)))
+            their_groups.append(found)
+        return to_binary(concatenated(parts).summed(np.concatenate(their_groups), size))
+
+    def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.added`."""
+        return to_binary(from_binary(states).summed(groups, size))
+
+
+def _exact(values: pa.Array) -> ExactNumbers:
+    """Values as exact numbers: zero for a null, and for what is not finite."""
+    if pa.types.is_floating(values.type):
+        doubles = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+        return of_doubles(np.where(np.isfinite(doubles), doubles, 0.0))
+    if pa.types.is_integer(values.type):
+        return of_integers(values.cast(pa.int64()).fill_null(0).to_numpy())
+    return of_decimals(values.fill_null(pa.scalar(Decimal(0), values.type)))
 
 
 def _sums(numbers: Numbers, groups: Numbers, size: int) -> Numbers:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Context, localcontext
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -18,8 +20,26 @@ def _or_null(of_some: Callable[[_Values], Any]) -> Callable[[_Values], Any]:
 
 
 def _total(values: _Values) -> Any:  # noqa: ANN401 as the values
+    if isinstance(values[0], float):
+        return _nearest(_sum(values))
     with localcontext(Context(prec=_DIGITS)):  # Python's own decimals have 28
         return sum(values)
+
+
+def _sum(values: _Values) -> Fraction | float:
+    """The exact sum; what is not finite if a value is not."""
+    beyond = {value for value in values if not math.isfinite(value)}
+    return sum(beyond) if beyond else sum(map(Fraction, values), Fraction())
+
+
+def _nearest(exact: Fraction | float) -> float:
+    """The double nearest to it: Python's division of whole numbers is rounded once."""
+    if isinstance(exact, float):
+        return exact
+    try:
+        return exact.numerator / exact.denominator + 0.0
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 _DIGITS: Final = 1_000

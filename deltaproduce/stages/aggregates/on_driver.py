@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates.folding import grouped_by, state_columns
 from deltaproduce.stages.aggregates.grouping import Grouping
@@ -23,6 +24,13 @@ def states_of(
     """
     rows = pa.concat_tables([part for part, _ in parts])
     signs = np.repeat([sign for _, sign in parts], [len(part) for part, _ in parts])
+    return signed_states(rows, signs, key, grouping, layout)
+
+
+def signed_states(
+    rows: pa.Table, signs: Numbers, key: Sequence[str], grouping: Grouping, layout: Layout
+) -> pa.Table:
+    """As `states_of`, of rows that each have a sign."""
     keys = rows.select(list(key)).rename_columns([c.name for c in layout.key])
     groups, firsts = grouped_by(keys)
     found = keys.take(pa.array(firsts))

@@ -1,0 +1,215 @@
+"""Columns of whole numbers of any size, times powers of two: they add up and multiply exactly.
+
+A number is a sign and limbs of 32 bits; the limb at place p counts 2**(32 p), and places may be
+negative, so each finite double is such a number, and so are sums and products of them. This is a
+superaccumulator (Kulisch; Neal, "Fast exact summation using small and large superaccumulators",
+2015) of which only the limbs from the least to the greatest one that is in use are held.
+
+The invariant: what `accumulated` gives is canonical. Neither end of its limbs is zero, and zero has
+none, so equal numbers are equal limb by limb, however they came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+
+LIMB_BITS: Final = 32
+_LIMB: Final = (1 << LIMB_BITS) - 1
+_MANTISSA_BITS: Final = 53
+_FAR: Final = 1 << 32
+"""A place that no limb has."""
+_ROOM: Final = 1
+"""How many limbs a sum may be longer than its terms: it has fewer than 2**31."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactNumbers:
+    """A column of numbers.
+
+    Attributes:
+        negative: which of them are.
+        lowest: the place of the first limb of each; of zero, any.
+        ends: the limbs of a number end before this one of all limbs; they begin at the end of the
+            number before. The first entry is 0.
+        limbs: those of all numbers, from the least significant one of each, each below 2**32.
+    """
+
+    negative: Marks
+    lowest: Numbers
+    ends: Numbers
+    limbs: Numbers
+
+    def __len__(self) -> int:
+        return len(self.negative)
+
+    @property
+    def lengths(self) -> Numbers:
+        """How many limbs each has."""
+        return np.diff(self.ends)
+
+    def turned(self, turned: Marks) -> ExactNumbers:
+        """The numbers, some of them with the sign turned."""
+        return replace(self, negative=(self.negative ^ turned) & (self.lengths > 0))
+
+    def summed(self, groups: Numbers, size: int) -> ExactNumbers:
+        """The sum of each of ``size`` groups.
+
+        Args:
+            groups: of each number its group; none has 2**31 numbers or more.
+        """
+        lengths = self.lengths
+        signed = np.where(np.repeat(self.negative, lengths), -self.limbs, self.limbs)
+        return accumulated([(np.repeat(groups, lengths), self._places(), signed)], size)
+
+    def times(self, others: ExactNumbers) -> ExactNumbers:
+        """The product of each and the one beside it in another column."""
+        lengths = self.lengths
+        places, other_places = self._places(), others._places()
+        terms = []
+        for n in range(int(lengths.max(initial=0))):
+            some = np.flatnonzero(lengths > n)
+            limbs, owners = others._of(some)
+            mine = (self.ends[:-1] + n)[owners]
+            products = self.limbs[mine].astype(np.uint64) * others.limbs[limbs].astype(np.uint64)
+            at = places[mine] + other_places[limbs]
+            terms.append((owners, at, (products & _LIMB).astype(np.int64)))
+            terms.append((owners, at + 1, (products >> LIMB_BITS).astype(np.int64)))
+        return accumulated(terms, len(self)).turned(self.negative ^ others.negative)
+
+    def exactly(self, row: int) -> Fraction:
+        """One of them, as Python has it."""
+        limbs = self.limbs[self.ends[row] : self.ends[row + 1]].tolist()
+        size = sum(limb << (LIMB_BITS * n) for n, limb in enumerate(limbs))
+        found: Fraction = size * Fraction(2) ** (LIMB_BITS * int(self.lowest[row]))
+        return -found if self.negative[row] else found
+
+    def _places(self) -> Numbers:
+        """The place of each limb."""
+        first = self.lowest - self.ends[:-1]
+        return np.repeat(first, self.lengths) + np.arange(len(self.limbs))
+
+    def _of(self, some: Numbers) -> tuple[Numbers, Numbers]:
+        """The limbs of some numbers, and which number each is of."""
+        lengths = self.lengths[some]
+        owners = np.repeat(some, lengths)
+        begins = np.repeat(self.ends[some] + lengths - np.cumsum(lengths), lengths)
+        return begins + np.arange(len(owners)), owners
+
+
+def concatenated(columns: Sequence[ExactNumbers]) -> ExactNumbers:
+    """Some columns, one after the other."""
+    before = np.cumsum([0, *(len(column.limbs) for column in columns)])
+    ends = [column.ends[1:] + start for column, start in zip(columns, before[:-1], strict=True)]
+    return ExactNumbers(
+        np.concatenate([column.negative for column in columns]),
+        np.concatenate([column.lowest for column in columns]),
+        np.concatenate([np.zeros(1, np.int64), *ends]),
+        np.concatenate([column.limbs for column in columns]),
+    )
+
+
+def accumulated(terms: Sequence[tuple[Numbers, Numbers, Numbers]], size: int) -> ExactNumbers:
+    """Numbers, each the sum of its terms.
+
+    Args:
+        terms: of each term the number that it belongs to, its place and its amount, which is below
+            2**32 in size.
+        size: how many numbers there are.
+    """
+    lowest, highest = np.full(size, _FAR), np.full(size, -_FAR)
+    for owners, places, _ in terms:
+        np.minimum.at(lowest, owners, places)
+        np.maximum.at(highest, owners, places)
+    lengths = np.maximum(highest - lowest + 1 + _ROOM, 0)
+    ends = _ends(lengths)
+    limbs = np.zeros(ends[-1], np.int64)
+    for owners, places, amounts in terms:
+        np.add.at(limbs, (ends[:-1] - lowest)[owners] + places, amounts)
+    _carry(limbs, ends)
+    negative = np.zeros(size, bool)
+    some = lengths > 0
+    negative[some] = limbs[ends[1:][some] - 1] < 0
+    limbs[np.repeat(negative, lengths)] *= -1
+    _carry(limbs, ends)
+    return _without_zeros(ExactNumbers(negative, np.where(some, lowest, 0), ends, limbs))
+
+
+def of_doubles(values: NDArray[np.float64]) -> ExactNumbers:
+    """Doubles, all of them finite."""
+    fractions, exponents = np.frexp(values)
+    mantissas = np.ldexp(np.abs(fractions), _MANTISSA_BITS).astype(np.int64)
+    exponents = exponents.astype(np.int64) - _MANTISSA_BITS
+    shifts = exponents % LIMB_BITS
+    low = (mantissas & _LIMB) << shifts
+    high = (low >> LIMB_BITS) + ((mantissas >> LIMB_BITS) << shifts)
+    limbs = np.stack([low & _LIMB, high & _LIMB, high >> LIMB_BITS], axis=1)
+    return _of_rows(values < 0, exponents // LIMB_BITS, limbs)
+
+
+def of_integers(values: Numbers) -> ExactNumbers:
+    """Whole numbers of 64 bits."""
+    negative = values < 0
+    sizes = np.where(negative, -values, values).view(np.uint64)  # -(2**63) is itself, and right
+    limbs = np.stack([sizes & _LIMB, sizes >> LIMB_BITS], axis=1)
+    return _of_rows(negative, np.zeros(len(values), np.int64), limbs.astype(np.int64))
+
+
+def of_decimals(values: pa.Decimal128Array) -> ExactNumbers:
+    """Decimals without their points, none of them null: 1.25 is 125."""
+    halves = np.frombuffer(values.buffers()[1] or b"", "<u8")
+    low, high = halves.reshape(-1, 2)[values.offset : values.offset + len(values)].T
+    negative = high.view(np.int64) < 0 if len(values) else np.zeros(0, bool)
+    low_size = np.where(negative, ~low + np.uint64(1), low)
+    high_size = np.where(negative, ~high + (low == 0), high)
+    limbs = [low_size & _LIMB, low_size >> LIMB_BITS, high_size & _LIMB, high_size >> LIMB_BITS]
+    in_rows = np.stack(limbs, axis=1).astype(np.int64)
+    return _of_rows(negative, np.zeros(len(values), np.int64), in_rows)
+
+
+def _of_rows(negative: Marks, lowest: Numbers, limbs: Numbers) -> ExactNumbers:
+    """Numbers of as many limbs each; these are not canonical."""
+    rows, width = limbs.shape
+    return ExactNumbers(negative, lowest, np.arange(rows + 1) * width, limbs.reshape(-1))
+
+
+def _ends(lengths: Numbers) -> Numbers:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _carry(limbs: Numbers, ends: Numbers) -> None:
+    """Bring all limbs but the last of each number below 2**32, and none of them below 0."""
+    is_last = np.zeros(len(limbs) + 1, bool)
+    is_last[ends - 1] = True
+    active = np.flatnonzero(~is_last[:-1])
+    while len(active):
+        carries = limbs[active] >> LIMB_BITS
+        moved = carries != 0
+        active, carries = active[moved], carries[moved]
+        limbs[active] &= _LIMB
+        active = active + 1
+        limbs[active] += carries
+        active = active[~is_last[active]]
+
+
+def _without_zeros(numbers: ExactNumbers) -> ExactNumbers:
+    """The same numbers with no zero at the ends of their limbs."""
+    owners = np.repeat(np.arange(len(numbers)), numbers.lengths)
+    used = np.flatnonzero(numbers.limbs)
+    first = np.zeros(len(numbers), np.int64)
+    last = np.full(len(numbers), -1)
+    first[owners[used][::-1]] = used[::-1]
+    last[owners[used]] = used
+    place = np.arange(len(owners))
+    kept = (first[owners] <= place) & (place <= last[owners])
+    lengths = last - first + 1
+    lowest = np.where(lengths > 0, numbers.lowest + first - numbers.ends[:-1], 0)
+    return ExactNumbers(numbers.negative, lowest, _ends(lengths), numbers.limbs[kept])
