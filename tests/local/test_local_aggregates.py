@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from damaging import planted
 from local_stores import as_rows, assert_same_here
 
 import deltaproduce as dp
@@ -24,8 +25,16 @@ VERSIONS = 8
 INF, NAN = float("inf"), float("nan")
 _FINITE = [0.0, -0.0, 0.1, -0.1, 1e16, -1e16, 5e-324, -5e-324, 1e308, 1.7e308, -1e308, 2.5, 1 / 3]
 DOUBLES = [None, None, *_FINITE, *_FINITE, *_FINITE, INF, -INF, NAN]
+WIDE = [
+    None,
+    Decimal("0.000001"),
+    Decimal("-7.5"),
+    Decimal("9" * 26 + ".999999"),
+    Decimal(-(10**26)),
+]
 FLOATS = [None, 0.1, -0.1, 3.4e38, -3.4e38, 1e-45, 2.5, 7.0, INF, -INF, NAN]
 """Numbers that cancel each other out, overflow on the way, or are lost beside others."""
+NUMBERS = ("n", "b", "l", "price", "w", "x", "y")
 PLAIN = {
     "rows": agg.count(),
     "ns": agg.count("n"),
@@ -38,10 +47,17 @@ PLAIN = {
     "all_ok": agg.bool_and("ok"),
     "any_ok": agg.bool_or("ok"),
 }
-"""What Spark adds up by itself."""
+ROUNDED = {"average": agg.avg("n"), "spread": agg.var_samp("n"), "dear": agg.avg("price")}
+"""What Spark adds up by itself; values of the first are its own, bit for bit."""
 EXACT = {
     "double": agg.sum("x"),
     "float": agg.sum("y"),
+    "wide": agg.sum("w"),
+    **{f"avg_{c}": agg.avg(c) for c in NUMBERS},
+    **{f"var_{c}": agg.var_pop(c) for c in NUMBERS},
+    "sample": agg.var_samp("x"),
+    "deviation": agg.stddev_pop("l"),
+    "sample_deviation": agg.stddev_samp("y"),
 }
 """What is added up by kernels in both engines."""
 
@@ -49,12 +65,12 @@ EXACT = {
 def site() -> dp.Pipeline:
     """Aggregates of a source, of two that are merged, and of an aggregate; and what reads one."""
     pipeline = dp.Pipeline("site")
-    value = "n int, b tinyint, l bigint, price decimal(28,2), x double, y float, ok boolean, "
-    value += "day date, t string"
+    value = "n int, b tinyint, l bigint, price decimal(28,2), w decimal(38,6), x double, y float, "
+    value += "ok boolean, day date, t string"
     events, more = (pipeline.source(n, key="id bigint", value=value) for n in ("events", "more"))
-    by_text = pipeline.aggregate("by_text", events, key="t", values=PLAIN | EXACT)
+    by_text = pipeline.aggregate("by_text", events, key="t", values=PLAIN | ROUNDED | EXACT)
     both = dp.merge(events, more)
-    pipeline.aggregate("by_two", both, key="ok, T", values=PLAIN)
+    pipeline.aggregate("by_two", both, key="ok, T", values=PLAIN | ROUNDED)
     pipeline.aggregate(
         "by_rows", by_text, key="rows", values={"n": agg.count(), "sum": agg.sum("ns")}
     )
@@ -76,6 +92,7 @@ def some_rows(chance: random.Random, key: int) -> list[Upsert]:
             chance.choice([None, 1, -128, 127]),
             chance.choice([None, 0, 5, 2**60, -(2**61)]),
             price,
+            chance.choice(WIDE),
             chance.choice(DOUBLES),
             chance.choice(FLOATS),
             chance.choice([None, True, False]),
@@ -154,6 +171,24 @@ def test_a_sum_that_does_not_fit_names_the_key_and_one_on_the_way_is_none(locati
     assert store.head.number == 1
 
 
+def test_a_decimal_that_does_not_fit_names_the_key_and_one_on_the_way_is_none(
+    location: str,
+) -> None:
+    pipeline = dp.Pipeline("prices")
+    prices = pipeline.source("prices", key="id bigint", value="k string, p decimal(38,2)")
+    pipeline.aggregate("by_k", prices, key="k", values={"p": agg.sum("p")})
+    store = dp.Store(None, location, pipeline)
+    most, least = Decimal("9" * 36 + ".99"), Decimal("-" + "9" * 36 + ".99")
+    rows = [{"id": n, "k": "a", "p": p} for n, p in enumerate([most, most, most, least, least])]
+    store.update({"prices": rows})
+    assert store.content("by_k").to_pylist() == [{"k": "a", "_ordinal": 0, "p": most}]
+    with pytest.raises(dp.ProducerError) as caught:
+        store.update({"prices": [{"id": 4, "k": "a", "p": Decimal("0.01")}]})
+    assert (caught.value.stage, caught.value.key) == ("by_k", "a")
+    assert "'p'" in str(caught.value)
+    assert store.head.number == 1
+
+
 def test_a_key_whose_sum_is_zero_has_a_row_and_one_without_rows_has_none(location: str) -> None:
     store = dp.Store(None, location, orders(n=agg.sum("n"), rows=agg.count()))
     store.update({"orders": [row(1, "a", 5), row(2, "a", -5), row(3, "b", None)]})
@@ -185,6 +220,28 @@ def test_a_change_of_a_large_group_is_a_change_of_one_row(location: str) -> None
     assert store.content("by_k").to_pylist()[0]["n"] == sum(range(50_000)) - 7
 
 
+def test_a_group_of_fewer_rows_than_none_is_damage(location: str) -> None:
+    """And not one that is gone: someone has changed what was stored of it."""
+    pipeline = dp.Pipeline("orders")
+    source = pipeline.source("orders", key="id bigint", value="k string")
+    pipeline.aggregate("by_customer", source, key="k", values={"n": agg.count()})
+    dp.Store(None, location, pipeline).update({"orders": [{"id": n, "k": "a"} for n in range(5)]})
+
+    def fewer(rows: pa.Table) -> pa.Table:
+        place = rows.schema.get_field_index("_state_0")
+        return rows.set_column(place, rows.schema.field(place), pa.array([1]))
+
+    planted(dp.Store(None, location, pipeline), {"content": fewer})
+    store = dp.Store(None, location, pipeline)
+    gone = [{"id": n, "_change_type": "delete"} for n in (1, 2)]
+    with pytest.raises(dp.CorruptStoreError) as caught:
+        store.update({"orders": gone})
+    assert "'by_customer'" in str(caught.value)
+    store.refresh("by_customer")
+    store.update({"orders": gone})
+    assert store.content("by_customer").column("n").to_pylist() == [3]
+
+
 def test_there_are_no_key_mappings_and_the_lineage_goes_by_the_key(location: str) -> None:
     store = dp.Store(None, location, orders(n=agg.sum("n")))
     store.update({"orders": [row(1, "a", 5), row(2, "a", 6), row(3, "b", 7)]})
@@ -212,6 +269,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "no such argument": {"key": "k", "values": {"n": agg.sum("x")}},
     "no values": {"key": "k", "values": {}},
     "no call": {"key": "k", "values": {"n": "sum(n)"}},
+    "an average of text": {"key": "n", "values": {"n2": agg.avg("k")}},
+    "a variance of text": {"key": "n", "values": {"n2": agg.stddev_samp("k")}},
     "a sum of text": {"key": "n", "values": {"n2": agg.sum("k")}},
     "a condition that is none": {"key": "k", "values": {"n2": agg.count_if("n")}},
     "a name that is taken": {"key": "k", "values": {"K": agg.count()}},

@@ -1,18 +1,21 @@
 """Aggregate stages in Spark and on both engines in turn: the same laws as in `tests/local`."""
 
+import math
+
 import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from selecting import chosen
-from test_local_aggregates import EXACT, INF, NAN, PLAIN, history, orders, site
+from test_local_aggregates import EXACT, INF, NAN, PLAIN, ROUNDED, history, orders, site
 
 import deltaproduce as dp
 from deltaproduce import agg
 from deltaproduce.testing import Oracle, plain_rows
 
 VERSIONS = 3
+VALUES = PLAIN | ROUNDED | EXACT
 
 
 @pytest.mark.parametrize("way", chosen(WAYS, "mixed", "in Spark, joined"), ids=lambda way: way.name)
@@ -39,13 +42,13 @@ def test_versions_equal_the_oracle(
 
 
 def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> None:
-    """Values and types."""
+    """Types of all; values of those that are not rounded."""
     pipeline = site()
     store = dp.Store(spark, location, pipeline)
     for batch in history(7)[:VERSIONS]:
         store.update(as_frames(spark, pipeline, batch))
     store.content("events").createOrReplaceTempView("aggregated_events")
-    columns = ", ".join(f"{call.sql} AS {name}" for name, call in (PLAIN | EXACT).items())
+    columns = ", ".join(f"{call.sql} AS {name}" for name, call in VALUES.items())
     expected = spark.sql(f"SELECT t, {columns} FROM aggregated_events GROUP BY t")
     found = store.content("by_text").drop("_ordinal")
     assert found.dtypes == expected.dtypes
@@ -65,31 +68,52 @@ GROUPS = {
     "below": [-INF, 5.0],
     "both": [INF, -INF],
     "null": [None],
-    "fractions": [0.1, 0.2, 0.3, 1e3, -7.7],
+    "fractions": [0.1, 0.2, 0.3, 1e3, -7.7, None],
+}
+FUNCTIONS = ("sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
+TYPES = {
+    "x": "double",
+    "y": "float",
+    "n": "int",
+    "l": "bigint",
+    "p": "decimal(10,2)",
+    "w": "decimal(38,6)",
 }
 
 
-def test_doubles_are_what_group_by_gives_but_for_its_rounding(
+def test_numbers_are_what_group_by_gives_but_for_its_rounding(
     spark: SparkSession, location: str
 ) -> None:
-    """Whole numbers are the same; so are nulls, zeros and what is not finite."""
+    """Sums of whole numbers are the same; so are nulls, zeros, types, and what is not finite."""
     pipeline = dp.Pipeline("numbers")
-    numbers = pipeline.source("numbers", key="id bigint", value="k string, x double, y float")
-    pipeline.aggregate("by_k", numbers, key="k", values=EXACT)
-    rows = [(k, x) for k, values in GROUPS.items() for x in values]
-    given = [(n, k, x, x) for n, (k, x) in enumerate(rows)]
-    frame = spark.createDataFrame(given, "id bigint, k string, x double, y float")
+    value = ", ".join(f"{name} {of_type}" for name, of_type in TYPES.items())
+    numbers = pipeline.source("numbers", key="id bigint", value=f"k string, {value}")
+    calls = {f"{n}_{c}": getattr(agg, n)(c) for n in FUNCTIONS for c in TYPES}
+    pipeline.aggregate("by_k", numbers, key="k", values=calls)
+    rows = [(n, k, x) for k, values in GROUPS.items() for n, x in enumerate(values)]
+    doubles = spark.createDataFrame(
+        [(n, k, x) for n, (_, k, x) in enumerate(rows)], "id bigint, k string, d double"
+    )
+    finite = f.when(f.abs("d") < 1e9, f.col("d"))
+    columns = [
+        (f.col("d") if t in ("double", "float") else finite).cast(t).alias(c)
+        for c, t in TYPES.items()
+    ]
+    frame = doubles.select("id", "k", *columns)
     store = dp.Store(spark, location, pipeline)
     store.update({"numbers": frame})
-    calls = [f.expr(call.sql).alias(name) for name, call in EXACT.items()]
-    expected = {row["k"]: row for row in frame.groupBy("k").agg(*calls).collect()}
-    for row in store.content("by_k").collect():
-        for name in EXACT:
-            mine, sparks = row[name], expected[row["k"]][name]
-            if row["k"] == "fractions":
-                assert mine == pytest.approx(sparks, rel=1e-14)
+    expected = frame.groupBy("k").agg(*(f.expr(c.sql).alias(name) for name, c in calls.items()))
+    found = store.content("by_k").drop("_ordinal")
+    assert found.dtypes == expected.dtypes
+    sparks = {row["k"]: row for row in expected.collect()}
+    for row in found.collect():
+        for name in calls:
+            mine, theirs = row[name], sparks[row["k"]][name]
+            near = isinstance(theirs, float) and math.isfinite(theirs) and theirs
+            if near:
+                assert mine == pytest.approx(theirs, rel=1e-12), f"{name} of {row['k']}"
             else:
-                assert repr(mine) == repr(sparks), f"{name} of {row['k']}"
+                assert repr(mine) == repr(theirs), f"{name} of {row['k']}"
 
 
 def test_a_sum_that_does_not_fit_names_the_key_in_spark_too(

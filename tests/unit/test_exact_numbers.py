@@ -109,7 +109,8 @@ def test_equal_sums_are_stored_alike_however_they_came_about(rows, chance):
 
 @given(st.lists(DOUBLES, max_size=10), st.integers(0, 3))
 def test_states_are_read_as_they_were_written(values, cut):
-    numbers = doubles(values).summed(np.arange(len(values)), len(values))
+    numbers = doubles(values)
+    assert_canonical(numbers)
     states = to_binary(numbers)
     assert [not state for state in states.to_pylist()] == [not value for value in values]
     found = from_binary(states.slice(cut))
@@ -129,6 +130,7 @@ def test_products_are_exact(pairs):
 @given(st.lists(INTEGERS, max_size=10), st.lists(DECIMALS, max_size=10))
 def test_integers_and_decimals_are_what_they_are(integers, others):
     found = concatenated([of_integers(np.array(integers, np.int64)), decimals(others)])
+    assert_canonical(found)
     assert all_of(found) == [*integers, *others]
     total = found.summed(np.zeros(len(found), np.int64), 1)
     assert all_of(total) == [sum(integers) + sum(others)]

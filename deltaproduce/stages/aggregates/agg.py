@@ -40,12 +40,43 @@ def count_if(column: str) -> AggregateCall:
 
 
 def sum(column: str) -> AggregateCall:
-    """The sum: a bigint of whole numbers, a decimal of decimals of up to 28 digits, or a double.
+    """The sum: a bigint of whole numbers, a decimal of decimals, or a double.
 
     A sum that its type does not hold is a ProducerError; what overflows on the way only is none.
     That of floats and doubles is the double nearest to the exact sum, or infinite where none is.
     """
     return _call("sum", column)
+
+
+def avg(column: str) -> AggregateCall:
+    """The average: of decimals a decimal of four digits more, rounded half up; else a double.
+
+    A double is the nearest to the exact average. A decimal that does not fit is a ProducerError.
+    """
+    return _call("avg", column)
+
+
+def var_pop(column: str) -> AggregateCall:
+    """The variance of all values: the double nearest to the exact one.
+
+    It is NaN where a value is NaN or infinite; so are the other three.
+    """
+    return _call("var_pop", column)
+
+
+def var_samp(column: str) -> AggregateCall:
+    """The variance of a sample, by one value fewer: null of one value. Else as `var_pop`."""
+    return _call("var_samp", column)
+
+
+def stddev_pop(column: str) -> AggregateCall:
+    """The standard deviation of all values: the root of `var_pop`."""
+    return _call("stddev_pop", column)
+
+
+def stddev_samp(column: str) -> AggregateCall:
+    """The standard deviation of a sample: the root of `var_samp`."""
+    return _call("stddev_samp", column)
 
 
 def bool_and(column: str) -> AggregateCall:

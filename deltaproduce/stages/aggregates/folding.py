@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import Numbers, factorize
-from deltaproduce.errors import ProducerError
+from deltaproduce.errors import CorruptStoreError, ProducerError
 from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.aggregates.functions import TooLargeError
+from deltaproduce.stages.aggregates.functions.plans import TooLargeError
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.excerpts import shown
@@ -33,9 +33,17 @@ def folded(rows: pa.Table, grouping: Grouping, layout: Layout, stage: str, zone:
 
     Raises:
         ProducerError: the type of a value does not hold it; with `stage` and `key`.
+        CorruptStoreError: a key has fewer rows than none, so what was stored of it is wrong.
     """
     keys, states = added_up(rows, grouping, layout)
-    alive = np.asarray(states[0]) > 0
+    counts = states[0].to_numpy()
+    for group in np.flatnonzero(counts < 0)[:1]:
+        found = shown(_key(keys.slice(group, 1), layout, zone))
+        raise CorruptStoreError(
+            f"stage {stage!r}, key {found}: after this change it has {counts[group]} rows, so "
+            f"someone else has changed its content; store.refresh({stage!r}) makes it again"
+        )
+    alive = counts > 0
     if not alive.all():
         keys, states = keys.filter(pa.array(alive)), [s.filter(pa.array(alive)) for s in states]
     columns = {name: keys.column(name) for name in keys.column_names}

@@ -15,7 +15,8 @@ from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.aggregates.agg import AggregateCall
-from deltaproduce.stages.aggregates.functions import Planned, planned
+from deltaproduce.stages.aggregates.functions.catalogue import planned
+from deltaproduce.stages.aggregates.functions.plans import Planned
 from deltaproduce.stages.aggregates.measures import Measure, Rows
 from deltaproduce.types.columns import Column, Columns
 

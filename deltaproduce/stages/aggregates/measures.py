@@ -32,6 +32,8 @@ from deltaproduce.stages.aggregates.exact.states import from_binary, to_binary
 from deltaproduce.types.atoms import arrow_type
 
 _DIGITS: Final = 38
+TOTAL_DIGITS: Final = 28
+"""Terms of so many digits are added up in 38 without overflow, up to 10**10 of them."""
 _SQUARED: Final = 2
 _PART_ROWS: Final = 1 << 16
 """So many rows are added up at once exactly, some hundred bytes each."""
@@ -171,32 +173,45 @@ class Beyond(_Count):
 
 @dataclass(frozen=True, slots=True)
 class Total(Measure):
-    """The sum of whole numbers or decimals, in as many digits as there are.
+    """The sum of whole numbers or decimals, or of their squares, in as many digits as there are.
 
     Attributes:
         scale: how many digits are behind the point.
+        power: 2 for squares. Terms have `TOTAL_DIGITS` at most.
     """
 
     scale: int = 0
+    power: int = 1
 
     @property
     def data_type(self) -> DataType:
         """See `Measure.data_type`."""
-        return DecimalType(_DIGITS, self.scale)
+        return DecimalType(_DIGITS, self.power * self.scale)
+
+    @property
+    def _of_values(self) -> DecimalType:
+        """What holds all values; and what is multiplied without loss, where that is done."""
+        return DecimalType(TOTAL_DIGITS // self.power, self.scale)
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""
         assert values is not None
-        nothing = pa.scalar(0, pa.int8()).cast(arrow_type(self.data_type))
-        whole = pc.fill_null(values.cast(arrow_type(self.data_type)), nothing)
-        signed = pc.if_else(pa.array(signs < 0), pc.negate(whole), whole)
+        wide = arrow_type(self.data_type)
+        terms = values.cast(arrow_type(self._of_values))
+        if self.power == _SQUARED:
+            terms = pc.multiply(terms, terms)
+        terms = pc.fill_null(terms.cast(wide), pa.scalar(Decimal(0), wide))
+        signed = pc.if_else(pa.array(signs < 0), pc.negate(terms), terms)
         return self.added(signed, groups, size)
 
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
         """See `Measure.in_spark`."""
         assert value is not None
-        whole = value.cast(self.data_type)
-        signed = f.when(sign < 0, -whole).otherwise(whole)
+        term = value.cast(self._of_values)
+        if self.power == _SQUARED:
+            term = term * term
+        term = term.cast(self.data_type)
+        signed = f.when(sign < 0, -term).otherwise(term)
         nothing = f.lit(0).cast(self.data_type)
         return f.coalesce(f.sum(signed), nothing).cast(self.data_type)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Context, localcontext
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -26,23 +27,49 @@ def _total(values: _Values) -> Any:  # noqa: ANN401 as the values
         return sum(values)
 
 
-def _sum(values: _Values) -> Fraction | float:
+def _average(values: _Values) -> float | Decimal:
+    exact = _sum(values)
+    if not isinstance(values[0], Decimal):
+        return _nearest(exact / len(values))
+    scale = min(_MOST_DIGITS, _AVERAGE_DIGITS - int(values[0].as_tuple().exponent))
+    size = math.floor(abs(exact) / len(values) * 10**scale + Fraction(1, 2))
+    return Decimal((int(exact < 0), tuple(map(int, str(size))), -scale))
+
+
+def _variance(values: _Values, less: int) -> float | None:
+    if len(values) <= less:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    mean = _sum(values) / len(values)
+    squares = sum((Fraction(value) - mean) ** 2 for value in values)
+    return _nearest(squares / (len(values) - less))
+
+
+def _deviation(values: _Values, less: int) -> float | None:
+    found = _variance(values, less)
+    return None if found is None else math.sqrt(found)
+
+
+def _sum(values: _Values) -> Any:  # noqa: ANN401 a Fraction, or a float
     """The exact sum; what is not finite if a value is not."""
     beyond = {value for value in values if not math.isfinite(value)}
     return sum(beyond) if beyond else sum(map(Fraction, values), Fraction())
 
 
-def _nearest(exact: Fraction | float) -> float:
+def _nearest(exact: Any) -> float:  # noqa: ANN401 a Fraction, or a float
     """The double nearest to it: Python's division of whole numbers is rounded once."""
     if isinstance(exact, float):
         return exact
     try:
-        return exact.numerator / exact.denominator + 0.0
+        return float(exact.numerator / exact.denominator) + 0.0
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
 
 
 _DIGITS: Final = 1_000
+_MOST_DIGITS: Final = 38
+_AVERAGE_DIGITS: Final = 4
 _FUNCTIONS: Final[Mapping[str, Callable[[_Values], Any]]] = MappingProxyType(
     {
         "count": len,
@@ -50,6 +77,11 @@ _FUNCTIONS: Final[Mapping[str, Callable[[_Values], Any]]] = MappingProxyType(
         "bool_and": _or_null(all),
         "bool_or": _or_null(any),
         "sum": _or_null(_total),
+        "avg": _or_null(_average),
+        "var_pop": partial(_variance, less=0),
+        "var_samp": partial(_variance, less=1),
+        "stddev_pop": partial(_deviation, less=0),
+        "stddev_samp": partial(_deviation, less=1),
     }
 )
 

@@ -5,8 +5,8 @@ negative, so each finite double is such a number, and so are sums and products o
 superaccumulator (Kulisch; Neal, "Fast exact summation using small and large superaccumulators",
 2015) of which only the limbs from the least to the greatest one that is in use are held.
 
-The invariant: what `accumulated` gives is canonical. Neither end of its limbs is zero, and zero has
-none, so equal numbers are equal limb by limb, however they came about.
+The invariant: numbers are canonical. Neither end of the limbs is zero, and zero has none and is not
+negative, so equal numbers are equal limb by limb, however they came about.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ExactNumbers:
 
     Attributes:
         negative: which of them are.
-        lowest: the place of the first limb of each; of zero, any.
+        lowest: the place of the first limb of each; 0 of zero.
         ends: the limbs of a number end before this one of all limbs; they begin at the end of the
             number before. The first entry is 0.
         limbs: those of all numbers, from the least significant one of each, each below 2**32.
@@ -176,9 +176,10 @@ def of_decimals(values: pa.Decimal128Array) -> ExactNumbers:
 
 
 def _of_rows(negative: Marks, lowest: Numbers, limbs: Numbers) -> ExactNumbers:
-    """Numbers of as many limbs each; these are not canonical."""
+    """Numbers of as many limbs each."""
     rows, width = limbs.shape
-    return ExactNumbers(negative, lowest, np.arange(rows + 1) * width, limbs.reshape(-1))
+    ends = np.arange(rows + 1) * width
+    return _without_zeros(ExactNumbers(negative, lowest, ends, limbs.reshape(-1)))
 
 
 def _ends(lengths: Numbers) -> Numbers:

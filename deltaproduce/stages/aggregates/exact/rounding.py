@@ -56,7 +56,6 @@ def nearest_doubles(numbers: ExactNumbers, divisors: Sequence[Numbers] = ()) -> 
     """The doubles nearest to some numbers, infinite where none is near; zero is 0.0.
 
     Args:
-        numbers: canonical ones.
         divisors: what they are divided by, one number each, above 0 and of `DIVISOR_BITS` at most.
     """
     bits = sum(int(each.max(initial=1)).bit_length() for each in divisors)
@@ -80,7 +79,7 @@ def nearest_decimals(
     """The decimals nearest to some whole numbers, divided; null where its type does not hold it.
 
     Args:
-        numbers: canonical ones, as `of_decimals` gives them; in units of the type's last digit.
+        numbers: as `of_decimals` gives them, in units of the type's last digit.
         divisors: as for `nearest_doubles`.
     """
     terms = [numbers, numbers, of_integers(divisors).turned(numbers.negative)]

@@ -15,7 +15,7 @@ _BYTES = 4
 
 
 def to_binary(numbers: ExactNumbers) -> pa.BinaryArray:
-    """Canonical numbers as they are stored."""
+    """Numbers as they are stored."""
     lengths = numbers.lengths
     some = lengths > 0
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + some)])

@@ -1,0 +1,55 @@
+"""Plans: an aggregate function, for arguments of some types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql.types import DataType
+
+from deltaproduce.stages.aggregates.measures import Measure
+
+Doubles: TypeAlias = NDArray[np.float64]
+Finish: TypeAlias = Callable[[Sequence[pa.Array]], pa.Array]
+"""From the states of a function's measures, a value for each group."""
+
+
+class TooLargeError(ValueError):
+    """A value that its type does not hold.
+
+    Attributes:
+        group: of which group; the first.
+    """
+
+    def __init__(self, message: str, group: int) -> None:
+        super().__init__(message)
+        self.group = group
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An aggregate function, for arguments of some types.
+
+    Attributes:
+        data_type: that of its value.
+        measures: what it keeps.
+        finish: makes its values of them.
+    """
+
+    data_type: DataType
+    measures: tuple[Measure, ...]
+    finish: Finish
+
+
+Plan: TypeAlias = Callable[[int, DataType], Planned | None]
+"""From the place of an argument among the stage's, and its type; None if it is not taken."""
+
+
+def where_more(values: pa.Array, than: int, found: pa.Array) -> pa.Array:
+    """What was found where there are more values than so many, else null."""
+    return pc.if_else(pc.greater(values, than), found, pa.scalar(None, found.type))
