@@ -2,7 +2,8 @@
 
 A worker hands the driver no exception, only a text: so does Spark, and so do the workers beside the
 driver. The text carries the failure, as JSON behind a mark: message, stage, key, cause and
-traceback. `found_failure` finds it in whatever was wrapped around.
+traceback. `found_failure` finds it in whatever was wrapped around. Damage to a store that a worker
+finds in its rows travels in the same way.
 
 Invariants: a failure always arrives, with its stage and a key; what cannot travel (an exception of
 a user's class, a key of megabytes) is replaced by a stand-in that says what it was. And texts are
@@ -22,9 +23,12 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from deltaproduce.errors import ProducerError
+from deltaproduce.errors import CorruptStoreError, ProducerError
 from deltaproduce.types.excerpts import described, escaped, shown, text_of
 from deltaproduce.types.json_values import Json, NotPlainError, read, written
+
+Failure: TypeAlias = ProducerError | CorruptStoreError
+"""What a worker tells the driver."""
 
 BatchFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a worker calls: for each partition of `DataFrame.mapInArrow`, or for rows of whole keys."""
@@ -35,7 +39,7 @@ class WorkerError(Exception):
 
 
 def in_worker(run: BatchFunction) -> BatchFunction:
-    """Returns what a Python worker runs: a ProducerError leaves it as a WorkerError.
+    """Returns what a Python worker runs: a `Failure` leaves it as a WorkerError.
 
     To be called in the driver, whose mark the function takes along.
     """
@@ -44,13 +48,13 @@ def in_worker(run: BatchFunction) -> BatchFunction:
     def run_in_worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             yield from run(batches)
-        except ProducerError as error:
+        except (ProducerError, CorruptStoreError) as error:
             raise WorkerError(_text(error, mark)) from None
 
     return run_in_worker
 
 
-def found_failure(text: str) -> ProducerError | None:
+def found_failure(text: str) -> Failure | None:
     """Returns the first failure in a text; none if what stands behind a mark is none.
 
     It has its ``__cause__``, and the worker's traceback as a note.
@@ -105,14 +109,16 @@ def _mark() -> str:
     return f"<deltaproduce-failure {secrets.token_hex(16)} "
 
 
-def _text(error: ProducerError, mark: str) -> str:
+def _text(error: Failure, mark: str) -> str:
     """Returns the error's message, and behind the mark all of the error."""
     message = escaped(text_of(error), limit=_LONGEST_MESSAGE)
     cause = error.__cause__
+    stage, key = (error.stage, error.key) if isinstance(error, ProducerError) else (None, None)
     failure = {
         "message": message,
-        "stage": error.stage if error.stage is None else str(error.stage),
-        "key": _plain(error.key, shown(error.key)),
+        "is_damage": isinstance(error, CorruptStoreError),
+        "stage": stage if stage is None else str(stage),
+        "key": _plain(key, shown(key)),
         "cause": None if cause is None else _written_cause(cause),
         "trace": _trace(error),
     }
@@ -139,7 +145,7 @@ def _written_cause(cause: BaseException) -> dict[str, Json]:
     return {"class": name, "args": _plain(cause.args if same else text, _plain(text, None))}
 
 
-def _trace(error: ProducerError) -> str:
+def _trace(error: Failure) -> str:
     """Returns the traceback of what went wrong, from the first line of the user's own on.
 
     Returns nothing for an error of the library itself, whose message says it all.
@@ -156,15 +162,18 @@ def _is_of_library(frame: traceback.FrameSummary) -> bool:
     return Path(frame.filename).is_relative_to(_PACKAGE)
 
 
-def _read_failure(failure: object) -> ProducerError:
+def _read_failure(failure: object) -> Failure:
     match failure:
         case {
             "message": str(message),
+            "is_damage": bool(is_damage),
             "stage": str() | None as stage,
             "key": key,
             "cause": None | {"class": str(), "args": [*_]} as cause,
             "trace": str(trace),
         }:
+            if is_damage:
+                return CorruptStoreError(message)
             error = ProducerError(message, stage=stage, key=read(key))
             if cause is not None:
                 error.__cause__ = _read_cause(cause)

@@ -8,7 +8,18 @@ from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from selecting import chosen
-from test_local_aggregates import EXACT, INF, NAN, PLAIN, ROUNDED, history, orders, site
+from test_local_aggregates import (
+    EXACT,
+    GONE,
+    INF,
+    NAN,
+    PLAIN,
+    ROUNDED,
+    history,
+    miscounted,
+    orders,
+    site,
+)
 
 import deltaproduce as dp
 from deltaproduce import agg
@@ -127,3 +138,12 @@ def test_a_sum_that_does_not_fit_names_the_key_in_spark_too(
             store.update({"orders": spark.createDataFrame(rows, "id bigint, k string, n bigint")})
     assert (caught.value.stage, caught.value.key) == ("by_k", "a")
     assert store.head.number == 0
+
+
+def test_a_group_of_fewer_rows_than_none_is_damage_in_spark_too(
+    spark: SparkSession, location: str
+) -> None:
+    (way,) = (way for way in WAYS if way.name == "in Spark, joined")
+    pipeline = miscounted(location)
+    with forced(way), pytest.raises(dp.CorruptStoreError):
+        dp.Store(spark, location, pipeline).update({"orders": GONE})

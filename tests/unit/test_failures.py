@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from deltaproduce.engines.failures import WorkerError, in_worker
 from deltaproduce.engines.spark.failures import raised_by_producer
-from deltaproduce.errors import ProducerError
+from deltaproduce.errors import CorruptStoreError, ProducerError
 from deltaproduce.types.excerpts import described, escaped, shown
 
 
@@ -66,6 +66,12 @@ def in_text(error):
 
 def is_shown(text, *, limit):
     return text.isprintable() and len(text) <= 10 * limit + 100
+
+
+def test_damage_that_a_worker_finds_arrives_as_damage():
+    found = raised_by_producer(RuntimeError(in_text(CorruptStoreError("it has -1 rows"))))
+    assert isinstance(found, CorruptStoreError)
+    assert str(found) == "it has -1 rows"
 
 
 @given(TEXTS)

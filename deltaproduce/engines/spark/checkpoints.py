@@ -32,6 +32,7 @@ def checkpoint(
 
     Raises:
         ProducerError: a produce function that the rows come from failed.
+        CorruptStoreError: what is stored cannot be, as a function of the library found.
         SessionError: the session's Python workers cannot run it.
     """
     observation = Observation()

@@ -6,14 +6,14 @@ is one if the action ran a function.
 
 from typing import Final
 
-from deltaproduce.engines.failures import died, found_failure
+from deltaproduce.engines.failures import Failure, died, found_failure
 from deltaproduce.errors import ProducerError
 from deltaproduce.types.excerpts import text_of
 
 _DEATH: Final = "Python worker exited unexpectedly"
 
 
-def raised_by_producer(error: BaseException, stage: str | None = None) -> ProducerError | None:
+def raised_by_producer(error: BaseException, stage: str | None = None) -> Failure | None:
     """Finds the failure of a producer in what a Spark action raised.
 
     Args:
@@ -22,7 +22,7 @@ def raised_by_producer(error: BaseException, stage: str | None = None) -> Produc
 
     Returns:
         The ProducerError with its ``__cause__``, and the worker's traceback as a note; without a
-        key if the worker died. None if no producer failed.
+        key if the worker died. Or the damage that a worker found. None if there is neither.
     """
     seen: set[int] = set()
     suspect: BaseException | None = error
