@@ -47,7 +47,12 @@ PLAIN = {
     "all_ok": agg.bool_and("ok"),
     "any_ok": agg.bool_or("ok"),
 }
-ROUNDED = {"average": agg.avg("n"), "spread": agg.var_samp("n"), "dear": agg.avg("price")}
+ROUNDED = {
+    "average": agg.avg("n"),
+    "average_price": agg.avg("price"),
+    "spread": agg.var_samp("n"),
+    "spread_rate": agg.var_pop("rate"),
+}
 """What Spark adds up by itself; values of the first are its own, bit for bit."""
 EXACT = {
     "double": agg.sum("x"),
@@ -66,7 +71,7 @@ def site() -> dp.Pipeline:
     """Aggregates of a source, of two that are merged, and of an aggregate; and what reads one."""
     pipeline = dp.Pipeline("site")
     value = "n int, b tinyint, l bigint, price decimal(28,2), w decimal(38,6), x double, y float, "
-    value += "ok boolean, day date, t string"
+    value += "rate decimal(14,3), ok boolean, day date, t string"
     events, more = (pipeline.source(n, key="id bigint", value=value) for n in ("events", "more"))
     by_text = pipeline.aggregate("by_text", events, key="t", values=PLAIN | ROUNDED | EXACT)
     both = dp.merge(events, more)
@@ -95,6 +100,7 @@ def some_rows(chance: random.Random, key: int) -> list[Upsert]:
             chance.choice(WIDE),
             chance.choice(DOUBLES),
             chance.choice(FLOATS),
+            chance.choice([None, Decimal("0.001"), Decimal("-99999999999.999"), Decimal("2.5")]),
             chance.choice([None, True, False]),
             chance.choice([None, date(1969, 12, 31), date(2013, 3, 15)]),
             chance.choice([None, "", "a", "ü"]),

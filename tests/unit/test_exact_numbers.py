@@ -78,6 +78,7 @@ ROWS = st.lists(st.tuples(DOUBLES, st.integers(0, GROUPS - 1), st.booleans()), m
 
 
 @given(ROWS)
+@example([(2.0**32 - 1, 0, False)] * 3 + [(2.0**32 - 1, 1, True)] * 3 + [(2.0**64, 2, True)])
 def test_sums_of_doubles_are_exact_and_rounded_once(rows):
     groups = np.array([group for _, group, _ in rows], np.int64)
     found = signed(rows).summed(groups, GROUPS)
@@ -159,6 +160,24 @@ def test_of_two_doubles_as_near_the_even_one_is_taken(exponent, size, beside):
     for turned in (False, True):
         found = nearest_doubles(total.turned(np.array([turned])), [divisor])
         same_bits(found, [nearest(-exact if turned else exact)])
+
+
+@pytest.mark.parametrize("divisor", [3, 10**13, 2**46 - 1, 2**46])
+@pytest.mark.parametrize("divisors", range(5))
+def test_the_least_that_is_behind_a_half_counts(divisor, divisors):
+    """However far behind, in what the quotient's digits show or in what is left over."""
+    sizes = [*range(2**53, 2**53 + 8)] * 3
+    beside = np.repeat([-1, 0, 1], 8)
+    columns = np.full(len(sizes), divisor)
+    whole = of_integers(np.array(sizes))
+    for _ in range(divisors):
+        whole = whole.times(of_integers(columns))
+    for tail in (doubles(beside * step) for step in (1.0, 2.0**-12, 2.0**-20, 2.0**-30, TINY)):
+        rows = np.tile(np.arange(len(sizes)), 2)
+        numbers = concatenated([whole, tail]).summed(rows, len(sizes))
+        found = nearest_doubles(numbers, [columns] * divisors)
+        exact = [value / divisor**divisors for value in all_of(numbers)]
+        same_bits(found, [nearest(value) for value in exact])
 
 
 @pytest.mark.parametrize("precision", [1, 19, 20, 38])

@@ -24,7 +24,7 @@ from deltaproduce.stages.aggregates.exact.numbers import (
 )
 
 DIVISOR_BITS: Final = 47
-"""A divisor has no more: it times a digit fits 64 bits."""
+"""A divisor has no more: what is left over by it, and the next digit, fit 63 bits."""
 _DIGIT_BITS: Final = 16
 _DIGIT: Final = (1 << _DIGIT_BITS) - 1
 _WORD: Final = (1 << 64) - 1
@@ -80,7 +80,7 @@ def nearest_decimals(
 
     Args:
         numbers: as `of_decimals` gives them, in units of the type's last digit.
-        divisors: as for `nearest_doubles`.
+        divisors: as for `nearest_doubles`, of one bit less.
     """
     terms = [numbers, numbers, of_integers(divisors).turned(numbers.negative)]
     raised = concatenated(terms).summed(np.tile(np.arange(len(numbers)), 3), len(numbers))
@@ -136,7 +136,8 @@ def _windows(quotients: _Quotients) -> tuple[Numbers, Numbers]:
     a, b, c, d, e = (digits[rows, first + n] for n in range(_WINDOW_DIGITS))
     bits = np.frexp(a.astype(np.float64))[1].astype(np.int64)
     last = (d << _DIGIT_BITS) | e
-    window = (a << (_WINDOW_BITS - bits)) | (b << (47 - bits)) | (c << (31 - bits))
+    room = _WINDOW_BITS - bits
+    window = (a << room) | (b << (room - _DIGIT_BITS)) | (c << (room - 2 * _DIGIT_BITS))
     window |= last >> (bits + 1)
     behind = last & ((1 << (bits + 1)) - 1) != 0
     used = np.cumsum(digits != 0, axis=1)

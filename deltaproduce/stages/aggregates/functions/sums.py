@@ -68,7 +68,7 @@ def total(argument: int, data_type: DataType) -> Planned | None:
             result = DecimalType(min(_DIGITS, precision + _ADDED_DIGITS), scale)
             if precision <= TOTAL_DIGITS:
                 return _narrow_total(argument, data_type, result)
-            return _quotient(argument, data_type, result, lambda values: np.ones_like(values))
+            return _quotient(argument, data_type, result, lambda values: np.ones(len(values), int))
     return None
 
 
@@ -91,7 +91,7 @@ def exact_sum(argument: int, data_type: DataType, power: int = 1) -> tuple[Measu
         power: 2 for squares.
     """
     if power * _digits(data_type) <= TOTAL_DIGITS:
-        return Total(argument, _scale(data_type), power), of_decimals
+        return Total(argument, scale_of(data_type), power), of_decimals
     return ExactTotal(argument, power), from_binary
 
 
@@ -100,6 +100,11 @@ def beyond(argument: int, data_type: DataType) -> tuple[Measure, ...]:
     if not isinstance(data_type, FractionalType) or isinstance(data_type, DecimalType):
         return ()
     return tuple(Beyond(argument, which) for which in ("nan", "inf", "-inf"))
+
+
+def scale_of(data_type: DataType) -> int:
+    """How many digits numbers of a type have behind the point, of a fixed one."""
+    return data_type.scale if isinstance(data_type, DecimalType) else 0
 
 
 def divisors(values: pa.Array, less: int = 0) -> Numbers:
@@ -141,20 +146,24 @@ def _quotient(
     argument: int,
     data_type: DecimalType,
     result: DecimalType,
-    divisors: Callable[[pa.Array], Numbers],
+    by: Callable[[pa.Array], Numbers],
 ) -> Planned:
-    """The sum of decimals, divided, as a decimal of no fewer digits behind the point."""
+    """The sum of decimals, divided, as a decimal of no fewer digits behind the point.
+
+    Args:
+        by: what it is divided by, from how many values there are.
+    """
     measure, numbered = exact_sum(argument, data_type)
     more = 10 ** (result.scale - data_type.scale)
 
     def finish(states: Sequence[pa.Array]) -> pa.Array:
         values, totals = states
         numbers = numbered(totals).times(of_integers(np.full(len(values), more)))
-        by = np.maximum(divisors(values), 1)
-        found = nearest_decimals(numbers, by, arrow_type(result))
+        divided_by = by(values)
+        found = nearest_decimals(numbers, divided_by, arrow_type(result))
         if found.null_count:
             group = int(np.flatnonzero(found.is_null())[0])
-            exact = numbers.exactly(group) / int(by[group]) / 10**result.scale
+            exact = numbers.exactly(group) / int(divided_by[group]) / 10**result.scale
             raise _too_large(f"{float(exact):.16e}", result, group)
         return where_more(values, 0, found)
 
@@ -188,7 +197,3 @@ def _digits(data_type: DataType) -> float:
     if isinstance(data_type, DecimalType):
         return data_type.precision
     return _INTEGER_DIGITS.get(type(data_type), math.inf)
-
-
-def _scale(data_type: DataType) -> int:
-    return data_type.scale if isinstance(data_type, DecimalType) else 0

@@ -12,12 +12,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType, DecimalType, DoubleType, NumericType
+from pyspark.sql.types import DataType, DoubleType, NumericType
 
 from deltaproduce.stages.aggregates.exact.numbers import ExactNumbers, concatenated, of_integers
 from deltaproduce.stages.aggregates.exact.rounding import nearest_doubles
 from deltaproduce.stages.aggregates.functions.plans import Doubles, Plan, Planned, where_more
-from deltaproduce.stages.aggregates.functions.sums import beyond, divisors, exact_sum
+from deltaproduce.stages.aggregates.functions.sums import beyond, divisors, exact_sum, scale_of
 from deltaproduce.stages.aggregates.measures import Values
 
 _TENS: Final = 14
@@ -36,7 +36,7 @@ def variance(*, less: int) -> Plan:
             return None
         sums, numbered = exact_sum(argument, data_type)
         squares, squares_numbered = exact_sum(argument, data_type, power=2)
-        scale = data_type.scale if isinstance(data_type, DecimalType) else 0
+        scale = scale_of(data_type)
 
         def finish(states: Sequence[pa.Array]) -> pa.Array:
             values, total, total_of_squares, *others = states
