@@ -288,6 +288,7 @@ class Pipeline:
         *,
         key: str,
         values: Mapping[str, AggregateCall],
+        where: str | None = None,
         revision: str | None = None,
     ) -> Producer:
         """Makes a stage with one row for each key, as ``GROUP BY`` does, kept up by what changes.
@@ -300,8 +301,11 @@ class Pipeline:
             name: its name, unique in the pipeline without regard to case.
             feeder: what it reads: a stage of this pipeline, or the name of one, or several made one
                 by `merge`.
-            key: the columns of the feeder that are the key, as ``"a, b"``.
+            key: columns of the feeder, or expressions over them, as ``"a, year(day) AS year"``;
+                one row over all, as long as there is a row, if it is empty.
             values: the names of the value columns, in order -> what they are, by `agg`.
+            where: a condition over the feeder's columns, in SQL: rows in which it is not true do
+                not count.
             revision: as for `producer`.
 
         Raises:
@@ -311,7 +315,7 @@ class Pipeline:
         self._check_name(name)
         inputs = (self._input(feeder, stage=name),)
         check_inputs(inputs, stage=name)
-        kind = Aggregate.defined(key, values, inputs[0][0].schema, stage=name)
+        kind = Aggregate.defined(key, values, where, inputs[0][0].schema, stage=name)
         schema = kind.schema(inputs[0][0].schema, stage=name)
         return self.add(Producer(name, inputs, schema, kind, revision))
 

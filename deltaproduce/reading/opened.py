@@ -104,18 +104,20 @@ class Opened:
     def frame(
         self, rows: Rows | None, columns: Sequence[Column], in_order: Sequence[Column] = ()
     ) -> Rows:
-        """Rows, or no rows, as users get them.
+        """Rows, or no rows, as users get them, without columns that are hidden.
 
         Args:
             in_order: the columns that they are sorted by, if any.
         """
+        shown = [column for column in columns if not column.is_hidden]
+        in_order = [column for column in in_order if not column.is_hidden]
         if self.engines.session is None:
-            table = self.engines.table(empty(columns) if rows is None else rows, columns)
+            table = self.engines.table(empty(shown) if rows is None else rows, shown)
             return arrays.in_order(table, in_order) if in_order else table
         if rows is None:
-            struct = StructType([StructField(c.name, c.data_type) for c in columns])
+            struct = StructType([StructField(c.name, c.data_type) for c in shown])
             return self.engines.spark.createDataFrame([], struct)
-        found = self.engines.frame(rows, columns)
+        found = self.engines.frame(rows, shown)
         return found.orderBy(*order(in_order)) if in_order else found
 
     def noticing(self) -> AbstractContextManager[None]:

@@ -17,7 +17,7 @@ from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.figures import StageColumns, StageFigures
-from deltaproduce.types.columns import Columns, key_columns, row_schema, stored_columns
+from deltaproduce.types.columns import stored_columns, stored_key, stored_schema
 
 _BESIDE_RUNS: Final = ("content", "key_mappings")
 
@@ -193,10 +193,9 @@ def stage_at(version: Version, stage: Stage) -> Stage:
     figures = version.stages.get(stage.name)
     if figures is None or not figures.columns.key or has_columns(figures, stage):
         return stage
-    schema = row_schema(*figures.columns.own, stage=stage.name)
+    schema = stored_schema(*figures.columns.own, stage=stage.name)
     schema = replace(schema, states=stored_columns(figures.columns.states))
-    source_key = figures.columns.source_key
-    return stage.with_columns(schema, key_columns(source_key) if source_key else Columns(()))
+    return stage.with_columns(schema, stored_key(figures.columns.source_key))
 
 
 def has_columns(figures: StageFigures, stage: Stage) -> bool:

@@ -194,8 +194,9 @@ class Oracle:
         Raises:
             NotFoundError: there is no such stage or version.
         """
+        key, source_key = self._columns(stage)
         return plain_rows(
-            (*row.key, *row.source_key, row.ordinal, *row.value)
+            (*_shown(row.key, key), *_shown(row.source_key, source_key), row.ordinal, *row.value)
             for row in self._rows(stage, version)
         )
 
@@ -208,7 +209,8 @@ class Oracle:
         producer = self._producer(stage)
         columns = (*producer.source_key, *producer.schema.key)
         rows = {(*plain(row.source_key), *plain(row.key)) for row in self._rows(stage, version)}
-        return sorted(rows, key=lambda row: sort_key(row, columns))  # S13
+        in_order = sorted(rows, key=lambda row: sort_key(row, columns))  # S13
+        return [_shown(row, columns) for row in in_order]
 
     def updates(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
         """The updates that a version made to a stage, the head's own if none is given.
@@ -225,10 +227,13 @@ class Oracle:
             if before.get(key) == after.get(key):  # S8
                 continue
             if key not in after:  # S7: one row without values for a key that is gone
-                rows.append((number, "delete", *key, 0, *(None for _ in schema.value)))
+                shown = _shown(key, schema.key)
+                rows.append((number, "delete", *shown, 0, *(None for _ in schema.value)))
             for position, value in enumerate(after.get(key, ())):  # S7: all rows of a changed key
                 is_new = key not in before and position == 0
-                rows.append((number, "add" if is_new else "update", *key, position, *value))
+                change_type = "add" if is_new else "update"
+                shown = _shown(key, schema.key)
+                rows.append((number, change_type, *shown, position, *value))
         return rows
 
     def changes(
@@ -240,6 +245,7 @@ class Oracle:
             NotFoundError: there is no such stage or version.
         """
         last = self.head if until is None else until
+        columns, _ = self._columns(stage)
         states = [_values_by_key(self._rows(stage, number)) for number in range(since, last + 1)]
         changed = {  # S8: the keys that each version's updates are about
             number: {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
@@ -255,7 +261,7 @@ class Oracle:
                 for key in keys
             ]
         return [
-            (*key, *value, change_type, number)
+            (*_shown(key, columns), *value, change_type, number)
             for before, after, key, number in moves
             for value, change_type in _difference(before.get(key, []), after.get(key, []))
         ]
@@ -266,15 +272,19 @@ class Oracle:
         Raises:
             NotFoundError: there is no such stage, or it has no such table.
         """
-        schema = self._graph.stage(stage).schema
-        key, value = schema.key.names, schema.value.names
+        own, feeders = self._columns(stage)
+        key, value = _shown(own.names, own), self._graph.stage(stage).schema.value.names
         if table == "updates":
             return ("_version", "_change_type", *key, "_position", *value)
-        names = self._graph.stage(stage).source_key.names
-        source_key = tuple(f"_source_{name}" for name in names)
+        source_key = tuple(f"_source_{name}" for name in _shown(feeders.names, feeders))
         if table == "content":
             return (*key, *source_key, "_ordinal", *value)
         return (*source_key, *key)
+
+    def _columns(self, stage: str) -> tuple[Columns, Columns]:
+        """The columns of a stage's key, and of its source key."""
+        found = self._graph.stage(stage)
+        return found.schema.key, found.source_key
 
     def _rows(self, stage: str, version: int | None) -> list[_Row]:
         number = self.head if version is None else version
@@ -288,6 +298,11 @@ class Oracle:
             if producer.name == stage and producer.source_key:
                 return producer
         raise NotFoundError(f"{stage!r} has no key mappings")
+
+
+def _shown(values: Sequence[Any], columns: Iterable[Column]) -> tuple[Any, ...]:
+    """The values in columns that readers see."""
+    return tuple(v for v, c in zip(values, columns, strict=True) if not c.is_hidden)
 
 
 def sort_key(values: Sequence[Any], columns: Iterable[Column]) -> tuple[Any, ...]:

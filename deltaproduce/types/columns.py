@@ -44,6 +44,7 @@ POSITION: Final = "_position"
 VERSION: Final = "_version"
 CHANGE_TYPE: Final = "_change_type"
 IS_ALIVE: Final = "_is_alive"
+_ALL: Final = "_all"
 
 SchemaLike: TypeAlias = str | StructType
 
@@ -61,6 +62,11 @@ class Column:
     def is_known(self) -> bool:
         """Whether its type is known: that of a query's column is when a session has seen it."""
         return not isinstance(self.data_type, NullType)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether readers do not see it: it is the key of a stage that has none."""
+        return self.name in {_ALL, SOURCE_PREFIX + _ALL}
 
     @property
     def ddl(self) -> str:
@@ -112,6 +118,10 @@ class Columns:
     def ddl(self) -> str:
         """The columns as text, such as ``customer_id bigint NOT NULL, amount decimal(12,2)``."""
         return ", ".join(column.ddl for column in self.columns)
+
+
+NO_KEY: Final = Columns((Column(_ALL, BooleanType()),))
+"""The key of a stage that has one row over all: it is true, and readers do not see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +182,7 @@ def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
         schema = RowSchema(key_columns(key), _value_columns(value))
         _check_distinct(schema.names)
     except DefinitionError as error:
-        message = f"stage {stage!r}: {error}"
-        raise DefinitionError(message, stage=stage, column=error.column) from None
+        raise _of_stage(error, stage) from None
     return schema
 
 
@@ -196,8 +205,7 @@ def existing_schema(key: SchemaLike, value: SchemaLike | None, *, stage: str) ->
         values = Columns(()) if value is None else _named(value) or _value_columns(value)
         _check_distinct(keys.names + values.names)
     except DefinitionError as error:
-        message = f"stage {stage!r}: {error}"
-        raise DefinitionError(message, stage=stage, column=error.column) from None
+        raise _of_stage(error, stage) from None
     return RowSchema(keys, values)
 
 
@@ -219,6 +227,11 @@ def _named(declared: SchemaLike) -> Columns | None:
     return Columns(tuple(found)) if found else None
 
 
+def _of_stage(error: DefinitionError, stage: str) -> DefinitionError:
+    message = f"stage {stage!r}: {error}"
+    return DefinitionError(message, stage=stage, column=error.column)
+
+
 def key_columns(declared: SchemaLike) -> Columns:
     """Reads and checks the columns of a key, as `row_schema` does.
 
@@ -235,6 +248,30 @@ def key_columns(declared: SchemaLike) -> Columns:
             )
             raise DefinitionError(message, column=field.name)
     return _columns(fields)
+
+
+def keyless_schema(value: SchemaLike, *, stage: str) -> RowSchema:
+    """The columns of a stage that has one row over all, as `row_schema` checks them."""
+    try:
+        columns = _value_columns(value)
+        _check_distinct(columns.names)
+    except DefinitionError as error:
+        raise _of_stage(error, stage) from None
+    return RowSchema(NO_KEY, columns)
+
+
+def stored_schema(key: str, value: str, *, stage: str) -> RowSchema:
+    """The columns of tables that the library has written, as `row_schema` checks them."""
+    if key == NO_KEY.ddl:
+        return keyless_schema(value, stage=stage)
+    return row_schema(key, value, stage=stage)
+
+
+def stored_key(ddl: str) -> Columns:
+    """The key columns of tables that the library has written; none if it is empty."""
+    if ddl == NO_KEY.ddl:
+        return NO_KEY
+    return key_columns(ddl) if ddl else Columns(())
 
 
 def stored_columns(ddl: str) -> Columns:

@@ -58,7 +58,9 @@ def rows_of(
     if found is None:
         return None
     by, places = _order(stage, table)
-    return sorted(found, key=lambda row: sort_key([row[place] for place in places], by))
+    in_order = sorted(found, key=lambda row: sort_key([row[place] for place in places], by))
+    hidden = {place for column, place in zip(by, places, strict=True) if column.is_hidden}
+    return [tuple(v for place, v in enumerate(row) if place not in hidden) for row in in_order]
 
 
 def fetched(address: str, delta_version: int | None) -> tuple[pa.Table, StructType] | None:

@@ -34,7 +34,8 @@ from query_strategies import queries
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries import Query, key_local
-from deltaproduce.stages.queries.functions import AGGREGATES, ORDER_DEPENDENT, PHYSICAL, VOLATILE
+from deltaproduce.stages.queries.functions import ORDER_DEPENDENT
+from deltaproduce.stages.sql.functions import AGGREGATES, PHYSICAL, VOLATILE
 from deltaproduce.types.columns import row_schema
 
 NAMED = {name: name for name in ALL_STAGES}

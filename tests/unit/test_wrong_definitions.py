@@ -65,6 +65,7 @@ def calls():
                 "feeder": "orders",
                 "key": "id",
                 "values": {"total": dp.agg.count()},
+                "where": "n > 0",
                 "revision": "1",
             },
         ),
@@ -85,6 +86,7 @@ TAKEN = {
     *(("producer", "preserve", None), ("producer", "revision", None)),
     *(("arrow_producer", "name", None), ("arrow_producer", "revision", None)),
     *(("arrow_producer", "streaming", True), ("aggregate", "revision", None)),
+    *(("aggregate", "key", ""), ("aggregate", "where", None)),
 }
 """Values that mean something."""
 

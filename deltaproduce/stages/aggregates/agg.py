@@ -1,7 +1,7 @@
 """The aggregate functions: what `Pipeline.aggregate` takes as the values of a stage.
 
-Each makes an `AggregateCall`: a name, and columns of the feeder. Names, types and results
-are Spark's.
+Each makes an `AggregateCall`: a name, and columns of the feeder or expressions over them. Names,
+types and results are Spark's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class AggregateCall:
 
     Attributes:
         function: its name, as SQL has it.
-        arguments: key and value columns of the feeder.
+        arguments: expressions over the feeder's key and value columns, in SQL.
     """
 
     function: str
@@ -93,6 +93,6 @@ def _call(function: str, *arguments: str) -> AggregateCall:
     for argument in arguments:
         if not isinstance(argument, str) or not argument.strip():
             raise DefinitionError(
-                f"agg.{function} is given {argument!r}; give the name of a column"
+                f"agg.{function} is given {argument!r}; give a column or an expression over columns"
             )
     return AggregateCall(function, arguments)

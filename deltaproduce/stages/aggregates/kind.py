@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines, is_empty
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
-from deltaproduce.errors import DefinitionError
+from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.kind import ModelOfAll
@@ -26,9 +28,18 @@ from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.model import grouped
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.sql.expressions.expression import Expression, items
+from deltaproduce.stages.sql.projection import Projection
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
-from deltaproduce.types.columns import Column, RowSchema, row_schema, unknown_schema
+from deltaproduce.types.columns import (
+    NO_KEY,
+    Column,
+    RowSchema,
+    keyless_schema,
+    row_schema,
+    unknown_schema,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +47,39 @@ class Aggregate(DerivedKind):
     """A stage with one row for each key that its feeder's rows have.
 
     Attributes:
-        key: the columns of the feeder that are the key.
-        values: the names of the value columns, and what they are.
+        key: the names of the key columns, and what they are of a row of the feeder.
+        values: the names of the value columns, and what they are, of named arguments.
+        arguments: these, of a row of the feeder; each once.
+        where: which of the feeder's rows count; all if None.
     """
 
-    key: tuple[str, ...]
+    key: tuple[tuple[str, Expression], ...]
     values: tuple[tuple[str, AggregateCall], ...]
+    arguments: tuple[Expression, ...]
+    where: Expression | None
 
     @staticmethod
     def defined(
-        key: str, values: Mapping[str, AggregateCall], feeder: RowSchema, *, stage: str
+        key: str,
+        values: Mapping[str, AggregateCall],
+        where: str | None,
+        feeder: RowSchema,
+        *,
+        stage: str,
     ) -> Aggregate:
         """The kind of a stage, from what its definition says.
 
         Args:
-            key: columns of the feeder, as ``"a, b"``.
+            key: columns of the feeder, or expressions, as ``"a, b + 1 AS c"``; one row over all if
+                it is empty.
             values: the names of the value columns -> what they are.
+            where: a condition over the feeder's columns.
 
         Raises:
             DefinitionError: that is none; with `stage` and, if it is about one value, `column`.
         """
-        check_text(key, "its key", stage=stage)
+        if not isinstance(key, str):
+            raise DefinitionError(f"stage {stage!r}: its key is {key!r}; give a str", stage=stage)
         if not isinstance(values, Mapping) or not values:
             message = f"stage {stage!r}: its values are {values!r}; give names and agg.… of each"
             raise DefinitionError(message, stage=stage)
@@ -64,9 +87,21 @@ class Aggregate(DerivedKind):
             if not isinstance(name, str) or not isinstance(call, AggregateCall):
                 message = f"stage {stage!r}: value {name!r} is {call!r}; use one of agg's functions"
                 raise DefinitionError(message, stage=stage, column=str(name))
+        if where is not None:
+            check_text(where, "its condition", stage=stage)
+        read = {
+            name: [_read(text, feeder, f"value {name!r}", stage, name) for text in call.arguments]
+            for name, call in values.items()
+        }
+        arguments = dict.fromkeys(one for of_value in read.values() for one in of_value)
         return Aggregate(
-            tuple(_column(part, feeder, "its key", stage=stage) for part in key.split(",")),
-            tuple((name, _named(name, call, feeder, stage=stage)) for name, call in values.items()),
+            tuple(_key(key, feeder, stage=stage)),
+            tuple(
+                (name, replace(call, arguments=tuple(one.name for one in read[name])))
+                for name, call in values.items()
+            ),
+            tuple(arguments),
+            None if where is None else _read(where, feeder, "its condition", stage),
         )
 
     @property
@@ -82,32 +117,60 @@ class Aggregate(DerivedKind):
     @property
     def made_by(self) -> object:
         """See `Kind.made_by`."""
-        return self.key, tuple((name, call.sql) for name, call in self.values)
+        key = tuple((name, one.text) for name, one in self.key)
+        values = tuple((name, call.sql) for name, call in self.values)
+        return key, values, None if self.where is None else self.where.text
 
     @property
     def model_of_all(self) -> ModelOfAll:
         """See `Kind.model_of_all`."""
-        return partial(grouped, key=self.key, values=self.values)
+        return partial(
+            grouped, key=self.key, values=self.values, arguments=self.arguments, where=self.where
+        )
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that its feeder's columns give."""
-        del tables
-        return replace(stage, schema=self.schema(stage.feeders[0].schema, stage=stage.name))
+        read = _row(stage.feeders[0])
+        with _of(stage.name):
+            types = self.projection.resolved(read, tables.engines)
+        return replace(stage, schema=self._schema(types, stage=stage.name))
 
     def schema(self, feeder: RowSchema, *, stage: str) -> RowSchema:
-        """The columns of such a stage.
+        """The columns of such a stage; of no type if only Spark knows some.
 
         Raises:
             DefinitionError: a function does not take its argument; with `stage` and `column`.
         """
-        columns = {c.name: c for c in (*feeder.key, *feeder.value)}
-        read = {*self.key, *(name for _, call in self.values for name in call.arguments)}
-        if not all(columns[name].is_known for name in read):
-            return unknown_schema(dict.fromkeys(self.key, False), (name for name, _ in self.values))
-        grouping = self.grouping(columns.values(), stage=stage)
-        key = StructType([StructField(name, columns[name].data_type) for name in self.key])
-        schema = row_schema(key, grouping.value.struct, stage=stage)
+        with _of(stage):
+            types = self.projection.types((*feeder.key, *feeder.value))
+        if any(isinstance(found, NullType) for found in types.values()):
+            names = [name for name, _ in self.key], [name for name, _ in self.values]
+            self._row_schema(*(_any_type(some) for some in names), stage=stage)  # checks the names
+            return unknown_schema(dict.fromkeys(names[0], False), names[1])
+        return self._schema(types, stage=stage)
+
+    def _schema(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
+        grouping = self.grouping(types, stage=stage)
+        places = zip(self.key, self.keys, strict=True)
+        key = StructType([StructField(name, types[place]) for (name, _), place in places])
+        schema = self._row_schema(key, grouping.value.struct, stage=stage)
         return replace(schema, states=grouping.states)
+
+    def _row_schema(self, key: StructType, value: StructType, *, stage: str) -> RowSchema:
+        if tuple(key.names) == NO_KEY.names:
+            return keyless_schema(value, stage=stage)
+        return row_schema(key, value, stage=stage)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What the key columns are called among the columns of `projection`."""
+        return tuple(f"_key_{n}" for n in range(len(self.key)))
+
+    @property
+    def projection(self) -> Projection:
+        """What is computed of each row of its feeder: `keys`, and arguments by their names."""
+        keys = ((place, one) for place, (_, one) in zip(self.keys, self.key, strict=True))
+        return Projection((*keys, *((one.name, one) for one in self.arguments)), self.where)
 
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
@@ -157,19 +220,23 @@ class Aggregate(DerivedKind):
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
         """See `DerivedKind.pairs`: which keys the rows of each of the feeder's are in."""
         layout = Layout(stage.schema, sources_of(feeder.schema.key))
-        place = {name: at for at, name in enumerate(stage.feeders[0].schema.names)}
-        own = [feeder.schema.names[place[name]] for name in self.key]
-        engine = engines.of(rows)
-        found: Rows = engine.filled(rows, layout.pair, [*feeder.schema.key.names, *own])
-        return found
+        first, own = _row(stage.feeders[0]), _row(feeder)
+        plain = engines.of(rows).filled(
+            rows, (*layout.sources, *first), [*feeder.schema.key.names, *(c.name for c in own)]
+        )
+        sources = ((c.name, Expression.of_column(c.name)) for c in layout.sources)
+        projection = Projection((*sources, *self.key), self.where)
+        return projection.of(plain, (*layout.sources, *first), engines, stage=stage.name)
 
-    def grouping(self, columns: Iterable[Column], *, stage: str) -> Grouping:
-        """What is computed of rows in some columns.
+    def grouping(self, types: Mapping[str, DataType], *, stage: str) -> Grouping:
+        """What is computed of rows.
+
+        Args:
+            types: those of the arguments, by their names.
 
         Raises:
             DefinitionError: a function does not take its argument; with `stage` and `column`.
         """
-        types = {column.name: column.data_type for column in columns}
         return Grouping.of(dict(self.values), types, stage=stage)
 
 
@@ -180,7 +247,8 @@ class _Step:
         stage = production.stage
         self._kind, self._production = kind, production
         self._read = _row(stage.feeders[0])
-        self._grouping = kind.grouping(self._read, stage=stage.name)
+        types = kind.projection.resolved(self._read, production.engines)
+        self._grouping = kind.grouping(types, stage=stage.name)
         self.layout = Layout.of(stage)
 
     def states(self, parts: Sequence[tuple[Rows, Stage, int]]) -> Rows:
@@ -188,15 +256,28 @@ class _Step:
         engines = self._production.engines
         engine = engines.of(*(rows for rows, _, _ in parts))
         read = [
-            (engine.filled(engine.here(rows, _row(stage)), self._read, stage.schema.names), sign)
+            (
+                self._projected(
+                    engine.filled(engine.here(rows, _row(stage)), self._read, stage.schema.names)
+                ),
+                sign,
+            )
             for rows, stage, sign in parts
         ]
-        key, grouping = self._kind.key, self._grouping
+        key, grouping = self._kind.keys, self._grouping
         if all(isinstance(rows, pa.Table) for rows, _ in read):
             return on_driver.states_of(read, key, grouping, self.layout)
         found = in_spark.states_of(read, key, grouping, self.layout)
-        computed, _ = self._production.computed(found, state_columns(self.layout))
+        try:
+            computed, _ = self._production.computed(found, state_columns(self.layout))
+        except PySparkException as error:
+            projection, stage = self._kind.projection, self._production.stage
+            raise projection.failed(error, stage=stage.name) from error
         return computed
+
+    def _projected(self, rows: Rows) -> Rows:
+        stage, engines = self._production.stage, self._production.engines
+        return self._kind.projection.of(rows, self._read, engines, stage=stage.name)
 
     def rows(self, states: Rows, *, once: bool) -> tuple[Rows, int]:
         """The rows of the stage that come of some states, and how many.
@@ -216,21 +297,42 @@ def _row(stage: Stage) -> tuple[Column, ...]:
     return (*stage.schema.key, *stage.schema.value)
 
 
-def _named(name: str, call: AggregateCall, feeder: RowSchema, *, stage: str) -> AggregateCall:
-    """A call with its arguments as the feeder calls them."""
-    what = f"value {name!r}"
-    arguments = (_column(text, feeder, what, stage=stage) for text in call.arguments)
-    return replace(call, arguments=tuple(arguments))
+def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Expression]]:
+    """The names of the key columns, and what they are."""
+    if not text.strip():
+        yield from ((name, Expression.read("true", ())) for name in NO_KEY.names)
+        return
+    with _of(stage):
+        parts = list(items(text))
+    for part, name in parts:
+        found = _read(part, feeder, "its key", stage)
+        if name is None and found.column is None:
+            message = f"stage {stage!r}: {part!r} in its key has no name; write {part} AS name"
+            raise DefinitionError(message, stage=stage)
+        yield name or found.name, found
 
 
-def _column(text: str, feeder: RowSchema, what: str, *, stage: str) -> str:
-    """A column of the feeder, which is named without regard to case."""
-    named = text.strip().strip("`")
-    found = [name for name in feeder.names if name.lower() == named.lower()]
-    if len(found) != 1:
-        message = (
-            f"stage {stage!r}: {what} names {named!r}, and the feeder has the columns "
-            f"{', '.join(feeder.names)}"
-        )
-        raise DefinitionError(message, stage=stage)
-    return found[0]
+def _read(
+    text: str, feeder: RowSchema, what: str, stage: str, column: str | None = None
+) -> Expression:
+    """An expression over the columns of the feeder."""
+    try:
+        return Expression.read(text, feeder.names)
+    except DefinitionError as error:
+        message = f"stage {stage!r}, {what}: {error}"
+        raise DefinitionError(message, stage=stage, column=column) from None
+
+
+@contextmanager
+def _of(stage: str) -> Iterator[None]:
+    """Says of which stage an error of its expressions is."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise DefinitionError(f"stage {stage!r}: {error}", stage=stage) from error.__cause__
+    except SessionError as error:
+        raise SessionError(f"stage {stage!r}: {error}") from None
+
+
+def _any_type(names: Iterable[str]) -> StructType:
+    return StructType([StructField(name, StringType()) for name in names])

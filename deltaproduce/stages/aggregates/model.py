@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from deltaproduce.stages.aggregates.agg import AggregateCall
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.model import value_of
 
 _Values: TypeAlias = Sequence[Any]
 """Those of a group, without nulls."""
@@ -88,17 +90,25 @@ _FUNCTIONS: Final[Mapping[str, Callable[[_Values], Any]]] = MappingProxyType(
 
 def grouped(
     rows: Iterable[Mapping[str, Any]],
-    key: Sequence[str],
+    key: Sequence[tuple[str, Expression]],
     values: Sequence[tuple[str, AggregateCall]],
+    arguments: Sequence[Expression],
+    where: Expression | None,
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The keys of some rows, and the values of each.
 
     Args:
         rows: by the feeder's column names.
+        key: the names of its columns, and what they are.
+        values: the names of the value columns, and what they are of arguments by their names.
+        where: which rows count; all if None.
     """
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(tuple(row[name] for name in key), []).append(row)
+        if where is None or value_of(where, row):
+            group = tuple(value_of(expression, row) for _, expression in key)
+            read = {expression.name: value_of(expression, row) for expression in arguments}
+            groups.setdefault(group, []).append(read)
     for found, of_key in groups.items():
         yield found, tuple(_value(call, of_key) for _, call in values)
 

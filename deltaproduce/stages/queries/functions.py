@@ -1,12 +1,7 @@
 """What the functions in a query do that matters to key-locality, and what is refused of it.
 
-Most functions look at one row and give the same each time. The others are listed here by name: what
-makes one row of many, what differs from run to run, and what depends on the order of rows.
-Functions that are in no list, such as the user's own, are taken for the first kind.
-
-Invariant: every aggregate function of the pinned Spark is in `AGGREGATES`; a test asks Spark.
-
-The lists change with Spark, and not with the rules of the clauses.
+Most functions look at one row and give the same each time (`sql.functions`). Of the others, those
+whose result depends on the order of rows are listed here by name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,33 +11,17 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.relations import Frame, names_of
-from deltaproduce.stages.queries.text import function_name, spelled
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-AGGREGATES: Final = _names(
-    """
-    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
-    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
-    bitmap_or_agg bool_and bool_or collect_list collect_set corr count count_if count_min_sketch
-    covar_pop covar_samp every first first_value grouping grouping_id histogram_numeric
-    hll_sketch_agg hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
-    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kurtosis last last_value
-    listagg max max_by mean measure median min min_by mode percentile percentile_approx
-    percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
-    regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness some std stddev stddev_pop stddev_samp
-    string_agg sum theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum
-    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
-    tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp
-    variance vector_avg vector_sum
-    """
+from deltaproduce.stages.sql.functions import (
+    AGGREGATES,
+    GENERATORS,
+    PHYSICAL,
+    VOLATILE,
+    is_time,
+    names_in,
 )
-"""All aggregate functions."""
+from deltaproduce.stages.sql.syntax import function_name, spelled
 
-ORDER_DEPENDENT: Final = _names(
+ORDER_DEPENDENT: Final = names_in(
     """
     any_value array_agg collect_list collect_set first first_value last last_value listagg
     string_agg
@@ -50,37 +29,11 @@ ORDER_DEPENDENT: Final = _names(
 )
 """Aggregates whose result depends on the order of rows, which SQL does not have."""
 
-ORDERING: Final = _names("array_max array_min array_size array_sort cardinality size sort_array")
+ORDERING: Final = names_in("array_max array_min array_size array_sort cardinality size sort_array")
 """Functions of an array whose result does not depend on the order of its elements."""
-
-VOLATILE: Final = _names(
-    """
-    aes_encrypt curdate current_catalog current_database current_date current_path current_schema
-    current_time current_timestamp current_timezone current_user localtimestamp now rand randn
-    random randstr session_user shuffle uniform user uuid
-    """
-)
-"""Functions of chance, of the time, or of the session: they differ from run to run."""
-
-PHYSICAL: Final = _names(
-    """
-    input_file_block_length input_file_block_start input_file_name monotonically_increasing_id
-    spark_partition_id
-    """
-)
-"""Functions of where a row is stored or computed, which is no property of the row."""
-
-GENERATORS: Final = _names(
-    """
-    explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack
-    """
-)
-"""Functions that make several rows, or several columns, of one row."""
 
 TABLE_FUNCTIONS: Final = GENERATORS | {"range"}
 """Functions in FROM whose rows depend on their arguments alone."""
-
-_TIMES: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
 
 
 def own(*expressions: exp.Expr | None) -> Iterator[exp.Expr]:
@@ -121,7 +74,7 @@ def check_functions(
             advice = "hides what is named; write the name itself"
         elif name in PHYSICAL:
             advice = "depends on how rows are stored; use columns, uuid() or a surrogate key"
-        elif (name in VOLATILE or _is_time(node)) and (choosing or _is_enclosed(node)):
+        elif (name in VOLATILE or is_time(node)) and (choosing or _is_enclosed(node)):
             advice = (
                 "differs from run to run, and may only fill a column of the outermost SELECT "
                 "(without DISTINCT); elsewhere take the value from a source"
@@ -140,17 +93,6 @@ def _column_function(node: exp.Expr, frame: Frame) -> str | None:
     if not isinstance(node, exp.Column) or len(node.parts) > 1 or frame.found(names_of(node)):
         return None
     return node.name.lower()
-
-
-def _is_time(node: exp.Expr) -> bool:
-    """Recognises ``DATE 'today'`` and the like, and what takes the time for a missing argument."""
-    if function_name(node) == "unix_timestamp":
-        return not node.expressions
-    return (
-        isinstance(node, exp.Cast)
-        and isinstance(node.this, exp.Literal)
-        and node.this.name.strip().lower() in _TIMES
-    )
 
 
 def _is_enclosed(node: exp.Expr) -> bool:

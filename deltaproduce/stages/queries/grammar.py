@@ -10,7 +10,7 @@ from typing import Final
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.text import spelled
+from deltaproduce.stages.sql.syntax import spelled
 
 TWO_STAGES: Final = (
     "or make two stages: one that is keyed by what is grouped by, and one that groups"

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.relations import NOTHING, Field, Frame, Provenance
-from deltaproduce.stages.queries.text import spelled
+from deltaproduce.stages.sql.syntax import spelled
 
 _LEFT_ONLY: Final = ("LEFT", "SEMI", "ANTI")
 """The kinds that keep rows of the left side, and no other rows of the right side."""

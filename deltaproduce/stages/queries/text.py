@@ -11,14 +11,20 @@ same reason it is kept from knowing functions: it is asked for the grammar alone
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from sqlglot import Token, TokenType, exp
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.parsers.spark import SparkParser
+from sqlglot.errors import SqlglotError
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.syntax import (
+    DEPTHS,
+    GrammarParser,
+    reason,
+    shortened,
+    spark_dialect,
+    spelled,
+)
 from deltaproduce.types.ddl import identifier
 
 
@@ -93,7 +99,7 @@ class QueryText:
         Raises:
             DefinitionError: it is not one query, or not in the grammar that sqlglot knows.
         """
-        dialect = Dialect.get_or_raise("spark")
+        dialect = spark_dialect()
         trees: list[exp.Expr | None] = []
         try:
             tokens = tuple(dialect.tokenize(text))
@@ -102,11 +108,11 @@ class QueryText:
             if any(token.token_type is TokenType.PIPE_GT for token in tokens):
                 raise DefinitionError("'|>' is not supported in a query; write SELECT … FROM …")
             if tokens and tokens[0].token_type in _BEGINNINGS:
-                trees = _GrammarParser(dialect=dialect).parse(list(_marked(tokens)), text)
+                trees = GrammarParser(dialect=dialect).parse(list(_marked(tokens)), text)
         except SqlglotError as error:
-            raise DefinitionError(f"the query cannot be read: {_reason(error)}") from None
+            raise DefinitionError(f"the query cannot be read: {reason(error)}") from None
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-            raise DefinitionError(f"{_shortened(text)!r} is not a query; write one SELECT")
+            raise DefinitionError(f"{shortened(text)!r} is not a query; write one SELECT")
         for number, node in enumerate(trees[0].walk()):
             node.meta["number"] = number
         for select in trees[0].find_all(exp.Select):
@@ -122,7 +128,7 @@ class QueryText:
         """Returns the tokens of each expression of the outermost ORDER BY, which comes last."""
         depth, items = 0, list[list[Token]]()
         for token in self.tokens:
-            depth += _DEPTHS.get(token.token_type, 0)
+            depth += DEPTHS.get(token.token_type, 0)
             if depth == 0 and token.token_type is TokenType.ORDER_BY:
                 items = [[token], []]
             elif depth == 0 and token.token_type is TokenType.COMMA:
@@ -130,13 +136,6 @@ class QueryText:
             elif items:
                 items[-1].append(token)
         return items
-
-
-def function_name(node: exp.Expr | None) -> str | None:
-    """Returns the function that the node calls, in lower case; None if it calls none."""
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower()
-    return node.sql_name().lower() if isinstance(node, exp.Func) else None
 
 
 def start_of(node: exp.Expr) -> int:
@@ -154,44 +153,9 @@ def number_of(node: exp.Expr) -> int:
     return int(node.meta["number"])
 
 
-def spelled(node: exp.Expr) -> str:
-    """Returns about what the user wrote, on one line, for messages."""
-    return _shortened(node.sql("spark", normalize_functions=False))
-
-
-_WITH_KEYWORDS: Final = {
-    *("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM"),
-}
-
-
-class _GrammarParser(SparkParser):
-    """Reads Spark's grammar, in which functions are names and arguments, but for a few."""
-
-    FUNCTIONS: ClassVar = {}
-    FUNCTION_PARSERS: ClassVar = {
-        name: parser
-        for name, parser in SparkParser.FUNCTION_PARSERS.items()
-        if name in _WITH_KEYWORDS
-    }
-    NO_PAREN_FUNCTION_PARSERS: ClassVar = {
-        name: parser
-        for name, parser in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
-        if name != "ANY"  # which is an aggregate
-    }
-
-
-_DEPTHS: Final = {
-    TokenType.L_PAREN: 1,
-    TokenType.L_BRACKET: 1,
-    TokenType.L_BRACE: 1,
-    TokenType.R_PAREN: -1,
-    TokenType.R_BRACKET: -1,
-    TokenType.R_BRACE: -1,
-}
 _BEGINNINGS: Final = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
 _BEFORE_COLUMNS: Final = {TokenType.HINT, TokenType.ALL, TokenType.DISTINCT}
 _MARK: Final = "_first_column"
-_LONGEST: Final = 120
 
 
 def _marked(tokens: Iterable[Token]) -> Iterator[Token]:
@@ -216,16 +180,3 @@ def _unmark(select: exp.Select) -> None:
         raise DefinitionError(f"{spelled(select)!r} has no columns; name at least one")
     mark = columns[0].pop()
     select.update_positions(mark.find(exp.Identifier))
-
-
-def _reason(error: SqlglotError) -> str:
-    if not isinstance(error, ParseError) or not error.errors:
-        return str(error)
-    first = error.errors[0]
-    description = str(first["description"]).split("<")[0].rstrip(". ")
-    return f"{description}, at {first['highlight']!r} in line {first['line']}"
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -1,0 +1,313 @@
+"""Analysis: from an expression and the types of its columns to a term, by Spark's rules.
+
+The invariant: a term that this makes gives what Spark gives in ANSI mode, in type, values and
+errors. What is not sure to do so has no term, and is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    IntegralType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+)
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.expressions import operators
+from deltaproduce.stages.sql.expressions.casts import alike, cast
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.functions import called
+from deltaproduce.stages.sql.expressions.literals import number
+from deltaproduce.stages.sql.expressions.precedence import is_ambiguous, is_reordered
+from deltaproduce.stages.sql.expressions.terms import (
+    Call,
+    Case,
+    Constant,
+    Junction,
+    Reference,
+    Term,
+)
+from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.types.ddl import struct_from_ddl
+
+_Found = TypeVar("_Found")
+_TOLD_BY_SPARK: Final = ("\\", "${", "try_cast")
+"""What sqlglot does not tell apart: escapes, variables, and a cast that gives null."""
+
+_BOOLEAN: Final = BooleanType()
+
+
+class _ForSparkError(Exception):
+    """What is left to Spark."""
+
+
+def analysed(
+    expression: Expression, types: Mapping[str, DataType], zone: str = "UTC"
+) -> Term | None:
+    """An expression with its types.
+
+    Args:
+        types: those of the columns, by name.
+        zone: the session's time zone, which matters for values alone.
+
+    Returns:
+        None if it is left to Spark.
+
+    Raises:
+        DefinitionError: its types do not fit each other.
+    """
+    if any(part in expression.text.lower() for part in _TOLD_BY_SPARK):
+        return None
+    try:
+        found = _Analysis(types, zone).term(expression.tree)
+    except _ForSparkError:
+        return None
+    return None if isinstance(found.data_type, NullType) else found
+
+
+class _Analysis:
+    """What each kind of node is, by the types of its parts."""
+
+    def __init__(self, types: Mapping[str, DataType], zone: str) -> None:
+        self._types = types
+        self._zone = zone
+
+    def term(self, node: exp.Expr) -> Term:
+        rule = _RULES.get(type(node))
+        if rule is None or is_ambiguous(node):
+            raise _ForSparkError
+        return rule(self, node)
+
+    def column(self, node: exp.Expr) -> Term:
+        if node.args.get("table"):  # a field of a struct
+            raise _ForSparkError
+        return Reference(self._types[node.name], node.name)
+
+    def literal(self, node: exp.Expr) -> Term:
+        text: str = node.this
+        if node.is_string:
+            return Constant(StringType(), text)
+        return _told(number(text))
+
+    def negative(self, node: exp.Expr) -> Term:
+        inner = node.this
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            return _told(number(f"-{inner.this}"))
+        return _told(operators.negative(self.term(inner)))
+
+    def condition(self, node: exp.Expr) -> Term:
+        found = self.term(node)
+        if isinstance(found.data_type, NullType):
+            return Constant(_BOOLEAN, None)
+        if not isinstance(found.data_type, BooleanType):
+            raise DefinitionError(
+                f"{spelled(node)!r} is of type {found.data_type.simpleString()}, and no condition"
+            )
+        return found
+
+    def junction(self, node: exp.Expr) -> Term:
+        settled = isinstance(node, exp.Or)
+        left, right = self.condition(node.this), self.condition(node.expression)
+        return Junction(_BOOLEAN, settled, left, right)
+
+    def negation(self, node: exp.Expr) -> Term:
+        return Call(_BOOLEAN, "not", (self.condition(node.this),))
+
+    def comparison(self, node: exp.Expr) -> Term:
+        sides = self.alike((node.this, node.expression), _check_comparable)
+        name = _COMPARISONS[type(node)]
+        return Call(_BOOLEAN, name, sides, is_strict=name != "<=>")
+
+    def is_null(self, node: exp.Expr) -> Term:
+        if not isinstance(node.expression, exp.Null):
+            raise _ForSparkError
+        value = self.term(node.this)
+        if isinstance(value.data_type, NullType):
+            raise _ForSparkError
+        return Call(_BOOLEAN, "is null", (value,))
+
+    def among(self, node: exp.Expr) -> Term:
+        if not node.expressions or any(
+            name != "this" and name != "expressions" and value for name, value in node.args.items()
+        ):
+            raise _ForSparkError
+        value, *others = self.alike((node.this, *node.expressions), _check_comparable)
+        if any(other.may_fail for other in others):  # of which Spark computes the first ones
+            raise _ForSparkError
+        return Call(_BOOLEAN, "in", (value, *others))
+
+    def between(self, node: exp.Expr) -> Term:
+        if node.args.get("symmetric"):
+            raise _ForSparkError
+        value, low, high = node.this, node.args["low"], node.args["high"]
+        above = Call(_BOOLEAN, ">=", self.alike((value, low), _check_comparable))
+        below = Call(_BOOLEAN, "<=", self.alike((value, high), _check_comparable))
+        return Junction(_BOOLEAN, settled=False, left=above, right=below)
+
+    def case(self, node: exp.Expr) -> Term:
+        """``CASE WHEN a THEN b … END``, or with a value that is compared: ``CASE v WHEN a …``."""
+        value, branches = node.this, node.args["ifs"]
+        conditions = (
+            branch.this
+            if value is None
+            else exp.EQ(this=_paren(value), expression=_paren(branch.this))
+            for branch in branches
+        )
+        values = [branch.args["true"] for branch in branches]
+        return self.chosen(list(conditions), values, node.args.get("default"))
+
+    def choice(self, node: exp.Expr) -> Term:
+        """``IF(a, b, c)``."""
+        return self.chosen([node.this], [node.args["true"]], node.args.get("false"))
+
+    def chosen(
+        self, conditions: Sequence[exp.Expr], values: Sequence[exp.Expr], last: exp.Expr | None
+    ) -> Term:
+        checked = [self.condition(condition) for condition in conditions]
+        if Constant(_BOOLEAN, None) in checked:  # which CASE does not take
+            raise _ForSparkError
+        *found, otherwise = self.alike((*values, last or exp.Null()))
+        return Case(otherwise.data_type, tuple(zip(checked, found, strict=True)), otherwise)
+
+    def arithmetic(self, node: exp.Expr) -> Term:
+        sides = self.term(node.this), self.term(node.expression)
+        found = _told(operators.arithmetic(_ARITHMETIC[type(node)], *sides, self._zone))
+        if isinstance(found.data_type, IntegralType) and is_reordered(node):
+            raise _ForSparkError
+        return found
+
+    def division(self, node: exp.Expr) -> Term:
+        sides = self.term(node.this), self.term(node.expression)
+        return _told(operators.division(_DIVISIONS[type(node)], *sides))
+
+    def cast(self, node: exp.Expr) -> Term:
+        if any(value for name, value in node.args.items() if name not in {"this", "to"}):
+            raise _ForSparkError
+        inner = node.this
+        wanted = _type(node.args["to"])
+        if isinstance(inner, exp.Literal) and inner.is_string and isinstance(wanted, DecimalType):
+            value = _told(number(inner.this))  # 1.5BD
+            if value.data_type != wanted:
+                raise _ForSparkError
+            return value
+        return _told(cast(self.term(inner), wanted, self._zone))
+
+    def function(self, node: exp.Expr) -> Term:
+        name = function_name(node) or ""
+        arguments = [self.term(argument) for argument in node.expressions]
+        return _told(called(name, arguments, self._zone))
+
+    def joined(self, node: exp.Expr) -> Term:
+        """``a || b``."""
+        return _told(
+            called("concat", [self.term(node.this), self.term(node.expression)], self._zone)
+        )
+
+    def trimmed(self, node: exp.Expr) -> Term:
+        if any(value for name, value in node.args.items() if name != "this"):
+            raise _ForSparkError
+        return _told(called("trim", [self.term(node.this)], self._zone))
+
+    def substring(self, node: exp.Expr) -> Term:
+        parts = (node.this, node.args.get("start"), node.args.get("length"))
+        arguments = [self.term(part) for part in parts if part is not None]
+        return _told(called("substring", arguments, self._zone))
+
+    def extracted(self, node: exp.Expr) -> Term:
+        """``EXTRACT(YEAR FROM a)``."""
+        name = node.this.name.lower()
+        if name not in {"year", "quarter", "month", "day"}:
+            raise _ForSparkError
+        return _told(called(name, [self.term(node.expression)], self._zone))
+
+    def alike(
+        self,
+        nodes: Sequence[exp.Expr],
+        check: Callable[[DataType], None] = lambda _: None,
+    ) -> tuple[Term, ...]:
+        """Terms in the type that they have in common."""
+        found = _told(alike([self.term(node) for node in nodes]))
+        check(found[0].data_type)
+        return found
+
+
+def _told(found: _Found | None) -> _Found:
+    """What was found; if nothing was, it is left to Spark."""
+    if found is None:
+        raise _ForSparkError
+    return found
+
+
+def _type(node: exp.Expr) -> DataType:
+    try:
+        return struct_from_ddl(f"found {node.sql('spark')}").fields[0].dataType
+    except DefinitionError:
+        raise _ForSparkError from None
+
+
+def _paren(node: exp.Expr) -> exp.Paren:
+    return exp.Paren(this=node.copy())
+
+
+def _check_comparable(data_type: DataType) -> None:
+    if isinstance(data_type, ArrayType | MapType | StructType):
+        raise _ForSparkError
+
+
+_COMPARISONS: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
+    {
+        exp.EQ: "=",
+        exp.NEQ: "<>",
+        exp.LT: "<",
+        exp.LTE: "<=",
+        exp.GT: ">",
+        exp.GTE: ">=",
+        exp.NullSafeEQ: "<=>",
+    }
+)
+_ARITHMETIC: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
+    {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+)
+_DIVISIONS: Final[Mapping[type[exp.Expr], str]] = MappingProxyType(
+    {exp.Div: "/", exp.IntDiv: "div", exp.Mod: "%"}
+)
+
+_Rule = Callable[[_Analysis, exp.Expr], Term]
+_RULES: Final[Mapping[type[exp.Expr], _Rule]] = MappingProxyType(
+    {
+        exp.Paren: lambda analysis, node: analysis.term(node.this),
+        exp.Column: _Analysis.column,
+        exp.Literal: _Analysis.literal,
+        exp.Boolean: lambda _, node: Constant(_BOOLEAN, bool(node.this)),
+        exp.Null: lambda *_: Constant(NullType(), None),
+        exp.Neg: _Analysis.negative,
+        exp.Not: _Analysis.negation,
+        exp.And: _Analysis.junction,
+        exp.Or: _Analysis.junction,
+        exp.Is: _Analysis.is_null,
+        exp.In: _Analysis.among,
+        exp.Between: _Analysis.between,
+        exp.Case: _Analysis.case,
+        exp.If: _Analysis.choice,
+        **dict.fromkeys(_COMPARISONS, _Analysis.comparison),
+        **dict.fromkeys(_ARITHMETIC, _Analysis.arithmetic),
+        **dict.fromkeys(_DIVISIONS, _Analysis.division),
+        **dict.fromkeys((exp.Cast, exp.TryCast), _Analysis.cast),
+        exp.Anonymous: _Analysis.function,
+        exp.DPipe: _Analysis.joined,
+        exp.Trim: _Analysis.trimmed,
+        exp.Substring: _Analysis.substring,
+        exp.Extract: _Analysis.extracted,
+    }
+)

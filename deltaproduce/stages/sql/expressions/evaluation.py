@@ -1,0 +1,101 @@
+"""Evaluation: what a term gives of rows on the driver, by Arrow's kernels.
+
+The invariant: of a row no more is computed than in Spark, so what is not taken cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BooleanType, DataType
+
+from deltaproduce.engines.local.arrays import Marks
+from deltaproduce.stages.sql.expressions.kernels.table import KERNELS
+from deltaproduce.stages.sql.expressions.terms import (
+    Call,
+    Case,
+    Constant,
+    Junction,
+    Reference,
+    Term,
+)
+from deltaproduce.types.atoms import arrow_type
+
+
+def evaluated(term: Term, rows: pa.Table) -> pa.Array:
+    """The values of a term, one a row.
+
+    Args:
+        rows: with the columns that it names, in the types of `arrow_type`.
+
+    Raises:
+        kernels.EvaluationError: one cannot be computed.
+    """
+    match term:
+        case Reference(name=name):
+            return rows.column(name).combine_chunks()
+        case Constant(value=value):
+            return _constant(value, term.data_type, len(rows))
+        case Call():
+            arguments = _arguments(term, rows)
+            return KERNELS[term.function](arrow_type(term.data_type), *arguments)
+        case Junction():
+            return _junction(term, rows)
+        case Case():
+            return _case(term, rows)
+    raise AssertionError(term)
+
+
+def holds(condition: Term, rows: pa.Table) -> Marks:
+    """In which rows a condition is true; null is not."""
+    found = pc.fill_null(evaluated(condition, rows), fill_value=False)
+    return np.asarray(found, bool)
+
+
+def _constant(value: object, data_type: DataType, size: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, arrow_type(data_type)), size)
+
+
+def _arguments(term: Call, rows: pa.Table) -> Iterator[pa.Array]:
+    """The arguments of a call; each is computed where none before it is null."""
+    is_open = pa.array(np.ones(len(rows), bool))
+    for argument in term.arguments:
+        if argument.may_fail and term.is_strict:
+            found = _where(
+                is_open, argument, rows, pa.nulls(len(rows), arrow_type(argument.data_type))
+            )
+        else:
+            found = evaluated(argument, rows)
+        is_open = pc.and_(is_open, pc.is_valid(found))
+        yield found
+
+
+def _where(is_open: pa.Array, term: Term, rows: pa.Table, otherwise: pa.Array) -> pa.Array:
+    """The values of a term in some rows, and in others what stands there."""
+    return pc.replace_with_mask(otherwise, is_open, evaluated(term, rows.filter(is_open)))
+
+
+def _junction(term: Junction, rows: pa.Table) -> pa.Array:
+    joined = pc.or_kleene if term.settled else pc.and_kleene
+    left = evaluated(term.left, rows)
+    if not term.right.may_fail:
+        return joined(left, evaluated(term.right, rows))
+    is_open = pc.fill_null(pc.not_equal(left, term.settled), fill_value=True)
+    settled = _constant(term.settled, BooleanType(), len(rows))
+    return joined(left, _where(is_open, term.right, rows, settled))
+
+
+def _case(term: Case, rows: pa.Table) -> pa.Array:
+    left, values, places = np.arange(len(rows)), list[pa.Array](), list[np.ndarray]()
+    for condition, value in term.branches:
+        marks = holds(condition, rows)
+        values.append(evaluated(value, rows.filter(pa.array(marks))))
+        places.append(left[marks])
+        rows, left = rows.filter(pa.array(~marks)), left[~marks]
+    values.append(evaluated(term.otherwise, rows))
+    places.append(left)
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return pa.concat_arrays(values).take(pa.array(order))

@@ -1,0 +1,187 @@
+"""Expressions: SQL text over the columns of one row, read and checked without types.
+
+The invariant: what an `Expression` gives of a row depends on the row alone, however often and
+wherever it is computed, so that what is gone can be told from what has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.functions import (
+    AGGREGATES,
+    GENERATORS,
+    PHYSICAL,
+    VOLATILE,
+    is_time,
+    names_in,
+)
+from deltaproduce.stages.sql.syntax import (
+    DEPTHS,
+    GrammarParser,
+    function_name,
+    reason,
+    shortened,
+    spark_dialect,
+    spelled,
+)
+from deltaproduce.types.ddl import identifier
+
+_SELECT = "SELECT "
+_WITH_UNITS = names_in("date_add date_diff dateadd datediff timestampadd timestampdiff")
+"""Functions whose first of three arguments is a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression over the columns of a row.
+
+    Attributes:
+        text: in Spark's SQL, with columns by their exact names; the same for texts that differ in
+            spaces, comments and the case of columns only.
+        columns: the names of those that it reads.
+        tree: what sqlglot makes of it; columns are named as in the text.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    tree: exp.Expr = field(compare=False, repr=False)
+
+    @staticmethod
+    def read(text: str, columns: Sequence[str]) -> Expression:
+        """Reads an expression.
+
+        Args:
+            columns: those that it may name, without regard to case.
+
+        Raises:
+            DefinitionError: it is none, or is not determined by a row of these columns.
+        """
+        tokens, tree = _parsed(text)
+        lambdas = {
+            name.name.lower() for node in tree.find_all(exp.Lambda) for name in node.expressions
+        }
+        renamed, read = dict[int, str](), list[str]()
+        for node in tree.walk():
+            _check(node, columns)
+            if not isinstance(node, exp.Column):
+                continue
+            first = node.parts[0]
+            found = [name for name in columns if name.lower() == first.name.lower()]
+            if found:
+                renamed[int(first.meta["start"])] = identifier(found[0])
+                first.set("this", found[0])
+                read.append(found[0])
+            elif first.name.lower() not in lambdas and not _is_unit(node):
+                message = f"{spelled(node)!r} is none of the columns {', '.join(columns)}"
+                raise DefinitionError(message)
+        words = "".join(before + renamed.get(start, word) for before, start, word in tokens)
+        return Expression(words.strip(), tuple(dict.fromkeys(read)), tree)
+
+    @staticmethod
+    def of_column(name: str) -> Expression:
+        """A column as it is, of exactly that name."""
+        tree = exp.column(exp.to_identifier(name, quoted=True))
+        return Expression(identifier(name), (name,), tree)
+
+    @property
+    def column(self) -> str | None:
+        """The column that it is; None if it is more than one."""
+        bare = isinstance(self.tree, exp.Column) and len(self.tree.parts) == 1
+        return self.columns[0] if bare and self.columns else None
+
+    @property
+    def name(self) -> str:
+        """What it is called among others: a column by its name."""
+        return self.column or self.text
+
+
+def items(text: str) -> Iterator[tuple[str, str | None]]:
+    """The parts of a list: ``"a, b + 1 AS c"`` is `("a", None)` and `("b + 1", "c")`.
+
+    Raises:
+        DefinitionError: it cannot be read, or a part is empty.
+    """
+    parts, depth = [list[Token]()], 0
+    for token in _tokens(text):
+        depth += DEPTHS.get(token.token_type, 0)
+        if depth == 0 and token.token_type is TokenType.COMMA:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    for part in parts:
+        if not part:
+            raise DefinitionError(f"{shortened(text)!r} has an empty part; name a column")
+        name = part[-1].text if len(part) > 2 and part[-2].token_type is TokenType.ALIAS else None
+        last = part[-1] if name is None else part[-3]
+        yield text[part[0].start : last.end + 1], name
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return spark_dialect().tokenize(text)
+    except SqlglotError as error:
+        raise DefinitionError(f"{shortened(text)!r} cannot be read: {reason(error)}") from None
+
+
+def _parsed(text: str) -> tuple[list[tuple[str, int, str]], exp.Expr]:
+    """The words of an expression, with what is before each and its place, and its tree."""
+    query = _SELECT + text
+    tokens = _tokens(query)
+    try:
+        (tree,) = GrammarParser(dialect=spark_dialect()).parse(tokens, query)
+    except (SqlglotError, ValueError) as error:
+        told = reason(error) if isinstance(error, SqlglotError) else "it is more than one"
+        raise DefinitionError(f"{shortened(text)!r} cannot be read: {told}") from None
+    others = (
+        {name for name, value in tree.args.items() if value} - {"expressions"} if tree else {""}
+    )
+    if not isinstance(tree, exp.Select) or others or len(tree.expressions) != 1:
+        raise DefinitionError(f"{shortened(text)!r} is not one expression over columns")
+    words = list[tuple[str, int, str]]()
+    for before, token in pairwise(tokens):
+        if token.start > before.start:  # a number with a letter is several tokens
+            strings = before.token_type is token.token_type is TokenType.STRING
+            gap = "" if strings and token.start == before.end + 1 else " "  # 'it''s' is one
+            words.append((gap, token.start, query[token.start : token.end + 1]))
+    return words, tree.expressions[0]
+
+
+def _check(node: exp.Expr, columns: Sequence[str]) -> None:
+    """Refuses what is not determined by one row."""
+    name = function_name(node)
+    fault = None
+    if isinstance(node, exp.Query):
+        fault = "is a query; join the stages first, in a stage before this one"
+    elif isinstance(node, exp.Window) or name in AGGREGATES:
+        fault = "is computed from many rows; an expression is computed from one"
+    elif isinstance(node, exp.Alias | exp.Star):
+        fault = "is no value of a row; write an expression over its columns"
+    elif name in GENERATORS:
+        fault = "makes several rows of one; make them in a stage before this one"
+    elif name in VOLATILE or is_time(node) or _is_bare_function(node, columns):
+        fault = "differs from run to run; take the value from a column"
+    elif name in PHYSICAL:
+        fault = "depends on how rows are stored; take the value from a column"
+    if fault:
+        raise DefinitionError(f"{spelled(node)!r} {fault}")
+
+
+def _is_bare_function(node: exp.Expr, columns: Sequence[str]) -> bool:
+    """Recognises ``user`` and the like, which are functions if there is no such column."""
+    if not isinstance(node, exp.Column) or len(node.parts) > 1 or node.name.lower() not in VOLATILE:
+        return False
+    return node.name.lower() not in {name.lower() for name in columns}
+
+
+def _is_unit(node: exp.Column) -> bool:
+    """Recognises the ``DAY`` of ``datediff(DAY, a, b)``."""
+    call = node.parent
+    is_first = call is not None and len(call.expressions) == 3 and call.expressions[0] is node
+    return is_first and function_name(call) in _WITH_UNITS

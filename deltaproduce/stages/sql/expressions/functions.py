@@ -1,0 +1,194 @@
+"""Functions: which have terms, for arguments of which types.
+
+The invariant: what a function does with arguments of other types, or other numbers of them, is left
+to Spark, and so are all functions that are not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    FractionalType,
+    IntegerType,
+    IntegralType,
+    NullType,
+    StringType,
+    TimestampType,
+)
+
+from deltaproduce.stages.sql.expressions.casts import alike, cast
+from deltaproduce.stages.sql.expressions.terms import Call, Case, Constant, Term
+
+Rule: TypeAlias = Callable[[Sequence[Term], str], Term | None]
+"""From the arguments and the time zone to a term; None if there is none."""
+
+
+def called(name: str, arguments: Sequence[Term], zone: str) -> Term | None:
+    """A call of a function.
+
+    Args:
+        name: in lower case.
+        zone: the session's time zone.
+    """
+    rule = _RULES.get(name)
+    return None if rule is None else rule(arguments, zone)
+
+
+def _of_types(kernel: str, result: DataType, *types: type[DataType], fails: bool = False) -> Rule:
+    """A function of arguments of just these types."""
+
+    def rule(arguments: Sequence[Term], _: str) -> Term | None:
+        if len(arguments) != len(types):
+            return None
+        if not all(map(isinstance, (a.data_type for a in arguments), types)):
+            return None
+        return Call(result, kernel, tuple(arguments), fails=fails)
+
+    return rule
+
+
+def _of_date(kernel: str) -> Rule:
+    """A whole number that is part of a date, or of the date that an instant has."""
+
+    def rule(arguments: Sequence[Term], zone: str) -> Term | None:
+        found = _as_date(arguments[0], zone) if len(arguments) == 1 else None
+        return found and Call(IntegerType(), kernel, (found,))
+
+    return rule
+
+
+def _as_date(term: Term, zone: str) -> Term | None:
+    if not isinstance(term.data_type, DateType | TimestampType):
+        return None
+    return cast(term, DateType(), zone)
+
+
+def _to_date(arguments: Sequence[Term], zone: str) -> Term | None:
+    if len(arguments) != 1:
+        return None
+    return cast(arguments[0], DateType(), zone)
+
+
+def _moved(kernel: str) -> Rule:
+    """A date some days later or earlier, which are written: others may lead out of all years."""
+
+    def rule(arguments: Sequence[Term], _: str) -> Term | None:
+        match arguments:
+            case [
+                Term(data_type=DateType()),
+                Constant(data_type=IntegerType(), value=int(days)),
+            ] if abs(days) <= _MOST_DAYS:
+                return Call(DateType(), kernel, tuple(arguments))
+        return None
+
+    return rule
+
+
+_MOST_DAYS: Final = 100_000
+_UNITS: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("year", "yyyy", "yy"), "cut to year"),
+        "quarter": "cut to quarter",
+        **dict.fromkeys(("month", "mon", "mm"), "cut to month"),
+        "week": "cut to week",
+    }
+)
+
+
+def _trunc(arguments: Sequence[Term], _: str) -> Term | None:
+    match arguments:
+        case [Term(data_type=DateType()) as date, Constant(value=str(unit))]:
+            kernel = _UNITS.get(unit.lower())
+            return None if kernel is None else Call(DateType(), kernel, (date,))
+    return None
+
+
+def _coalesce(arguments: Sequence[Term], _: str) -> Term | None:
+    """The first that is not null; others are computed where those before it are."""
+    terms = alike(arguments) if len(arguments) > 1 else None
+    if terms is None:
+        return None
+    branches = tuple((Call(BooleanType(), "is not null", (term,)), term) for term in terms[:-1])
+    return Case(terms[0].data_type, branches, terms[-1])
+
+
+def _two(rule: Rule) -> Rule:
+    return lambda arguments, zone: rule(arguments, zone) if len(arguments) == 2 else None
+
+
+def _null(kernel: str) -> Rule:
+    def rule(arguments: Sequence[Term], _: str) -> Term | None:
+        if len(arguments) != 1 or isinstance(arguments[0].data_type, NullType):
+            return None
+        return Call(BooleanType(), kernel, tuple(arguments))
+
+    return rule
+
+
+def _abs(arguments: Sequence[Term], _: str) -> Term | None:
+    match arguments:
+        case [Term(data_type=IntegralType() | FractionalType() as data_type) as value]:
+            return Call(data_type, "abs", (value,), fails=isinstance(data_type, IntegralType))
+    return None
+
+
+def _concat(arguments: Sequence[Term], _: str) -> Term | None:
+    if not arguments or not all(isinstance(a.data_type, StringType) for a in arguments):
+        return None
+    if any(argument.may_fail for argument in arguments[1:]):  # which Spark computes all
+        return None
+    return Call(StringType(), "concat", tuple(arguments))
+
+
+def _substring(arguments: Sequence[Term], _: str) -> Term | None:
+    """With places that are numbers, from 1."""
+    match arguments:
+        case [
+            Term(data_type=StringType()) as text,
+            Constant(data_type=IntegerType(), value=int(start)),
+            Constant(data_type=IntegerType(), value=int(length)),
+        ] if start > 0 and length >= 0:
+            return Call(StringType(), "substring", (text, *arguments[1:]))
+    return None
+
+
+_RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {
+        "abs": _abs,
+        **dict.fromkeys(("coalesce",), _coalesce),
+        **dict.fromkeys(("nvl", "ifnull"), _two(_coalesce)),
+        "isnull": _null("is null"),
+        "isnotnull": _null("is not null"),
+        "year": _of_date("year"),
+        "quarter": _of_date("quarter"),
+        "month": _of_date("month"),
+        "weekofyear": _of_date("week"),
+        **dict.fromkeys(("day", "dayofmonth"), _of_date("day")),
+        "dayofyear": _of_date("day of year"),
+        "dayofweek": _of_date("day of week"),
+        "weekday": _of_date("weekday"),
+        **dict.fromkeys(("to_date", "date"), _to_date),
+        **dict.fromkeys(("date_add", "dateadd"), _moved("later")),
+        "date_sub": _moved("earlier"),
+        **dict.fromkeys(
+            ("datediff", "date_diff"), _of_types("days between", IntegerType(), DateType, DateType)
+        ),
+        "last_day": _of_types("last day", DateType(), DateType),
+        "trunc": _trunc,
+        "concat": _concat,
+        **dict.fromkeys(
+            ("length", "char_length", "character_length", "len"),
+            _of_types("length", IntegerType(), StringType),
+        ),
+        "trim": _of_types("trim", StringType(), StringType),
+        "ltrim": _of_types("ltrim", StringType(), StringType),
+        "rtrim": _of_types("rtrim", StringType(), StringType),
+        **dict.fromkeys(("substring", "substr"), _substring),
+    }
+)

@@ -1,0 +1,84 @@
+"""Arithmetic: of whole numbers that do not wrap around, of floats, and of decimals.
+
+Decimals come in the types that `coercion` gives the arguments, so that results fit their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError, Kernel
+
+_INT64 = np.iinfo(np.int64)
+
+
+def _checked(name: str, plain: str) -> Kernel:
+    """An operator that Arrow checks for whole numbers, and has unchecked for others."""
+
+    def run(wanted: pa.DataType, *arguments: pa.Array) -> pa.Array:
+        if not pa.types.is_integer(wanted):
+            return getattr(pc, plain)(*arguments).cast(wanted)
+        try:
+            return getattr(pc, name)(*arguments)
+        except pa.ArrowInvalid:
+            small = len(arguments) > 1 and wanted.bit_width < 32
+            condition = "BINARY_ARITHMETIC_OVERFLOW" if small else "ARITHMETIC_OVERFLOW"
+            raise EvaluationError(condition, f"a value does not fit {wanted}") from None
+
+    return run
+
+
+def _divided(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
+    """``/`` of doubles."""
+    _refuse_zero(divisor, dividend, "DIVIDE_BY_ZERO")
+    return pc.divide(dividend, divisor).cast(wanted)
+
+
+def _quotient(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
+    """``DIV`` of bigints, towards zero."""
+    _refuse_zero(divisor, dividend, "DIVIDE_BY_ZERO")
+    least = pc.and_(pc.equal(dividend, _INT64.min), pc.equal(divisor, -1))
+    if pc.any(least).as_py():
+        raise EvaluationError("ARITHMETIC_OVERFLOW", f"a value does not fit {wanted}")
+    return pc.divide(dividend, pc.if_else(pc.equal(divisor, 0), 1, divisor))
+
+
+def _remainder(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
+    """``%`` of whole numbers or floats, with the sign of the dividend."""
+    _refuse_zero(divisor, dividend, "REMAINDER_BY_ZERO")
+    nulls = np.asarray(pc.or_(pc.is_null(divisor), pc.is_null(dividend)))
+    one = pa.scalar(1, wanted)
+    below = pc.fill_null(divisor, one).to_numpy(zero_copy_only=False)
+    above = pc.fill_null(dividend, one).to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(wanted):
+        below = np.where(np.isin(below, (0, -1)), 1, below)  # the remainder by -1 is 0, as by 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return pa.array(np.fmod(above, below), wanted, mask=nulls)
+
+
+def _refuse_zero(divisor: pa.Array, dividend: pa.Array, condition: str) -> None:
+    if pc.any(
+        pc.and_(pc.equal(divisor, pa.scalar(0, divisor.type)), pc.is_valid(dividend))
+    ).as_py():
+        raise EvaluationError(condition, "division by zero")
+
+
+ARITHMETIC: Final[Mapping[str, Kernel]] = MappingProxyType(
+    {
+        "+": _checked("add_checked", "add"),
+        "-": _checked("subtract_checked", "subtract"),
+        "*": _checked("multiply_checked", "multiply"),
+        "negative": _checked("negate_checked", "negate"),
+        "abs": _checked("abs_checked", "abs"),
+        "/": _divided,
+        "div": _quotient,
+        "%": _remainder,
+    }
+)
+"""By the names that terms call them by; of a division the divisor comes first, as in Spark."""

@@ -1,0 +1,37 @@
+"""Text: by code points, as in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaproduce.stages.sql.expressions.kernels.failures import Kernel
+
+
+def _joined(_: pa.DataType, *parts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
+
+
+def _part(_: pa.DataType, text: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
+    """``substring`` from one place on for all rows, counted from 1."""
+    if not len(text):
+        return text
+    first = max(start[0].as_py() - 1, 0)
+    return pc.utf8_slice_codeunits(text, first, first + max(length[0].as_py(), 0))
+
+
+TEXT: Final[Mapping[str, Kernel]] = MappingProxyType(
+    {
+        "concat": _joined,
+        "length": lambda wanted, text: pc.utf8_length(text).cast(wanted),
+        "trim": lambda _, text: pc.utf8_trim(text, characters=" "),
+        "ltrim": lambda _, text: pc.utf8_ltrim(text, characters=" "),
+        "rtrim": lambda _, text: pc.utf8_rtrim(text, characters=" "),
+        "substring": _part,
+    }
+)
+"""By the names that terms call them by."""

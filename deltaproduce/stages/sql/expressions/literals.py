@@ -1,0 +1,46 @@
+"""Literals: what a number or a date is that is written in an expression."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal
+from typing import Final
+
+from pyspark.sql.types import DecimalType, DoubleType, IntegerType, LongType
+
+from deltaproduce.stages.sql.expressions.coercion import MOST_DIGITS
+from deltaproduce.stages.sql.expressions.terms import Constant
+
+_NUMBER: Final = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_INT: Final = range(-(2**31), 2**31)
+_BIGINT: Final = range(-(2**63), 2**63)
+
+
+def number(text: str) -> Constant | None:
+    """A whole number, a decimal of as many digits as are written, or with an exponent a double."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    if "e" in text.lower():
+        return Constant(DoubleType(), float(text))
+    value = Decimal(text)
+    if "." not in text:
+        if int(value) in _INT:
+            return Constant(IntegerType(), int(value))
+        if int(value) in _BIGINT:
+            return Constant(LongType(), int(value))
+    _, digits, exponent = value.as_tuple()
+    scale = -int(exponent)
+    precision = max(len(digits), scale)
+    return Constant(DecimalType(precision, scale), value) if precision <= MOST_DIGITS else None
+
+
+def day(text: str) -> date | None:
+    """A date that is written in full; None if it is none, or written otherwise."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:  # no such day
+        return None

@@ -1,0 +1,144 @@
+"""Expressions in plain Python, a row at a time, as the oracle computes them.
+
+It shares the reading of the text with the library, and nothing of how values are computed. Whole
+numbers have no bounds here: what overflows in Spark does not.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from datetime import date
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.syntax import spelled
+
+_Row: TypeAlias = Mapping[str, Any]
+
+
+def value_of(expression: Expression, row: _Row) -> Any:  # noqa: ANN401 as it may be
+    """What an expression is of a row, given by column name.
+
+    Raises:
+        DefinitionError: it has something that only the library and Spark know.
+    """
+    return _value(expression.tree, row)
+
+
+def _value(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
+    compute = _NODES.get(type(node))
+    if compute is None:
+        raise DefinitionError(f"{spelled(node)!r} is not known to the oracle")
+    return compute(node, row)
+
+
+def _alike(left: Any, right: Any) -> tuple[Any, Any]:  # noqa: ANN401 as they may be
+    """Both as dates if one is a date and the other is text."""
+    match left, right:
+        case date(), str():
+            return left, date.fromisoformat(right)
+        case str(), date():
+            return date.fromisoformat(left), right
+    return left, right
+
+
+def _strict(compute: Callable[[Any, Any], Any]) -> Callable[[exp.Expr, _Row], Any]:
+    """An operator that gives null of null."""
+
+    def run(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
+        left, right = _value(node.this, row), _value(node.expression, row)
+        return None if left is None or right is None else compute(*_alike(left, right))
+
+    return run
+
+
+def _and(left: Any, right: Any) -> Any:  # noqa: ANN401 true, false or null
+    if left is False or right is False:
+        return False
+    return None if left is None or right is None else True
+
+
+def _not(value: Any) -> Any:  # noqa: ANN401 true, false or null
+    return None if value is None else not value
+
+
+def _either(left: Any, right: Any) -> Any:  # noqa: ANN401 true, false or null
+    return _not(_and(_not(left), _not(right)))
+
+
+def _equal(left: Any, right: Any) -> Any:  # noqa: ANN401 true, false or null
+    return None if left is None or right is None else operator.eq(*_alike(left, right))
+
+
+def _literal(node: exp.Expr, _: _Row) -> Any:  # noqa: ANN401 text or a number
+    return node.this if node.is_string else int(node.this)
+
+
+def _in(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 true, false or null
+    value, found = _value(node.this, row), False
+    for other in node.expressions:
+        found = _either(found, _equal(value, _value(other, row)))
+    return found
+
+
+def _between(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 true, false or null
+    value, low, high = (_value(node.args[name], row) for name in ("this", "low", "high"))
+    above = None if value is None or low is None else operator.ge(*_alike(value, low))
+    below = None if value is None or high is None else operator.le(*_alike(value, high))
+    return _and(above, below)
+
+
+def _case(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
+    for branch in node.args["ifs"]:
+        condition = _value(branch.this, row)
+        if node.this is not None:
+            condition = _equal(_value(node.this, row), condition)
+        if condition:
+            return _value(branch.args["true"], row)
+    last = node.args.get("default")
+    return None if last is None else _value(last, row)
+
+
+def _if(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
+    taken = node.args["true"] if _value(node.this, row) else node.args.get("false")
+    return None if taken is None else _value(taken, row)
+
+
+def _negative(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a number
+    value = _value(node.this, row)
+    return None if value is None else -value
+
+
+_NODES: Final[Mapping[type[exp.Expr], Callable[[Any, _Row], Any]]] = MappingProxyType(
+    {
+        exp.Paren: lambda node, row: _value(node.this, row),
+        exp.Column: lambda node, row: row[node.name],
+        exp.Literal: _literal,
+        exp.Boolean: lambda node, _: bool(node.this),
+        exp.Null: lambda *_: None,
+        exp.Neg: _negative,
+        exp.Not: lambda node, row: _not(_value(node.this, row)),
+        exp.And: lambda node, row: _and(_value(node.this, row), _value(node.expression, row)),
+        exp.Or: lambda node, row: _either(_value(node.this, row), _value(node.expression, row)),
+        exp.Is: lambda node, row: _value(node.this, row) is None,
+        exp.In: _in,
+        exp.Between: _between,
+        exp.Case: _case,
+        exp.If: _if,
+        exp.EQ: _strict(operator.eq),
+        exp.NEQ: _strict(operator.ne),
+        exp.LT: _strict(operator.lt),
+        exp.LTE: _strict(operator.le),
+        exp.GT: _strict(operator.gt),
+        exp.GTE: _strict(operator.ge),
+        exp.NullSafeEQ: lambda node, row: _value(node.this, row) == _value(node.expression, row),
+        exp.Add: _strict(operator.add),
+        exp.Sub: _strict(operator.sub),
+        exp.Mul: _strict(operator.mul),
+    }
+)

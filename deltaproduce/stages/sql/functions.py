@@ -1,0 +1,74 @@
+"""What Spark's functions are: by name, those that are more than a function of one row's values.
+
+Functions that are in no list, such as the user's own, are taken to give the same of the same row.
+
+Invariant: every aggregate function of the pinned Spark is in `AGGREGATES`; a test asks Spark.
+"""
+
+from typing import Final
+
+from sqlglot import exp
+
+from deltaproduce.stages.sql.syntax import function_name
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+AGGREGATES: Final = names_in(
+    """
+    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
+    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
+    bitmap_or_agg bool_and bool_or collect_list collect_set corr count count_if count_min_sketch
+    covar_pop covar_samp every first first_value grouping grouping_id histogram_numeric
+    hll_sketch_agg hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kurtosis last last_value
+    listagg max max_by mean measure median min min_by mode percentile percentile_approx
+    percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope
+    regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness some std stddev stddev_pop stddev_samp
+    string_agg sum theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum
+    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
+    tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp
+    variance vector_avg vector_sum
+    """
+)
+"""All aggregate functions."""
+
+VOLATILE: Final = names_in(
+    """
+    aes_encrypt curdate current_catalog current_database current_date current_path current_schema
+    current_time current_timestamp current_timezone current_user localtimestamp now rand randn
+    random randstr session_user shuffle uniform user uuid
+    """
+)
+"""Functions of chance, of the time, or of the session: they differ from run to run."""
+
+PHYSICAL: Final = names_in(
+    """
+    input_file_block_length input_file_block_start input_file_name monotonically_increasing_id
+    spark_partition_id
+    """
+)
+"""Functions of where a row is stored or computed, which is no property of the row."""
+
+GENERATORS: Final = names_in(
+    """
+    explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack
+    """
+)
+"""Functions that make several rows, or several columns, of one row."""
+
+_TIMES: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
+
+
+def is_time(node: exp.Expr) -> bool:
+    """Recognises ``DATE 'today'`` and the like, and what takes the time for a missing argument."""
+    if function_name(node) == "unix_timestamp":
+        return not node.expressions
+    return (
+        isinstance(node, exp.Cast)
+        and isinstance(node.this, exp.Literal)
+        and node.this.name.strip().lower() in _TIMES
+    )

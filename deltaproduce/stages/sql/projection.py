@@ -1,0 +1,182 @@
+"""Projections: the columns that expressions make of rows, and which of the rows, on either engine.
+
+The invariant: whoever computes it, the rows are those that Spark gives in ANSI mode. Rows on the
+driver are projected there if all that is asked of them is sure to be what Spark gives
+(`expressions.analysis`), else in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, DataType, NullType, StructField, StructType
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.errors import DefinitionError, ProducerError, SessionError
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.terms import Term
+from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import escaped
+
+_ANSI = "spark.sql.ansi.enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """``SELECT outputs WHERE condition``.
+
+    Attributes:
+        outputs: the names of the columns, and what they are.
+        where: the rows in which it is true; all if None.
+    """
+
+    outputs: tuple[tuple[str, Expression], ...]
+    where: Expression | None = None
+
+    @property
+    def _expressions(self) -> tuple[Expression, ...]:
+        own = () if self.where is None else (self.where,)
+        return (*own, *(expression for _, expression in self.outputs))
+
+    def types(self, columns: Sequence[Column]) -> dict[str, DataType]:
+        """The types of the outputs, as far as they can be told without Spark.
+
+        Args:
+            columns: those of the rows; of some the type may not be known.
+
+        Returns:
+            `NullType` for what is not known.
+
+        Raises:
+            DefinitionError: types do not fit each other.
+        """
+        known = {c.name: c.data_type for c in columns if c.is_known}
+
+        def found(expression: Expression) -> DataType:
+            term = analysed(expression, known) if known.keys() >= {*expression.columns} else None
+            return NullType() if term is None else term.data_type
+
+        if self.where is not None:
+            _check_condition(self.where, found(self.where))
+        return {name: found(expression) for name, expression in self.outputs}
+
+    def resolved(self, columns: Sequence[Column], engines: Engines) -> dict[str, DataType]:
+        """The types of the outputs.
+
+        Args:
+            columns: those of the rows, with their types.
+
+        Raises:
+            DefinitionError: types do not fit each other, or Spark refuses an expression.
+            SessionError: one can only be computed in Spark, and there is no session.
+        """
+        types = self.types(columns)
+        terms = self._terms(columns, engines)
+        others = [one for one in self._expressions if one not in terms]
+        if engines.session is None:
+            if others:
+                raise SessionError(
+                    f"{others[0].text!r} is computed by Spark only, and the store was opened "
+                    "without a session; open it with Store(deltaproduce.local_session(), …)"
+                )
+        elif others or any(one.column is None for one in self._expressions):
+            _check_session(engines.session)
+        if others:
+            of_spark = dict(zip(others, _spark_types(others, columns, engines.spark), strict=True))
+            types |= {name: of_spark[one] for name, one in self.outputs if one in of_spark}
+            if self.where in of_spark:
+                _check_condition(self.where, of_spark[self.where])
+        return types
+
+    def of(self, rows: Rows, columns: Sequence[Column], engines: Engines, *, stage: str) -> Rows:
+        """The outputs of some rows.
+
+        Args:
+            rows: in ``columns``, perhaps with others.
+            stage: whose they are, for messages.
+
+        Raises:
+            ProducerError: a value cannot be computed; of rows in Spark, when they are computed.
+        """
+        terms = self._terms(columns, engines)
+        if isinstance(rows, pa.Table) and terms.keys() >= {*self._expressions}:
+            return self._here(rows, terms, stage=stage)
+        return self._in_spark(engines.frame(rows, columns))
+
+    def failed(self, error: PySparkException, *, stage: str) -> ProducerError:
+        """What is said of an error of Spark's, where it computed the outputs of some rows."""
+        parts = [context.fragment() for context in error.getQueryContext()]
+        texts = (one.text for one in self._expressions)
+        text = next((text for text in texts if any(part in text for part in parts)), None)
+        return _failed(text, str(error).partition("\n")[0], stage)
+
+    def _terms(self, columns: Sequence[Column], engines: Engines) -> dict[Expression, Term]:
+        """Those of the expressions that are computed on the driver."""
+        types, zone = {c.name: c.data_type for c in columns}, engines.time_zone
+        found = ((one, analysed(one, types, zone)) for one in self._expressions)
+        return {one: term for one, term in found if term is not None}
+
+    def _in_spark(self, rows: DataFrame) -> DataFrame:
+        if self.where is not None:
+            rows = rows.where(f.expr(self.where.text))
+        return rows.select(*(f.expr(one.text).alias(name) for name, one in self.outputs))
+
+    def _here(self, rows: pa.Table, terms: Mapping[Expression, Term], *, stage: str) -> pa.Table:
+        computing = None
+        try:
+            if self.where is not None:
+                computing = self.where
+                rows = rows.filter(pa.array(holds(terms[self.where], rows)))
+            found = dict[str, pa.Array]()
+            for name, computing in self.outputs:
+                found[name] = evaluated(terms[computing], rows)
+        except EvaluationError as error:
+            assert computing is not None
+            raise _failed(computing.text, str(error), stage) from error
+        return pa.table(found)
+
+
+def _failed(text: str | None, said: str, stage: str) -> ProducerError:
+    what = "an expression" if text is None else repr(text)
+    return ProducerError(f"stage {stage!r}: {what} failed: {escaped(said)}", stage=stage)
+
+
+def _check_condition(condition: Expression, found: DataType) -> None:
+    if not isinstance(found, BooleanType | NullType):
+        raise DefinitionError(
+            f"{condition.text!r} is of type {found.simpleString()}; write a condition"
+        )
+
+
+def _check_session(session: SparkSession) -> None:
+    """Refuses a session in which expressions are not what they are elsewhere."""
+    if session.conf.get(_ANSI) != "true":
+        raise SessionError(
+            f"the session has {_ANSI} = false, and expressions of stages are computed in ANSI "
+            f"mode; set it to true"
+        )
+
+
+def _spark_types(
+    expressions: Iterable[Expression], columns: Sequence[Column], spark: SparkSession
+) -> list[DataType]:
+    rows = spark.createDataFrame(
+        [], StructType([StructField(c.name, c.data_type) for c in columns])
+    )
+    found = list[DataType]()
+    for expression in expressions:
+        try:
+            found.append(rows.select(f.expr(expression.text)).schema[0].dataType)
+        except (AnalysisException, ParseException) as error:
+            said = str(error).partition("\n")[0]
+            raise DefinitionError(f"Spark refuses {expression.text!r}: {said}") from error
+    return found

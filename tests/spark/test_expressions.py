@@ -1,0 +1,241 @@
+"""Expressions on the driver are what Spark makes of them: types, values and errors."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from comparing import as_frames, assert_same
+from expression_strategies import COLUMNS, DDL, Expressions, rows
+from forcing import WAYS, Way, forced
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+from selecting import chosen
+from test_local_expressions import STAGES, history, site
+
+import deltaproduce as dp
+from deltaproduce import agg
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.evaluation import evaluated
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.terms import Term
+from deltaproduce.testing import Oracle, plain_rows
+from deltaproduce.types.atoms import in_arrow_types
+from deltaproduce.types.columns import Column
+from deltaproduce.types.ddl import struct_from_ddl
+
+FEW_ROWS = 30
+EXCLUDED = "spark.sql.optimizer.excludedRules"
+AS_WRITTEN = [
+    f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+    for rule in (
+        "BooleanSimplification",
+        "ConstantFolding",
+        "NullPropagation",
+        "ReorderAssociativeOperator",
+        "SimplifyBinaryComparison",
+        "SimplifyConditionals",
+        "SimplifyCasts",
+        "OptimizeIn",
+    )
+]
+"""Rules by which Spark leaves out, or orders otherwise, what would fail."""
+
+FAILURES = 25
+"""So many values that cannot be computed are asked of Spark; each is a job of its own."""
+
+
+def terms(texts: list[str], zone: str) -> dict[str, Term]:
+    """Those that are computed on the driver."""
+    types = {field.name: field.dataType for field in struct_from_ddl(DDL)}
+    found = dict[str, Term]()
+    for text in texts:
+        try:
+            term = analysed(Expression.read(text, list(COLUMNS)), types, zone)
+        except DefinitionError:
+            continue
+        if term is not None:
+            found[text] = term
+    return found
+
+
+def computed(term: Term, table: pa.Table) -> list[Any]:
+    """The value for each row alone, or the error."""
+    found = list[Any]()
+    for place in range(len(table)):
+        try:
+            found += python(evaluated(term, table.slice(place, 1)))
+        except EvaluationError as error:
+            found.append(error)
+    return found
+
+
+def check(given: DataFrame, table: pa.Table, texts: list[str]) -> None:
+    known = terms(texts, given.sparkSession.conf.get("spark.sql.session.timeZone"))
+    print(f"{len(known)} of {len(texts)} are computed on the driver")
+    assert len(known) > len(texts) / 2
+    types = given.select(*(f.expr(text).alias(f"_{n}") for n, text in enumerate(known))).schema
+    for (text, term), field in zip(known.items(), types, strict=True):
+        assert term.data_type == field.dataType, text
+    here = {text: computed(term, table) for text, term in known.items()}
+    fine = []
+    for n, (text, values) in enumerate(here.items()):
+        places = [p for p, value in enumerate(values) if not isinstance(value, EvaluationError)]
+        where = f.col("place").isin(places) if places else f.lit(False)
+        fine.append(f.when(where, f.expr(text)).alias(f"_{n}"))
+        if len(places) == len(values):  # all rows at once are as each alone
+            assert plain(python(evaluated(known[text], table))) == plain(values), text
+    together = given.orderBy("place").select(*fine).toArrow()
+    for n, (text, values) in enumerate(here.items()):
+        expected = in_arrow_types(together.select([n]), [Column(f"_{n}", known[text].data_type)])
+        found = [None if isinstance(value, EvaluationError) else value for value in values]
+        assert plain(found) == plain(python(expected.column(0).combine_chunks())), text
+    failing = [
+        (text, place, value)
+        for text, values in here.items()
+        for place, value in enumerate(values)
+        if isinstance(value, EvaluationError)
+    ]
+    print(f"{len(failing)} values cannot be computed")
+    with settings(given.sparkSession, {EXCLUDED: ",".join(AS_WRITTEN)}):
+        check_failures(given, failing)
+
+
+def check_failures(given: DataFrame, failing: list[tuple[str, int, EvaluationError]]) -> None:
+    """What fails on the driver fails in Spark, which computes it as it is written."""
+    for text, place, error in random.Random(1).sample(failing, min(len(failing), FAILURES)):
+        row = given.where(f.col("place") == place).select(f.expr(text).alias(text))
+        with pytest.raises(PySparkException) as caught:
+            print(text, place, row.collect())
+        assert caught.value.getCondition().partition(".")[0] == error.condition, (text, error)
+
+
+@contextmanager
+def settings(spark: SparkSession, changed: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in changed}
+    for name, value in changed.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def python(values: pa.Array) -> list[Any]:
+    """Values in Python; dates as numbers, as some have more years than Python."""
+    whole = values.cast(pa.int32()) if pa.types.is_date(values.type) else values
+    found: list[Any] = whole.to_pylist()
+    return found
+
+
+def plain(values: list[Any]) -> list[Any]:
+    return plain_rows((value,) for value in values)
+
+
+def given_rows(spark: SparkSession, seed: int, count: int) -> tuple[DataFrame, pa.Table]:
+    some = rows(random.Random(seed), count)
+    struct = StructType([*struct_from_ddl("place bigint"), *struct_from_ddl(DDL)])
+    given = spark.createDataFrame([(n, *row) for n, row in enumerate(some)], struct)
+    columns = [Column(field.name, field.dataType) for field in struct_from_ddl(DDL)]
+    return given.cache(), in_arrow_types(given.orderBy("place").drop("place").toArrow(), columns)
+
+
+def test_values_types_and_errors_are_those_of_spark(spark: SparkSession, long_run: bool) -> None:
+    """Of random expressions over random rows."""
+    made = Expressions(random.Random(5))
+    texts = [made.some(1 + n % 3) for n in range(3_000 if long_run else 300)]
+    given, table = given_rows(spark, 3, FEW_ROWS)
+    check(given, table, texts)
+    given.unpersist()
+
+
+def test_dates_are_those_on_the_clock_of_the_session(spark: SparkSession) -> None:
+    given, table = given_rows(spark, 4, FEW_ROWS)
+    for zone in ("Europe/Berlin", "America/St_Johns"):
+        with settings(spark, {"spark.sql.session.timeZone": zone}):
+            check(given, table, ["CAST(w AS date)", "day(w)", "weekofyear(w)", "to_date(w) + 1"])
+    given.unpersist()
+
+
+@pytest.mark.parametrize("way", chosen(WAYS, "mixed", "in Spark, joined"), ids=lambda way: way.name)
+def test_stages_equal_the_oracle(
+    spark: SparkSession, location: str, way: Way, long_run: bool
+) -> None:
+    """With expressions as keys, conditions and arguments; in a short run two versions."""
+    pipeline = site(*STAGES)
+    oracle = Oracle(pipeline)
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        for batch in history(200 + WAYS.index(way))[: 4 if long_run else 2]:
+            version = store.update(as_frames(spark, pipeline, batch))
+            assert version.number == oracle.update(batch)
+            assert_same(store, oracle, pipeline, version.number)
+        for stage in (*STAGES, "sums") if long_run else ("whole",):
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert store.verify(recompute=True) == ()
+
+
+def words() -> dp.Pipeline:
+    """Expressions that only Spark computes, as key, condition and argument."""
+    pipeline = dp.Pipeline("words")
+    source = pipeline.source("orders", key="id bigint", value="k string, n bigint")
+    pipeline.aggregate(
+        "by_word",
+        source,
+        key="soundex(k) AS word",
+        values={"n": agg.sum("bit_count(N)"), "some": agg.count_if("k RLIKE '^a'")},
+        where="soundex(k) <> ''",
+    )
+    return pipeline
+
+
+def test_what_only_spark_computes_is_computed_there(spark: SparkSession, location: str) -> None:
+    """Though the rows are on the driver; without a session the store does not open."""
+    orders = [{"id": n, "k": k, "n": n} for n, k in enumerate(("ab", "abb", "b", "", None))]
+    with dp.Store(spark, location, words()) as store:
+        store.update({"orders": orders})
+        store.update({"orders": [{"id": 2, "k": "a", "n": 3}]})
+        found = store.content("by_word", ordered=True).drop("_ordinal")
+        assert found.dtypes == [("word", "string"), ("n", "bigint"), ("some", "bigint")]
+        assert [tuple(row) for row in found.collect()] == [("A000", 2, 1), ("A100", 1, 2)]
+        keys = store.lineage("by_word", "A100").upstream["orders"].collect()
+        assert sorted(row.id for row in keys) == [0, 1]
+    with pytest.raises(dp.SessionError, match="soundex"):
+        dp.Store(None, location, words())
+
+
+def test_what_spark_refuses_is_a_definition_error(spark: SparkSession, location: str) -> None:
+    for wrong in ("soundex(n, n)", "no_such_function(n)", "n + ARRAY(1)"):
+        pipeline = dp.Pipeline("wrong")
+        source = pipeline.source("orders", key="id bigint", value="n bigint")
+        pipeline.aggregate("wrong", source, key="", values={"n": agg.count(wrong)})
+        with pytest.raises(dp.DefinitionError) as caught:
+            dp.Store(spark, location, pipeline)
+        assert caught.value.stage == "wrong"
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_what_fails_in_spark_says_of_what(spark: SparkSession, location: str, few: bool) -> None:
+    pipeline = dp.Pipeline("failing")
+    source = pipeline.source("orders", key="id bigint", value="n int")
+    pipeline.aggregate("failing", source, key="", values={"n": agg.sum("n + N")})
+    limits = dp.Limits() if few else dp.Limits(local_rows=0)
+    store = dp.Store(spark, location, pipeline, limits=limits)
+    rows = spark.createDataFrame([(1, 2**31 - 1)], "id bigint, n int")
+    with pytest.raises(dp.ProducerError, match="OVERFLOW") as caught:
+        store.update({"orders": rows})
+    assert (caught.value.stage, store.head.number) == ("failing", 0)
+    assert "`n` + `n`" in str(caught.value)
+
+
+def test_a_session_without_ansi_mode_is_refused(spark: SparkSession, location: str) -> None:
+    with settings(spark, {"spark.sql.ansi.enabled": "false"}), pytest.raises(dp.SessionError):
+        dp.Store(spark, location, site("whole"))
