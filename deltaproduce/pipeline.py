@@ -8,6 +8,7 @@ Delta can store.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from deltaproduce.errors import DefinitionError
@@ -21,6 +22,7 @@ from deltaproduce.model.declarations import (
 from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.stages.aggregates.multisets import kept_beside
 from deltaproduce.stages.external.kind import External
 from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables, ProduceFunction
 from deltaproduce.stages.functions.preservation import PreserveFunction
@@ -96,8 +98,11 @@ class Pipeline:
         return tuple(self._stages)
 
     def graph(self) -> Graph:
-        """Returns what is defined so far; later definitions do not change it."""
-        return Graph(self.stages)
+        """Returns what is defined so far; later definitions do not change it.
+
+        Stages that the definition of another brings along come before it.
+        """
+        return Graph(tuple(one for stage in self._stages for one in (*stage.auxiliary, stage)))
 
     def source(self, name: str, *, key: SchemaLike, value: SchemaLike) -> Source:
         """Defines a source: rows that are given by `Store.update` or `Store.load`.
@@ -317,7 +322,8 @@ class Pipeline:
         check_inputs(inputs, stage=name)
         kind = Aggregate.defined(key, values, where, inputs[0][0].schema, stage=name)
         schema = kind.schema(inputs[0][0].schema, stage=name)
-        return self.add(Producer(name, inputs, schema, kind, revision))
+        auxiliary = kept_beside(kind, name, inputs, revision)
+        return self.add(Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary))
 
     def add(self, stage: AnyStage) -> AnyStage:
         """Adds a stage of any kind, such as one of your own; the other methods make theirs so.
@@ -333,7 +339,7 @@ class Pipeline:
         if not is_stage(stage):
             raise DefinitionError(f"{stage!r} is not a stage; give a Source or a Producer")
         self._check_name(stage.name)
-        for feeder in stage.feeders:
+        for feeder in chain.from_iterable(stage.inputs):
             self._feeder(feeder, stage=stage.name)
         check_stage(stage)
         self._stages.append(stage)

@@ -120,11 +120,11 @@ class Store:
     @property
     def head(self) -> Version:
         """The newest version, read anew each time; number 0 if there is none."""
-        return self._opened.log.head()
+        return self._opened.log.head().shown()
 
     def versions(self) -> list[Version]:
         """All published versions, oldest first."""
-        return list(self._opened.log.versions())
+        return [version.shown() for version in self._opened.log.versions()]
 
     def update_ids(self) -> list[str]:
         """The ids under which updates were published, oldest first; of dropped versions too."""
@@ -169,7 +169,7 @@ class Store:
             CommitUnknownError: it could not be found out whether the version was published.
             CorruptStoreError: tables or the version log were changed by someone else.
         """
-        return update.update(self._writer, "update", changes, update_id, on_conflict)
+        return update.update(self._writer, "update", changes, update_id, on_conflict).shown()
 
     def load(
         self,
@@ -198,7 +198,7 @@ class Store:
             InvalidChangesError: before anything is written.
             DeltaProduceError: as for `update`.
         """
-        return update.update(self._writer, "load", rows, update_id, on_conflict)
+        return update.update(self._writer, "load", rows, update_id, on_conflict).shown()
 
     def plan(self, given: Collection[str | Source] = ()) -> tuple[Step, ...]:
         """What an update would do, and why: nothing is computed, and nothing written.
@@ -231,7 +231,7 @@ class Store:
         Raises:
             NotFoundError: there is no such stage, or it is a source whose rows are given.
         """
-        return refresh.refresh(self._writer, stage)
+        return refresh.refresh(self._writer, stage).shown()
 
     def rollback(self, version: int) -> Version:
         """Publish a new version that is equal to an earlier one in every table of every stage.
@@ -252,7 +252,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
         """
-        return rollback.rollback(self._writer, version)
+        return rollback.rollback(self._writer, version).shown()
 
     def forget(self, source: str | Source, key: object) -> Forgotten:
         """Delete a key of a source, and what was made from it; say where it can still be read.
@@ -316,7 +316,7 @@ class Store:
             ConflictError: another writer published first; nothing of this is visible.
             SessionError: as for `verify`.
         """
-        return repair.repair(self._writer, recompute)
+        return repair.repair(self._writer, recompute).shown()
 
     def compact(self) -> None:
         """Put the rows of all tables in order now: runs into their tables, small files together.

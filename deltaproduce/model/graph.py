@@ -5,11 +5,12 @@ definition is a topological one.
 """
 
 import operator
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, SupportsIndex, TypeAlias, TypeGuard
+from typing import Any, Final, SupportsIndex, TypeAlias, TypeGuard
 
 from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.model.kind import Kind
@@ -35,13 +36,25 @@ class Source:
         return ()
 
     @property
+    def merged(self) -> tuple["Stage", ...]:
+        """It has no inputs: always empty."""
+        return ()
+
+    @property
+    def auxiliary(self) -> tuple["Stage", ...]:
+        """It reads nothing: always empty."""
+        return ()
+
+    @property
     def feeders(self) -> tuple["Stage", ...]:
         """Nothing feeds a source: always empty."""
         return ()
 
-    def fed_by(self, inputs: tuple[tuple["Stage", ...], ...]) -> "Source":
+    def fed_by(
+        self, inputs: tuple[tuple["Stage", ...], ...], auxiliary: tuple["Stage", ...]
+    ) -> "Source":
         """The source itself: nothing feeds it."""
-        del inputs
+        del inputs, auxiliary
         return self
 
     @property
@@ -69,6 +82,8 @@ class Producer:
         revision: stands for what makes its rows where a change of that is to be noticed.
         had_source_key: of a stage as a version has it, the source key then; None for one as it is
             defined.
+        auxiliary: stages that its definition brings along, which it reads beside its inputs; users
+            have not defined them, and do not see them.
     """
 
     name: str
@@ -77,6 +92,7 @@ class Producer:
     kind: Kind
     revision: str | None = None
     had_source_key: Columns | None = None
+    auxiliary: tuple["Stage", ...] = ()
 
     @property
     def source_key(self) -> Columns:
@@ -96,15 +112,22 @@ class Producer:
 
     @property
     def feeders(self) -> tuple["Stage", ...]:
-        """What it reads, in order."""
+        """What it reads, in order; what its definition brings along comes last."""
+        return (*self.merged, *self.auxiliary)
+
+    @property
+    def merged(self) -> tuple["Stage", ...]:
+        """The stages of its inputs, in order."""
         return tuple(chain.from_iterable(self.inputs))
 
-    def fed_by(self, inputs: tuple[tuple["Stage", ...], ...]) -> "Producer":
-        """The stage with other inputs; itself if they are its own."""
-        own, others = self.feeders, tuple(chain.from_iterable(inputs))
+    def fed_by(
+        self, inputs: tuple[tuple["Stage", ...], ...], auxiliary: tuple["Stage", ...]
+    ) -> "Producer":
+        """The stage with other inputs and auxiliary stages; itself if they are its own."""
+        own, others = self.feeders, (*chain.from_iterable(inputs), *auxiliary)
         if len(own) == len(others) and all(map(operator.is_, own, others)):
             return self
-        return replace(self, inputs=inputs)
+        return replace(self, inputs=inputs, auxiliary=auxiliary)
 
     def with_columns(self, schema: RowSchema, source_key: Columns) -> "Producer":
         """The stage with other columns, made from another key."""
@@ -151,6 +174,23 @@ class Producer:
 
 Stage: TypeAlias = Source | Producer
 
+_AUXILIARY: Final = re.compile(r"_sorted_\d+_")
+
+
+def auxiliary_name(stage: str, number: int) -> str:
+    """What a stage that the definition of another brings along is called: as no user's can be."""
+    return f"_sorted_{number}_{stage}"
+
+
+def is_auxiliary(name: str) -> bool:
+    """Whether a name is one of `auxiliary_name`."""
+    return _AUXILIARY.match(name) is not None
+
+
+def belongs_to(name: str) -> str:
+    """The stage whose definition brings a stage along; the stage itself if none does."""
+    return _AUXILIARY.sub("", name, count=1)
+
 
 def is_stage(value: object) -> TypeGuard[Stage]:
     """Whether something is a stage of a pipeline."""
@@ -196,7 +236,8 @@ class Graph:
         for stage in self.stages:
             if stage.name == name:
                 return stage
-        known = ", ".join(repr(stage.name) for stage in self.stages) or "none"
+        shown = (stage.name for stage in self.stages if not is_auxiliary(stage.name))
+        known = ", ".join(map(repr, shown)) or "none"
         raise NotFoundError(f"there is no stage {name!r}; the stages are: {known}")
 
     def readers_of(self, name: str) -> tuple[Producer, ...]:

@@ -23,7 +23,7 @@ def analysed(graph: Graph, tables: Tables) -> Graph:
     made: dict[str, Stage] = {}
     for stage in graph.stages:
         inputs = tuple(tuple(made[one.name] for one in merged) for merged in stage.inputs)
-        fed = stage.fed_by(inputs)
+        fed = stage.fed_by(inputs, tuple(made[one.name] for one in stage.auxiliary))
         check_stage(fed)
         made[stage.name] = stage_kind(fed).resolved(fed, tables)
     return Graph(tuple(made.values()))

@@ -14,7 +14,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
-from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.model.layouts import (
     KEY_MAPPINGS,
     RUNS,
@@ -81,7 +81,7 @@ class _Walk:
                 continue
             found = reached[stage.name]
             if not stage.source_key:
-                for feeder in stage.feeders:
+                for feeder in stage.merged:
                     theirs = self._made_from(stage, feeder, found)
                     reached[feeder.name] = _united(reached.get(feeder.name), theirs)
                 continue
@@ -101,8 +101,10 @@ class _Walk:
         reached = {start.name: keys}
         for stage in self.graph.producers:
             feeding: Selection | None = None
+            if is_auxiliary(stage.name):
+                continue
             if not stage.source_key:
-                for feeder in stage.feeders:
+                for feeder in stage.merged:
                     if feeder.name in reached:
                         found = self._makes(stage, feeder, reached[feeder.name])
                         reached[stage.name] = _united(reached.get(stage.name), found)

@@ -16,7 +16,7 @@ gone or damaged (Spark says so), and for more rows than are quicker read here (`
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import groupby
@@ -29,7 +29,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.types import StringType
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, empty
+from deltaproduce.engines.local.arrays import (
+    Marks,
+    Numbers,
+    empty,
+    factorize,
+    order_codes,
+    places,
+    sorting,
+    taken,
+)
 from deltaproduce.engines.paths import local_path
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import CorruptStoreError
@@ -55,6 +64,20 @@ class _Ranges(NamedTuple):
 
     least: Values
     greatest: Values
+
+
+class Reach(NamedTuple):
+    """Which of some keys each row group may have.
+
+    Attributes:
+        in_order: the places of the keys in the order of the ranges.
+        first: of each row group the first key in that order that it may have.
+        last: the key after the last one.
+    """
+
+    in_order: Numbers
+    first: Numbers
+    last: Numbers
 
 
 class _Bound(NamedTuple):
@@ -90,13 +113,14 @@ class _Footers:
         bounds = []
         for column, values in zip(keys.columns, keys.keys.columns, strict=True):
             found = plain(values, column)
-            ranges = None if found is None else self._ranges_in(column.name)
+            ranges = None if found is None else self.ranges_in(column.name)
             if found is None or ranges is None:
                 break
             bounds.append(_Bound(found, ranges))
         return bounds
 
-    def _ranges_in(self, name: str) -> _Ranges | None:
+    def ranges_in(self, name: str) -> _Ranges | None:
+        """The ranges of one column; None if a footer does not say them."""
         if name not in self._ranges:
             self._ranges[name] = self._read_ranges(name)
         return self._ranges[name]
@@ -141,21 +165,68 @@ class ParquetFiles:
         bounds = footers.bounds(keys)
         if not bounds:
             return None
-        holding = np.flatnonzero(_holding(bounds))
+        reach = _reach(bounds)
+        holding = np.flatnonzero(reach.first < reach.last)
         if footers.rows[holding].sum() > keys.engines.limits.seek_rows:
             return None
+        return self._found_in(footers, holding, keys, columns, most)
 
-        def read(groups: Sequence[_Group]) -> pa.Table:
-            return keys.exactly(in_arrow_types(self._read(footers.files, groups), columns))
+    def first_rows(
+        self,
+        keys: Selection,
+        by: Sequence[Column],
+        count: int,
+        columns: Sequence[Column],
+        alive: Callable[[pa.Table], Marks],
+    ) -> pa.Table | None:
+        """The first rows of each of these keys, which are here; None if Spark is to be asked.
+
+        Row groups are read from that end on, until no other can have a row that comes before.
+
+        Args:
+            by: what a key's rows are sorted by; where the first of it is null is left open.
+            count: how many rows of a key are wanted at most.
+            columns: as for `rows_of`.
+            alive: which rows count.
+        """
+        footers = self._footers
+        bounds = [] if footers is None else footers.bounds(keys)
+        ranges = None if footers is None or not bounds else footers.ranges_in(by[0].name)
+        if footers is None or ranges is None:
+            return None
+        assert isinstance(keys.keys, pa.Table)
+        near = ranges.greatest if by[0].descending else ranges.least
+        search = Nearest(keys.keys, _reach(bounds), near, by, count)
+        left = keys.engines.limits.seek_rows
+        while len(groups := search.groups()):
+            left -= int(footers.rows[groups].sum())
+            found = None if left < 0 else self._found_in(footers, groups, keys, columns)
+            if found is None:
+                return None
+            search.take(found.filter(pa.array(alive(found))))
+        return search.rows(columns)
+
+    def _found_in(
+        self,
+        footers: _Footers,
+        groups: Numbers,
+        keys: Selection,
+        columns: Sequence[Column],
+        most: int | None = None,
+    ) -> pa.Table | None:
+        """The rows of some keys in some row groups; None if they cannot be read."""
+
+        def read(some: Sequence[_Group]) -> pa.Table:
+            return keys.exactly(in_arrow_types(self._read(footers.files, some), columns))
 
         found, count = [empty(columns)], 0
-        parts = _parts(footers.groups[i] for i in holding.tolist())
+        parts = _parts(footers.groups[i] for i in groups.tolist())
         try:
             with ThreadPoolExecutor(os.cpu_count()) as threads:
                 for rows in threads.map(read, parts):
                     found.append(rows)
                     count += len(rows)
-                    if count > most:
+                    if most is not None and count > most:
                         threads.shutdown(cancel_futures=True)
                         break
         except (OSError, pa.ArrowInvalid):
@@ -264,8 +335,80 @@ def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
     return None
 
 
-def _holding(bounds: Sequence[_Bound]) -> Marks:
-    """Which row groups have a key within their ranges.
+class Nearest:
+    """Which row groups to read for the first rows of some keys.
+
+    Those that may have the nearest rows come first, and more and more of them at a time.
+
+    Args:
+        near: of each row group the value in the first of ``by`` that none of its rows is before.
+    """
+
+    def __init__(
+        self, keys: pa.Table, reach: Reach, near: Values, by: Sequence[Column], count: int
+    ) -> None:
+        self._keys = keys.take(pa.array(reach.in_order))
+        self._by, self._count, self._near = by, count, near
+        sizes = np.maximum(reach.last - reach.first, 0)
+        self._group = np.repeat(np.arange(len(sizes)), sizes)
+        self._key = reach.first[self._group] + places([self._group])
+        rank = np.unique(near, return_inverse=True)[1]
+        order = np.lexsort(((-rank if by[0].descending else rank)[self._group], self._key))
+        self._group, self._key = self._group[order], self._key[order]
+        self._is_open = np.ones(len(keys), bool)
+        self._is_read = np.zeros(len(sizes), bool)
+        self._some = 1
+        self._found: pa.Table | None = None
+
+    def groups(self) -> Numbers:
+        """Those to be read next; none if nothing can come before what was found."""
+        waiting = self._waiting()
+        near = waiting[places([self._key[waiting]]) < self._some]
+        groups = np.unique(self._group[near])
+        self._is_read[groups] = True
+        self._some *= 2
+        return groups
+
+    def take(self, rows: pa.Table) -> None:
+        """Rows that were found in these groups."""
+        found = rows if self._found is None else pa.concat_tables([self._found, rows])
+        names = self._keys.column_names
+        numbers = factorize(pa.concat_tables([self._keys, found.select(names)]).columns)
+        key_of = np.argsort(numbers[: len(self._keys)])  # each is there once
+        key = key_of[numbers[len(self._keys) :]]
+        order = sorting([key, *order_codes(found, self._by)])
+        place = places([key[order]])
+        order, place = order[place < self._count], place[place < self._count]
+        self._found = taken(found, order)
+        self._close(key[order], place)
+
+    def rows(self, columns: Sequence[Column]) -> pa.Table:
+        """The first rows of each key."""
+        return empty(columns) if self._found is None else self._found
+
+    def _close(self, key: Numbers, place: Numbers) -> None:
+        """Have no more read for keys of which no other group has a row before the last one."""
+        assert self._found is not None
+        last = np.flatnonzero(place == self._count - 1)
+        column = self._by[0]
+        values = plain(self._found.column(column.name).take(pa.array(last)), column)
+        waiting = self._waiting()
+        first = waiting[places([self._key[waiting]]) == 0]
+        nearest = np.full(len(self._is_open), -1)
+        nearest[self._key[first]] = self._group[first]
+        if values is not None:
+            group = nearest[key[last]]
+            near = self._near[group]
+            is_past = values > near if column.descending else values < near
+            self._is_open[key[last[is_past & (group >= 0)]]] = False
+
+    def _waiting(self) -> Numbers:
+        """The pairs of key and group that may have to be read, the nearest of each key first."""
+        return np.flatnonzero(self._is_open[self._key] & ~self._is_read[self._group])
+
+
+def _reach(bounds: Sequence[_Bound]) -> Reach:
+    """Which keys are within the ranges of the row groups.
 
     A group that has one value in a column, and in those before it, is known by the next column as
     well. In a sorted table these are all groups but those at the border of two values, so keys are
@@ -281,7 +424,7 @@ def _holding(bounds: Sequence[_Bound]) -> Marks:
             first[group] = start + among.searchsorted(least[group], "left")
             last[group] = start + among.searchsorted(greatest[group], "right")
         alike = alike & (least == greatest)
-    return first < last
+    return Reach(in_order, first, last)
 
 
 def _groups_of(footer: pq.FileMetaData, versions: tuple[int, int] | None) -> list[int]:

@@ -17,8 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import distinct, empty, factorize, isin_rows
+from deltaproduce.engines.local.arrays import Marks, distinct, empty, factorize, isin_rows
+from deltaproduce.engines.marks import GONE_PAIRS, ROWS_OF_CHANGED_PAIRS
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import same
 from deltaproduce.engines.spark.frames import fetched
@@ -143,6 +145,43 @@ class Stored:
             return self.all() if keys is None else keys.rows_of(self.all())
         return self.fetched() if keys is None else self.of(keys)
 
+    def first(self, keys: Selection, by: Sequence[Column], count: int) -> Rows:
+        """The first rows of each of these keys, and perhaps others of theirs.
+
+        Args:
+            keys: in the first columns of the key.
+            by: what a key's rows are sorted by, the other columns of the key; the first of it is
+                never null.
+            count: how many rows of a key are wanted at most.
+        """
+        overlay = None if self.overlay is None or not keys.is_here else self.overlay.only(keys)
+        found = None
+        if keys.is_here and self.files is not None and not self.small:
+            names = [] if overlay is None else [c.name for c in overlay.pair]
+
+            def alive(rows: pa.Table) -> Marks:
+                if overlay is None:
+                    return np.ones(len(rows), bool)
+                return ~isin_rows(rows.select(names), overlay.rows.select(names))
+
+            found = self.files.first_rows(keys, by, count, self.columns, alive)
+        if found is None:
+            return self.of(keys)
+        newer = [] if overlay is None else [overlay.newer(self.columns)]
+        return pa.concat_tables([found, *newer])
+
+    def after(self, step: Comparison, keys: Selection) -> Stored:
+        """The rows of some keys after a step whose rows are on the driver; others may be left out.
+
+        Args:
+            keys: they are on the driver.
+        """
+        layout = step.layout
+        overlay = self.overlay or Overlay.none(layout.pair, layout.content)
+        run = run_of(step)
+        run = run.filter(pa.array(keys.holds(run)))
+        return replace(self, overlay=overlay.only(keys).with_run(run))
+
     def of(self, keys: Selection) -> Rows:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
         if not keys.is_here:
@@ -182,3 +221,16 @@ class Stored:
             base = base.filter(pa.array(keys.holds(base)))
         kept = ~isin_rows(base.select(names), overlay.rows.select(names))
         return pa.concat_tables([base.filter(pa.array(kept)), overlay.newer(self.columns)])
+
+
+def run_of(comparison: Comparison) -> pa.Table:
+    """What a step does to the rows of the pairs that differ, as an `Overlay` takes it."""
+    engines, layout = comparison.engines, comparison.layout
+    alive = engines.table(comparison.pick(layout.content, ROWS_OF_CHANGED_PAIRS), layout.content)
+    gone = engines.table(comparison.pick(layout.pair, GONE_PAIRS), layout.pair)
+    gone = gone.append_column(ORDINAL, pa.array(np.zeros(len(gone), np.int64)))
+    marked = [
+        rows.append_column(IS_ALIVE, pa.array(np.full(len(rows), is_alive)))
+        for rows, is_alive in ((alive, True), (gone, False))
+    ]
+    return pa.concat_tables(marked, promote_options="default")

@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 from deltaproduce.errors import CommitUnknownError, ConflictError, CorruptStoreError
 from deltaproduce.model.declarations import name_fault
 from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.model.graph import belongs_to
 from deltaproduce.model.layouts import CONTENT, KINDS
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, conflict, foreign_commits
@@ -339,7 +340,7 @@ def _fault_of_names(version: Version, location: Location) -> str | None:
     """What is wrong with the names that a version has of its tables; None if nothing is."""
     names = {location.log().name.lower()}
     for stage, figures in version.stages.items():
-        fault = name_fault(stage)
+        fault = name_fault(belongs_to(stage))
         if fault is not None:
             return f"a stage {stage!r}, and {fault}"
         for kind in figures.delta_versions:

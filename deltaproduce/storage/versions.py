@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
-from deltaproduce.model.graph import Stage
+from deltaproduce.model.graph import Stage, is_auxiliary
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.figures import StageColumns, StageFigures
 from deltaproduce.types.columns import stored_columns, stored_key, stored_schema
@@ -45,6 +45,11 @@ class Version:
     definitions: Mapping[str, Fingerprint] = field(default_factory=dict)
     attempt: Attempt | None = None
     fencing_token: int = field(default=0, compare=False)
+
+    def shown(self) -> Version:
+        """The version as users see it: of the stages that they have defined."""
+        defined = {n: figures for n, figures in self.stages.items() if not is_auxiliary(n)}
+        return self if len(defined) == len(self.stages) else replace(self, stages=defined)
 
     def as_dict(self) -> dict[str, Any]:
         """The version as JSON has it: a report, not what a store keeps; the time as ISO 8601."""

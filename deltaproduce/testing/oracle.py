@@ -88,16 +88,22 @@ class Oracle:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._graph = pipeline.graph()
-        for producer in self._graph.producers:
+        self._stages = pipeline.stages
+        for producer in self._producers:
             if producer.kind.model is None and producer.kind.model_of_all is None:
                 message = (
                     f"stage {producer.name!r} is of kind {producer.kind.word!r}, which the oracle "
                     "has not; write it as a function, or give its kind a model"
                 )
                 raise DefinitionError(message, stage=producer.name)
-        self._states: list[_State] = [{stage.name: [] for stage in self._graph.stages}]
+        self._states: list[_State] = [{stage.name: [] for stage in self._stages}]
         self._surrogates: list[dict[str, int]] = [{}]  # the last ones given out, by version
         self._number_by_update_id: dict[str, int] = {}
+
+    @property
+    def _producers(self) -> tuple[Producer, ...]:
+        """Those that the pipeline defines: what they bring along is how, and not what, they are."""
+        return tuple(p for p in self._graph.producers if p in self._stages)
 
     @property
     def head(self) -> int:
@@ -134,7 +140,7 @@ class Oracle:
         ):
             return self.head
         surrogates = dict(self._surrogates[-1])
-        for producer in self._graph.producers:
+        for producer in self._producers:
             name = producer.name
             state[name] = _produced_rows(producer, state)
             if producer.kind.numbered is not None:
@@ -182,7 +188,7 @@ class Oracle:
         Raises:
             NotFoundError: there is no such version.
         """
-        names = [stage.name for stage in self._graph.stages]
+        names = [stage.name for stage in self._stages]
         if any(self.content(name, version) != self.content(name) for name in names):
             self._states.append(self._states[version])
             self._surrogates.append(self._surrogates[version])
@@ -434,7 +440,7 @@ def _rows_of_all(producer: Producer, state: _State) -> list[_Row]:
     names = producer.feeders[0].schema.names
     given = (
         dict(zip(names, (*row.key, *row.value), strict=True))
-        for feeder in producer.feeders
+        for feeder in producer.merged
         for row in state[feeder.name]
     )
     found = (

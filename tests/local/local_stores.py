@@ -42,7 +42,7 @@ def assert_same_here(
 ) -> None:
     """Every table of every stage has the oracle's columns and rows at some versions, in order."""
     for version in versions:
-        for stage in pipeline.graph().stages:
+        for stage in pipeline.stages:
             layout = Layout.of(stage)
             for table in ("content", "key_mappings", "updates"):
                 if table == "key_mappings" and not stage.source_key:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -293,3 +296,71 @@ def test_more_rows_than_the_limit_are_for_spark(tmp_path: Path) -> None:
     limits = Limits(seek_rows=6)
     assert files.rows_of(_selection([_ID], 0, 4, limits=limits), (_ID, _TEXT), _MOST) is not None
     assert files.rows_of(_selection([_ID], 0, 4, 8, limits=limits), (_ID, _TEXT), _MOST) is None
+
+
+# ---- the first rows of some keys
+
+_VALUE = Column("value", t.LongType())
+_VALUES = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(-20, 20), st.booleans()), min_size=1, max_size=60
+)
+
+
+@given(
+    rows=_VALUES,
+    files=st.integers(1, 3),
+    keys=st.lists(st.integers(-1, 5), min_size=1, unique=True),
+    count=st.integers(1, 4),
+    descending=st.booleans(),
+    is_sorted=st.booleans(),
+)
+def test_the_first_rows_of_keys_are_those_of_a_filter(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[int, int, bool]],
+    files: int,
+    keys: list[int],
+    count: int,
+    descending: bool,
+    is_sorted: bool,
+) -> None:
+    """However the rows are in files, and whichever of them do not count."""
+    rows = sorted(set(rows)) if is_sorted else rows
+    ids, values, alive = zip(*rows, strict=True)
+    table = pa.table({"id": ids, "value": values, "alive": alive})
+    ends = [n * len(table) // files for n in range(files + 1)]
+    parts = [table.slice(start, end - start) for start, end in pairwise(ends)]
+    addresses = _written(tmp_path_factory.mktemp("files"), parts)
+    by = replace(_VALUE, descending=descending)
+    columns = (_ID, _VALUE, Column("alive", t.BooleanType()))
+    found = ParquetFiles(addresses).first_rows(
+        _selection([_ID], *keys), [by], count, columns, lambda t: np.asarray(t.column("alive"))
+    )
+    assert found is not None
+    for key in keys:
+        wanted = sorted((v for i, v, a in rows if i == key and a), reverse=descending)[:count]
+        got = [row["value"] for row in found.to_pylist() if row["id"] == key]
+        assert sorted(got, reverse=descending) == wanted
+
+
+def test_few_row_groups_are_read_for_the_first_row_of_a_key_of_many(
+    tmp_path: Path, groups_read: list[int]
+) -> None:
+    """Behind those that do not count only; of three keys, of which one has all but a few rows."""
+    ids = pa.array([1] * 2 + [2] * 3_000 + [3] * 2)
+    table = pa.table({"id": ids, "value": [*range(2), *range(3_000), *range(2)]})
+    files = ParquetFiles(_written(tmp_path, [table], group_rows=10))
+    columns = (_ID, _VALUE)
+
+    def alive(rows: pa.Table) -> Any:
+        return np.asarray(rows.column("value")) >= 5
+
+    found = files.first_rows(_selection([_ID], 2), [_VALUE], 1, columns, alive)
+    assert found is not None
+    assert found.to_pylist() == [{"id": 2, "value": 5}]
+    assert sum(groups_read) <= 3
+    groups_read.clear()
+    last = replace(_VALUE, descending=True)
+    found = files.first_rows(_selection([_ID], 2), [last], 2, columns, alive)
+    assert found is not None
+    assert found.to_pylist() == [{"id": 2, "value": 2_999}, {"id": 2, "value": 2_998}]
+    assert sum(groups_read) <= 3

@@ -11,7 +11,7 @@ that rows are sorted and looked up by single numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -56,6 +56,28 @@ def key_ends(keys: pa.Table) -> Numbers:
     """The rows before which a key ends, in rows whose equal keys are adjacent."""
     begins = _begins([_row_codes(keys.columns)])
     return np.append(np.flatnonzero(begins)[1:], len(keys))
+
+
+def whole_keys(tables: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
+    """Rows whose equal keys are adjacent, in tables that end with a key; none is empty."""
+    rest: list[pa.Table] = []
+    for table in tables:
+        if not len(table):
+            continue
+        ends = key_ends(table.select(list(keys)))
+        if rest and len(key_ends(_border(rest[-1], table).select(list(keys)))) > 1:
+            yield pa.concat_tables(rest)
+            rest = []
+        if len(ends) > 1:
+            yield pa.concat_tables([*rest, table.slice(0, ends[-2])])
+            rest = []
+        rest.append(table.slice(ends[-2] if len(ends) > 1 else 0))
+    if rest:
+        yield pa.concat_tables(rest)
+
+
+def _border(one: pa.Table, other: pa.Table) -> pa.Table:
+    return pa.concat_tables([one.slice(len(one) - 1), other.slice(0, 1)])
 
 
 def places(in_order: Sequence[Numbers]) -> Numbers:

@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import partial
 
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.operations.findings import Finding, RepairAction
 from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
@@ -73,6 +73,7 @@ class Repair(Update):
         actions = damage.actions(graph, findings, batches)
         unknown = [name for name, action in actions.items() if action.before == "nothing"]
         refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
+        unknown += filter(is_auxiliary, actions)  # what is answered from one goes by its steps
         refreshed |= {reader.name for name in unknown for reader in graph.readers_of(name)}
         update = Update.of(
             means, operation, head, started_at, batches=batches, arrivals={}, refreshed=refreshed

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.comparisons import Comparison
@@ -19,7 +18,6 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import (
     ALIVE,
     CHANGED_PAIRS,
-    GONE_PAIRS,
     IS_PAIR,
     MOVED_PAIRS,
     NEW_PAIRS,
@@ -38,8 +36,6 @@ from deltaproduce.operations.step.plan import Writing
 from deltaproduce.storage.edits import Edit
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import (
-    IS_ALIVE,
-    ORDINAL,
     VERSION_COLUMN,
     Column,
 )
@@ -119,19 +115,6 @@ def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit 
         order = layout.order(UPDATES)
         rows = _filed(comparison, rows, counts.rows_after, layout.key, order)
     return Edit(rows, layout.updates, not exists, None, layout.lookup(UPDATES))
-
-
-def run_of(comparison: Comparison) -> pa.Table:
-    """What a step does to the rows of the pairs that differ, as an `Overlay` takes it."""
-    engines, layout = comparison.engines, comparison.layout
-    alive = engines.table(comparison.pick(layout.content, ROWS_OF_CHANGED_PAIRS), layout.content)
-    gone = engines.table(comparison.pick(layout.pair, GONE_PAIRS), layout.pair)
-    gone = gone.append_column(ORDINAL, pa.array(np.zeros(len(gone), np.int64)))
-    marked = [
-        rows.append_column(IS_ALIVE, pa.array(np.full(len(rows), is_alive)))
-        for rows, is_alive in ((alive, True), (gone, False))
-    ]
-    return pa.concat_tables(marked, promote_options="default")
 
 
 def run_edit(run: pa.Table, comparison: Comparison, version: int, *, exists: bool) -> Edit:

@@ -23,14 +23,13 @@ from deltaproduce.operations.step.edits import (
     content_edit,
     mappings_edit,
     run_edit,
-    run_of,
     updates_edit,
 )
 from deltaproduce.operations.step.plan import TableType, Writing, writing
 from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Base, InPlace, Mode, Numbering, Past, StageFigures
-from deltaproduce.storage.stored import Overlay
+from deltaproduce.storage.stored import Overlay, run_of
 from deltaproduce.storage.versions import columns_of
 
 Edits: TypeAlias = Mapping[str, Edit | Restore]

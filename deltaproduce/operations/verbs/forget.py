@@ -33,4 +33,4 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
     else:  # older updates are not at hand, so it may have been there at any time
         alive = frozenset(version.number for version in versions[:-1])
     stages = (found.name, *store.graph.downstream_of([found.name]))
-    return Forgotten(version, remains(versions, stages, alive))
+    return Forgotten(version.shown(), remains(versions, stages, alive))

@@ -23,7 +23,9 @@ def _refreshed(writer: Writer, found: Stage | None) -> Version:
         names = [producer.name for producer in store.graph.producers]
         return executor.update("refresh", head, refreshed=names)
     if found.kind.place is None:
-        return executor.update("refresh", head, refreshed=[store.producer(found.name).name])
+        stage = store.producer(found.name)
+        beside = [one.name for one in stage.auxiliary]
+        return executor.update("refresh", head, refreshed=[stage.name, *beside])
     readers = [producer.name for producer in store.graph.readers_of(found.name)]
     news = arrivals(store.graph.sources, head, store.tables, anew=found.name)
     mine = {found.name: news[found.name]}

@@ -10,7 +10,7 @@ from typing import Literal
 
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Source
+from deltaproduce.model.graph import Source, is_auxiliary
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.verbs.repair import verify
@@ -74,7 +74,8 @@ def plan(writer: Writer, given: Collection[str | Source]) -> tuple[Step, ...]:
     names = [store.source(source, "given").name for source in given]
     head = store.log.head()
     news = arrivals(store.graph.sources, head, store.tables)
-    return writer.executor.plan(head, given=names, arrivals=news)
+    steps = writer.executor.plan(head, given=names, arrivals=news)
+    return tuple(step for step in steps if not is_auxiliary(step.stage.name))
 
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:

@@ -6,7 +6,9 @@ types and results are Spark's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from deltaproduce.errors import DefinitionError
 
@@ -18,15 +20,18 @@ class AggregateCall:
     Attributes:
         function: its name, as SQL has it.
         arguments: expressions over the feeder's key and value columns, in SQL.
+        parameters: plain values that it is called with behind these.
     """
 
     function: str
     arguments: tuple[str, ...]
+    parameters: tuple[object, ...] = ()
 
     @property
     def sql(self) -> str:
         """The call as SQL text."""
-        return f"{self.function}({', '.join(self.arguments) or '*'})"
+        given = (*self.arguments, *map(repr, self.parameters))
+        return f"{self.function}({', '.join(given) or '*'})"
 
 
 def count(column: str | None = None) -> AggregateCall:
@@ -87,6 +92,88 @@ def bool_and(column: str) -> AggregateCall:
 def bool_or(column: str) -> AggregateCall:
     """Whether a boolean column is true in some row."""
     return _call("bool_or", column)
+
+
+def min(column: str) -> AggregateCall:
+    """The least value; null if there is none. NaN is the greatest number, -0.0 is 0.0."""
+    return _call("min", column)
+
+
+def max(column: str) -> AggregateCall:
+    """The greatest value; null if there is none. NaN is the greatest number, -0.0 is 0.0."""
+    return _call("max", column)
+
+
+def count_distinct(column: str) -> AggregateCall:
+    """How many different values there are, null not among them: a bigint."""
+    return _call("count_distinct", column)
+
+
+def min_by(column: str, by: str) -> AggregateCall:
+    """The value in a row in which another is least; of several such rows the least, nulls first.
+
+    Rows in which ``by`` is null do not count.
+    """
+    return _call("min_by", column, by)
+
+
+def max_by(column: str, by: str) -> AggregateCall:
+    """The value in a row in which another is greatest; else as `min_by`: the least of several."""
+    return _call("max_by", column, by)
+
+
+def top_k(column: str, k: int) -> AggregateCall:
+    """The ``k`` greatest values, the greatest first, equal ones too: an array; without nulls."""
+    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= _MOST:
+        raise DefinitionError(f"agg.top_k is given k {k!r}; give a whole number from 1 to {_MOST}")
+    return replace(_call("top_k", column), parameters=(k,))
+
+
+def mode(column: str) -> AggregateCall:
+    """The most frequent value; the least of several. A change reads the group's distinct values."""
+    return _call("mode", column)
+
+
+def median(column: str) -> AggregateCall:
+    """As `percentile` with 0.5."""
+    return _call("median", column)
+
+
+def percentile(column: str, p: float | Sequence[float]) -> AggregateCall:
+    """The exact percentile of a number: a double, between two values if it is; or an array.
+
+    A change reads the group's distinct values, with how often each is there.
+
+    Args:
+        p: a number from 0 to 1, or a list of them.
+    """
+    some = tuple(p) if isinstance(p, Sequence) and not isinstance(p, str) else (p,)
+    for one in some:
+        is_number = isinstance(one, int | float) and not isinstance(one, bool)
+        if not is_number or not 0 <= one <= 1:
+            raise DefinitionError(f"agg.percentile is given p {p!r}; give numbers from 0 to 1")
+    parameter = tuple(map(float, some)) if some != (p,) else float(some[0])
+    if parameter == ():
+        raise DefinitionError("agg.percentile is given no p; give numbers from 0 to 1")
+    return replace(_call("percentile", column), parameters=(parameter,))
+
+
+def array_sorted(column: str) -> AggregateCall:
+    """All values in order, equal ones too: an array, empty if there is none; without nulls.
+
+    A change reads all values of its group, and writes them.
+    """
+    return _call("array_sorted", column)
+
+
+def listagg(column: str, delimiter: str = "") -> AggregateCall:
+    """All texts in order, equal ones too, as one; null if there is none. Cost as `array_sorted`."""
+    if not isinstance(delimiter, str):
+        raise DefinitionError(f"agg.listagg is given delimiter {delimiter!r}; give a str")
+    return replace(_call("listagg", column), parameters=(delimiter,))
+
+
+_MOST: Final = 2**31 - 1
 
 
 def _call(function: str, *arguments: str) -> AggregateCall:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.failures import in_worker
-from deltaproduce.engines.local.arrays import key_ends
+from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import col, cols, order
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates.folding import folded, state_columns, states_added_up
@@ -67,7 +67,7 @@ def rows_of(
     keys = [c.name for c in layout.key]
 
     def run(tables: _Tables) -> _Tables:
-        for part in tables if once else _whole_keys(tables, keys):
+        for part in tables if once else whole_keys(tables, keys):
             yield folded(part, grouping, layout, stage, zone)
 
     return _mapped(states if once else _by_key(states, layout), run, layout.content)
@@ -84,7 +84,7 @@ def _by_kernel(
             yield signed_states(part, signs, key, grouping, layout)
 
     def of_keys(tables: _Tables) -> _Tables:
-        for part in _whole_keys(tables, [c.name for c in layout.key]):
+        for part in whole_keys(tables, [c.name for c in layout.key]):
             yield states_added_up(part, grouping, layout)
 
     read = dict.fromkeys([*key, *grouping.arguments, _SIGN])
@@ -125,17 +125,3 @@ def _in_parts(tables: _Tables) -> _Tables:
             waiting = []
     if waiting:
         yield pa.concat_tables(waiting)
-
-
-def _whole_keys(tables: _Tables, keys: Sequence[str]) -> _Tables:
-    """States that are sorted by key, in parts that end with a key; one has few."""
-    rest: pa.Table | None = None
-    for table in tables:
-        rows = table if rest is None else pa.concat_tables([rest, table])
-        ends = key_ends(rows.select(list(keys))).tolist() if len(rows) else []
-        end = ends[-2] if len(ends) > 1 else 0
-        if end:
-            yield rows.slice(0, end)
-        rest = rows.slice(end)
-    if rest is not None and len(rest):
-        yield rest

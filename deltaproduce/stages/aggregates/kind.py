@@ -18,7 +18,7 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.declarations import check_text
-from deltaproduce.model.graph import Stage
+from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.kind import ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
 from deltaproduce.stages.aggregates import in_spark, on_driver
@@ -26,6 +26,7 @@ from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.folding import folded, state_columns
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.model import grouped
+from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.expressions.expression import Expression, items
@@ -121,6 +122,15 @@ class Aggregate(DerivedKind):
         values = tuple((name, call.sql) for name, call in self.values)
         return key, values, None if self.where is None else self.where.text
 
+    def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
+        """Those of the rows of `projection` that count.
+
+        Args:
+            types: those of its columns.
+        """
+        del types
+        return rows
+
     @property
     def model_of_all(self) -> ModelOfAll:
         """See `Kind.model_of_all`."""
@@ -131,9 +141,9 @@ class Aggregate(DerivedKind):
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that its feeder's columns give."""
         read = _row(stage.feeders[0])
-        with _of(stage.name):
+        with _of(belongs_to(stage.name)):
             types = self.projection.resolved(read, tables.engines)
-        return replace(stage, schema=self._schema(types, stage=stage.name))
+        return replace(stage, schema=self.typed(types, stage=stage.name))
 
     def schema(self, feeder: RowSchema, *, stage: str) -> RowSchema:
         """The columns of such a stage; of no type if only Spark knows some.
@@ -147,9 +157,10 @@ class Aggregate(DerivedKind):
             names = [name for name, _ in self.key], [name for name, _ in self.values]
             self._row_schema(*(_any_type(some) for some in names), stage=stage)  # checks the names
             return unknown_schema(dict.fromkeys(names[0], False), names[1])
-        return self._schema(types, stage=stage)
+        return self.typed(types, stage=stage)
 
-    def _schema(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
+    def typed(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
+        """The columns of such a stage, from the types of those of `projection`."""
         grouping = self.grouping(types, stage=stage)
         places = zip(self.key, self.keys, strict=True)
         key = StructType([StructField(name, types[place]) for (name, _), place in places])
@@ -176,12 +187,13 @@ class Aggregate(DerivedKind):
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
         """See `DerivedKind.produced`."""
-        parts = all_parts(inputs)
+        fed, kept = _apart(production, inputs)
+        parts = all_parts(fed)
         if not parts:
             return None
-        step = _Step(self, production)
+        step = _Step(self, production, kept)
         states = step.states([(rows, each.stage, 1) for each, rows in parts])
-        return step.rows(states, once=True)
+        return step.rows(states, None)
 
     def changed(
         self,
@@ -192,25 +204,26 @@ class Aggregate(DerivedKind):
     ) -> Found | None:
         """See `DerivedKind.changed`: what went is taken from the states, and what came is added."""
         del mappings
+        fed, kept = _apart(production, inputs)
         moved = [
             (rows, each.stage, sign)
-            for each in inputs
+            for each in fed
             if each.changed
             for rows, sign in zip(each.moved(), (-1, 1), strict=True)
         ]
-        step = _Step(self, production)
+        step = _Step(self, production, kept)
         states = step.states(moved) if moved else None
         if states is None or is_empty(states):
             return None
         layout, engines = step.layout, production.engines
         affected = Selection.of(engines.of(states).here(states, layout.key), layout.key, engines)
         if content is None:
-            return production.first(*step.rows(states, once=True))
+            return production.first(*step.rows(states, None))
         whole = content.small and affected.is_here
         before = content.fetched() if whole else content.of(affected)
         known = affected.exactly(before)
         together = engines.united(known, states, state_columns(layout))
-        new, _ = step.rows(together, once=False)
+        new, _ = step.rows(together, Known(affected, known))
         return Found(
             Comparison.of_some(
                 before, affected, new, layout, complete=whole, sought=affected.is_here
@@ -243,27 +256,23 @@ class Aggregate(DerivedKind):
 class _Step:
     """One step of an aggregate stage: from rows of its feeders to rows of its own."""
 
-    def __init__(self, kind: Aggregate, production: Production) -> None:
+    def __init__(self, kind: Aggregate, production: Production, kept: Sequence[StageInput]) -> None:
         stage = production.stage
-        self._kind, self._production = kind, production
+        self._kind, self._production, self._kept = kind, production, kept
         self._read = _row(stage.feeders[0])
-        types = kind.projection.resolved(self._read, production.engines)
-        self._grouping = kind.grouping(types, stage=stage.name)
+        self._types = kind.projection.resolved(self._read, production.engines)
+        self._grouping = kind.grouping(self._types, stage=stage.name)
         self.layout = Layout.of(stage)
 
     def states(self, parts: Sequence[tuple[Rows, Stage, int]]) -> Rows:
         """The states of some rows, one row a key; computed."""
         engines = self._production.engines
         engine = engines.of(*(rows for rows, _, _ in parts))
-        read = [
-            (
-                self._projected(
-                    engine.filled(engine.here(rows, _row(stage)), self._read, stage.schema.names)
-                ),
-                sign,
-            )
+        filled = (
+            (engine.filled(engine.here(rows, _row(stage)), self._read, stage.schema.names), sign)
             for rows, stage, sign in parts
-        ]
+        )
+        read = [(self._projected(rows), sign) for rows, sign in filled]
         key, grouping = self._kind.keys, self._grouping
         if all(isinstance(rows, pa.Table) for rows, _ in read):
             return on_driver.states_of(read, key, grouping, self.layout)
@@ -271,26 +280,42 @@ class _Step:
         try:
             computed, _ = self._production.computed(found, state_columns(self.layout))
         except PySparkException as error:
-            projection, stage = self._kind.projection, self._production.stage
-            raise projection.failed(error, stage=stage.name) from error
+            raise self._kind.projection.failed(error, stage=self._whose) from error
         return computed
 
     def _projected(self, rows: Rows) -> Rows:
-        stage, engines = self._production.stage, self._production.engines
-        return self._kind.projection.of(rows, self._read, engines, stage=stage.name)
+        engines, projection = self._production.engines, self._kind.projection
+        found = projection.of(rows, self._read, engines, stage=self._whose)
+        return self._kind.counted(found, self._types)
 
-    def rows(self, states: Rows, *, once: bool) -> tuple[Rows, int]:
+    @property
+    def _whose(self) -> str:
+        """The stage whose definition has the expressions."""
+        return belongs_to(self._production.stage.name)
+
+    def rows(self, states: Rows, known: Known | None) -> tuple[Rows, int]:
         """The rows of the stage that come of some states, and how many.
 
         Args:
-            once: each key is there once.
+            states: of all keys that it has, each once, if nothing is known.
+            known: what it had before of the keys.
         """
         engines, stage = self._production.engines, self._production.stage
         given = self._grouping, self.layout, stage.name, engines.time_zone
+        answers = Answers(self._kept, self._grouping, self.layout, engines)
         if isinstance(states, DataFrame):
-            return self._production.computed(in_spark.rows_of(states, *given, once=once))
-        found = folded(states, *given)
-        return found, len(found)
+            found = in_spark.rows_of(states, *given, once=known is None)
+            return self._production.computed(answers.in_spark(found, known))
+        rows = answers.here(folded(states, *given), known)
+        return rows, len(rows)
+
+
+def _apart(
+    production: Production, inputs: Sequence[StageInput]
+) -> tuple[Sequence[StageInput], Sequence[StageInput]]:
+    """The feeders of a stage, and what it keeps beside them."""
+    fed = len(inputs) - len(production.stage.auxiliary)
+    return inputs[:fed], inputs[fed:]
 
 
 def _row(stage: Stage) -> tuple[Column, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -18,8 +19,8 @@ _Values: TypeAlias = Sequence[Any]
 """Those of a group, without nulls."""
 
 
-def _or_null(of_some: Callable[[_Values], Any]) -> Callable[[_Values], Any]:
-    return lambda values: of_some(values) if values else None
+def _or_null(of_some: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda values, *parameters: of_some(values, *parameters) if values else None
 
 
 def _total(values: _Values) -> Any:  # noqa: ANN401 as the values
@@ -69,10 +70,44 @@ def _nearest(exact: Any) -> float:  # noqa: ANN401 a Fraction, or a float
         return math.inf if exact > 0 else -math.inf
 
 
+def _order(value: Any) -> Any:  # noqa: ANN401 as the values
+    """What a value is compared by, in Spark's order: null first, NaN last, text by bytes."""
+    if value is None:
+        return (0,)
+    if isinstance(value, float) and math.isnan(value):
+        return (2,)
+    return (1, value.encode() if isinstance(value, str) else value)
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    return sorted(values, key=_order)
+
+
+def _one_zero(value: Any) -> Any:  # noqa: ANN401 as the values
+    """Of the two zeros of floats, 0.0."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _mode(values: _Values) -> Any:  # noqa: ANN401 as the values
+    counts = Counter(map(_order, values))
+    most = max(counts.values())
+    return next(value for value in _sorted(values) if counts[_order(value)] == most)
+
+
+def _percentile(values: _Values, p: float | tuple[float, ...]) -> Any:  # noqa: ANN401 one or several
+    if isinstance(p, tuple):
+        return [_percentile(values, one) for one in p]
+    in_order, place = _sorted(values), (len(values) - 1) * p
+    low, high = in_order[math.floor(place)], in_order[math.ceil(place)]
+    if _order(low) == _order(high):
+        return float(low)
+    return (math.ceil(place) - place) * float(low) + (place - math.floor(place)) * float(high)
+
+
 _DIGITS: Final = 1_000
 _MOST_DIGITS: Final = 38
 _AVERAGE_DIGITS: Final = 4
-_FUNCTIONS: Final[Mapping[str, Callable[[_Values], Any]]] = MappingProxyType(
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "count": len,
         "count_if": sum,
@@ -84,8 +119,18 @@ _FUNCTIONS: Final[Mapping[str, Callable[[_Values], Any]]] = MappingProxyType(
         "var_samp": partial(_variance, less=1),
         "stddev_pop": partial(_deviation, less=0),
         "stddev_samp": partial(_deviation, less=1),
+        "min": _or_null(lambda values: _sorted(values)[0]),
+        "max": _or_null(lambda values: _sorted(values)[-1]),
+        "count_distinct": lambda values: len(set(map(_order, values))),
+        "top_k": lambda values, k: _sorted(values)[::-1][:k],
+        "mode": _or_null(_mode),
+        "median": _or_null(lambda values: _percentile(values, 0.5)),
+        "percentile": _or_null(_percentile),
+        "array_sorted": _sorted,
+        "listagg": _or_null(lambda values, delimiter: delimiter.join(_sorted(values))),
     }
 )
+_BY: Final = MappingProxyType({"min_by": min, "max_by": max})
 
 
 def grouped(
@@ -116,5 +161,11 @@ def grouped(
 def _value(call: AggregateCall, rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 as it may be
     if not call.arguments:
         return len(rows)
-    (name,) = call.arguments
-    return _FUNCTIONS[call.function]([row[name] for row in rows if row[name] is not None])
+    read = [tuple(_one_zero(row[name]) for name in call.arguments) for row in rows]
+    counted = [values for values in read if values[-1] is not None]
+    if call.function not in _BY:
+        return _FUNCTIONS[call.function]([value for (value,) in counted], *call.parameters)
+    if not counted:
+        return None
+    end = _BY[call.function](_order(by) for _, by in counted)
+    return _sorted(value for value, by in counted if _order(by) == end)[0]

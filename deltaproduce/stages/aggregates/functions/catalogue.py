@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType
 
@@ -17,9 +18,12 @@ from deltaproduce.stages.aggregates.functions.counts import (
     count_rows,
     of_booleans,
 )
+from deltaproduce.stages.aggregates.functions.ordered import multiset_of, ordered
 from deltaproduce.stages.aggregates.functions.plans import Plan, Planned
 from deltaproduce.stages.aggregates.functions.sums import average, total
 from deltaproduce.stages.aggregates.functions.variances import deviation, variance
+from deltaproduce.stages.aggregates.measures import Rows
+from deltaproduce.types.atoms import arrow_type
 
 _PLANS: Final[Mapping[str, Plan]] = MappingProxyType(
     {
@@ -49,10 +53,27 @@ def planned(call: AggregateCall, arguments: Sequence[int], types: Sequence[DataT
     """
     if not arguments:
         return count_rows()
-    (argument,), (data_type,) = arguments, types
-    found = _PLANS[call.function](argument, data_type)
+    found = _ordered(call, types) if multiset_of(call) else _measured(call, arguments, types)
     if found is None:
-        raise DefinitionError(
-            f"{call.sql} is of type {data_type.simpleString()}, which {call.function} does not take"
-        )
+        given = ", ".join(data_type.simpleString() for data_type in types)
+        raise DefinitionError(f"{call.sql} is of type {given}, which {call.function} does not take")
     return found
+
+
+def _measured(
+    call: AggregateCall, arguments: Sequence[int], types: Sequence[DataType]
+) -> Planned | None:
+    (argument,), (data_type,) = arguments, types
+    return _PLANS[call.function](argument, data_type)
+
+
+def _ordered(call: AggregateCall, types: Sequence[DataType]) -> Planned | None:
+    found = ordered(call, types)
+    if found is None:
+        return None
+    nothing = arrow_type(found.data_type)
+
+    def finish(states: Sequence[pa.Array]) -> pa.Array:
+        return pa.nulls(len(states[0]), nothing)
+
+    return Planned(found.data_type, (Rows(),), finish, found)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql.types import DataType
 
+from deltaproduce.stages.aggregates.functions.ordered import Ordered
 from deltaproduce.stages.aggregates.measures import Measure
 
 Doubles: TypeAlias = NDArray[np.float64]
@@ -39,11 +40,13 @@ class Planned:
         data_type: that of its value.
         measures: what it keeps.
         finish: makes its values of them.
+        ordered: how it is answered, if that is from a sorted multiset; `finish` leaves it null.
     """
 
     data_type: DataType
     measures: tuple[Measure, ...]
     finish: Finish
+    ordered: Ordered | None = None
 
 
 Plan: TypeAlias = Callable[[int, DataType], Planned | None]

@@ -1,0 +1,80 @@
+"""Encodings: the form in which values are keys of a sorted multiset, in the same order.
+
+Keys are looked up by ranges that Parquet's footers tell. So floats are whole numbers there, which
+no key may be, and so are moments and decimals of up to 18 digits, of which files tell no plain
+ranges. The invariant:
+`encoded` keeps Spark's order and equality (NaN is the greatest, all NaN are one, -0.0 is 0.0), and
+`decoded` gives the value back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from deltaproduce.engines.local.arrays import codes, one_of_each
+from deltaproduce.types.atoms import arrow_type
+
+_DIGITS: Final = 18
+"""A decimal of so many digits is a whole number of 64 bits."""
+_MAGNITUDE: Final = np.int64(2**63 - 1)
+"""All bits but the sign: those of a negative number are turned, for they count downwards."""
+
+
+def encoded_type(data_type: DataType) -> DataType:
+    """The type in which values of one are keys."""
+    return LongType() if _is_encoded(data_type) else data_type
+
+
+def encoded(values: pa.Array, data_type: DataType) -> pa.Array:
+    """Values as they are keys; null stays null."""
+    match data_type:
+        case FloatType() | DoubleType():
+            bits = one_of_each(values.cast(pa.float64()).fill_null(0.0)).view(np.int64)
+            numbers = np.where(bits < 0, bits ^ _MAGNITUDE, bits)
+        case DecimalType() if _is_encoded(data_type):
+            zero = pa.scalar(0, pa.int8()).cast(values.type)
+            numbers = codes(pa.chunked_array([values.fill_null(zero)]))
+        case TimestampType() | TimestampNTZType():
+            return values.cast(pa.int64())
+        case _:
+            return values
+    return pa.array(numbers, mask=np.asarray(values.is_null()))
+
+
+def decoded(keys: pa.Array, data_type: DataType) -> pa.Array:
+    """The values of some keys, in the type of `arrow_type`."""
+    wanted = arrow_type(data_type)
+    if not isinstance(data_type, FloatType | DoubleType | DecimalType) or not _is_encoded(
+        data_type
+    ):
+        return keys.cast(wanted)
+    numbers, nulls = np.asarray(keys.fill_null(0), np.int64), np.asarray(keys.is_null())
+    if isinstance(data_type, DecimalType):
+        halves = np.stack([numbers, numbers >> 63], axis=1)  # the lower one first
+        buffers = [None, pa.py_buffer(np.ascontiguousarray(halves))]
+        found = pa.Array.from_buffers(wanted, len(numbers), buffers)
+        return pc.if_else(pa.array(~nulls), found, pa.scalar(None, wanted))
+    bits = np.where(numbers < 0, numbers ^ _MAGNITUDE, numbers)
+    return pa.array(bits.view(np.float64), mask=nulls).cast(wanted)
+
+
+def _is_encoded(data_type: DataType) -> bool:
+    match data_type:
+        case FloatType() | DoubleType() | TimestampType() | TimestampNTZType():
+            return True
+        case DecimalType(precision=precision):
+            return precision <= _DIGITS
+    return False

@@ -1,0 +1,115 @@
+"""Sorted multisets: the values of each group with their counts, sorted by value.
+
+One is a stage with a row for each key and value, which the definition of an aggregate brings along
+(`Producer.auxiliary`): an aggregate itself, that counts. So its rows are kept, looked up, put in
+order, rolled back and repaired like those of any stage. The invariant: it has a row for each value
+that some row of its group has now, by a key in the values' order (`encodings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import DataType, StructField, StructType
+
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.spark.columns import col
+from deltaproduce.model.graph import Producer, Stage, auxiliary_name
+from deltaproduce.stages.aggregates.agg import count
+from deltaproduce.stages.aggregates.encodings import encoded, encoded_type
+from deltaproduce.stages.aggregates.functions.ordered import multiset_of
+from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.types.columns import Column, Columns, RowSchema
+
+_Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Multiset(Aggregate):
+    """A stage with a row for each key and value, and how many rows have them.
+
+    Attributes:
+        width: how many of the columns ``key`` are the group's; the others are the values.
+    """
+
+    width: int = 0
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "multiset"
+
+    def typed(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
+        """See `Aggregate.typed`: values are in the types of keys."""
+        grouping = self.grouping(types, stage=stage)
+        found = [types[place] for place in self.keys]
+        found[self.width :] = map(encoded_type, found[self.width :])
+        key = (
+            Column(name, data_type) for (name, _), data_type in zip(self.key, found, strict=True)
+        )
+        return RowSchema(Columns(tuple(key)), grouping.value, grouping.states)
+
+    def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
+        """See `Aggregate.counted`: rows with a value, and their values as keys."""
+        values = {place: types[place] for place in self.keys[self.width :]}
+        first = self.keys[self.width]
+        if isinstance(rows, pa.Table):
+            return _encoded(rows.filter(rows.column(first).is_valid()), values)
+        found = rows.where(col(first).isNotNull())
+        if all(encoded_type(data_type) == data_type for data_type in values.values()):
+            return found
+        fields = [
+            StructField(name, encoded_type(data_type) if name in values else data_type)
+            for name, data_type in types.items()
+        ]
+
+        def run(batches: _Batches) -> _Batches:
+            for batch in batches:
+                yield from _encoded(pa.Table.from_batches([batch]), values).to_batches()
+
+        return found.select(*map(col, types)).mapInArrow(run, StructType(fields))
+
+
+def kept_beside(
+    kind: Aggregate, stage: str, inputs: tuple[tuple[Stage, ...], ...], revision: str | None
+) -> tuple[Producer, ...]:
+    """The multisets that an aggregate is answered from, each once; see `Producer.auxiliary`."""
+    called = (multiset_of(call) for _, call in kind.values)
+    read = {one.name: one for one in kind.arguments}
+    found = []
+    for number, arguments in enumerate(dict.fromkeys(a for a in called if a is not None)):
+        wanted = [name.lstrip("_") for name, _ in kind.key]
+        wanted += [f"value_{n}" for n in range(len(arguments))]
+        *names, counted = _distinct_names([*wanted, "count"])
+        expressions = (*(one for _, one in kind.key), *(read[name] for name in arguments))
+        multiset = Multiset(
+            key=tuple(zip(names, expressions, strict=True)),
+            values=((counted, count()),),
+            arguments=(),
+            where=kind.where,
+            width=len(kind.key),
+        )
+        schema = multiset.schema(inputs[0][0].schema, stage=stage)
+        name = auxiliary_name(stage, number)
+        found.append(Producer(name, inputs, schema, multiset, revision))
+    return tuple(found)
+
+
+def _distinct_names(wanted: Sequence[str]) -> list[str]:
+    """Names that differ, without regard to case; those that are there already get a sign more."""
+    found = list[str]()
+    for name in wanted:
+        while name.lower() in map(str.lower, found):
+            name += "_"
+        found.append(name)
+    return found
+
+
+def _encoded(rows: pa.Table, values: Mapping[str, DataType]) -> pa.Table:
+    """Rows with values as they are keys."""
+    for name, data_type in values.items():
+        array = encoded(rows.column(name).combine_chunks(), data_type)
+        rows = rows.set_column(rows.schema.get_field_index(name), name, array)
+    return rows

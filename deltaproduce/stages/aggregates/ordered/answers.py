@@ -1,0 +1,199 @@
+"""Answers: the values of ordered functions in a step, for the keys whose rows it makes.
+
+A stage's own rows say what its functions gave before, and the steps of its multisets which groups
+have changed; only those are looked up. The invariant: afterwards each row has what its function
+gives for the multiset as it is after the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import Numbers, factorize
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.columns import cols
+from deltaproduce.model.layouts import Layout
+from deltaproduce.stages.aggregates.functions.ordered import Ordered, Reach
+from deltaproduce.stages.aggregates.grouping import Grouping
+from deltaproduce.stages.aggregates.ordered import in_spark
+from deltaproduce.stages.aggregates.ordered.kernels import answers, nothing
+from deltaproduce.stages.aggregates.ordered.lookups import MOVED, Lookup
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.types.columns import Column
+
+_Functions: TypeAlias = Mapping[str, Ordered]
+"""Value columns, and what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a stage had before a step.
+
+    Attributes:
+        keys: those that the step is about.
+        rows: the content that they had.
+    """
+
+    keys: Selection
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The ordered functions of a stage in one step.
+
+    Attributes:
+        kept: the multisets that they are answered from.
+    """
+
+    kept: Sequence[StageInput]
+    grouping: Grouping
+    layout: Layout
+    engines: Engines
+
+    def here(self, rows: pa.Table, known: Known | None) -> pa.Table:
+        """Rows of the stage on the driver, with their answers.
+
+        Args:
+            known: what the stage had of their keys before; if None they are all of its keys, and
+                nothing that it had counts.
+        """
+        keys = rows.select([c.name for c in self.layout.key])
+        for lookup, functions in self._shares():
+            if known is None:
+                found = self._made(lookup, functions, keys)
+            else:
+                found = self._changed(lookup, functions, keys, known)
+            for name, column in found:
+                rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+        return rows
+
+    def in_spark(self, rows: DataFrame, known: Known | None) -> DataFrame:
+        """The same for rows in Spark; lazily."""
+        for lookup, functions in self._shares():
+            for (reach, _), asked in _demands(functions).items():
+                if known is None or reach != "changes":
+                    keys = None if known is None else known.keys
+                    columns = _columns(lookup, asked)
+                    found = self.engines.frame(self._answered(lookup, keys, asked), columns)
+                    rows = in_spark.with_answers(rows, found, self.layout.key, asked)
+                else:
+                    before = self.engines.frame(known.rows, self.layout.content)
+                    moved = self.engines.frame(lookup.moved(), (*lookup.group, MOVED))
+                    for name in asked:
+                        rows = in_spark.with_count(rows, before, moved, self.layout.key, name)
+        return rows.select(*cols(self.layout.content)) if self.kept else rows
+
+    def _made(
+        self, lookup: Lookup, functions: _Functions, keys: pa.Table
+    ) -> Iterator[tuple[str, pa.Array]]:
+        """The answers for all keys, from all rows."""
+        for asked in _demands(functions).values():
+            found = self._answered_here(lookup, None, asked)
+            places = _places(keys, found)
+            for name, function in asked.items():
+                yield name, _chosen([found.column(name)], [places], function)
+
+    def _changed(
+        self, lookup: Lookup, functions: _Functions, keys: pa.Table, known: Known
+    ) -> Iterator[tuple[str, pa.Array]]:
+        """The answers for some keys: what they were, but of groups that have changed."""
+        before = self.engines.table(known.rows, self.layout.content)
+        moved = self.engines.table(lookup.moved(), (*lookup.group, MOVED))
+        old, change = _places(keys, before), _places(keys, moved)
+        changed = keys.filter(pa.array(change >= 0))
+        sought = Selection(self.layout.key, changed, self.engines)
+        for (reach, _), asked in _demands(functions).items():
+            if reach == "changes":
+                for name in asked:
+                    numbers = _numbers(before.column(name), old)
+                    yield name, pa.array(numbers + _numbers(moved.column(MOVED.name), change))
+                continue
+            found = self._answered_here(lookup, sought, asked)
+            places = np.where(change >= 0, _places(keys, found), -1)
+            kept = np.where(change >= 0, -1, old)
+            for name, function in asked.items():
+                columns = [before.column(name), found.column(name)]
+                yield name, _chosen(columns, [kept, places], function)
+
+    def _answered(self, lookup: Lookup, groups: Selection | None, asked: _Functions) -> Rows:
+        """The groups that have values, of some or of all, and what functions give for them."""
+        reach, count = _demand(next(iter(asked.values())))
+        rows = (
+            lookup.rows(groups) if reach in ("all", "changes") else lookup.end(groups, reach, count)
+        )
+        columns = _columns(lookup, asked)
+        if isinstance(rows, DataFrame):
+            return in_spark.answered(rows, lookup, asked, columns)
+        return answers(rows, lookup.group, lookup.values, lookup.counted.name, asked)
+
+    def _answered_here(
+        self, lookup: Lookup, groups: Selection | None, asked: _Functions
+    ) -> pa.Table:
+        found = self._answered(lookup, groups, asked)
+        return self.engines.table(found, _columns(lookup, asked))
+
+    def _shares(self) -> Iterator[tuple[Lookup, dict[str, Ordered]]]:
+        """Each multiset, and the value columns that it answers."""
+        shares = dict[tuple[str, ...], dict[str, Ordered]]()
+        for result in self.grouping.results:
+            function = result.function.ordered
+            if function is not None:
+                shares.setdefault(function.arguments, {})[result.name] = function
+        width = len(self.layout.key)
+        for given, functions in zip(self.kept, shares.values(), strict=True):
+            yield Lookup(given, width, self.engines), functions
+
+
+def _demand(function: Ordered) -> tuple[Reach, int]:
+    return function.reach, function.count
+
+
+def _demands(functions: _Functions) -> dict[tuple[Reach, int], dict[str, Ordered]]:
+    """Functions by what they read."""
+    found = dict[tuple[Reach, int], dict[str, Ordered]]()
+    for name, function in functions.items():
+        found.setdefault(_demand(function), {})[name] = function
+    return found
+
+
+def _columns(lookup: Lookup, functions: _Functions) -> tuple[Column, ...]:
+    return (*lookup.group, *(Column(name, fn.data_type) for name, fn in functions.items()))
+
+
+def _places(keys: pa.Table, table: pa.Table) -> Numbers:
+    """Of each key its place in a table whose first columns have each once; -1 if not there."""
+    known = table.select(range(keys.num_columns)).rename_columns(keys.column_names)
+    numbers = factorize(pa.concat_tables([known, keys]).columns)
+    places = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int64)
+    places[numbers[: len(known)]] = np.arange(len(known))
+    return places[numbers[len(known) :]]
+
+
+def _chosen(
+    columns: Sequence[pa.ChunkedArray], places: Sequence[Numbers], function: Ordered
+) -> pa.Array:
+    """For each row the value at its place in the column that has one; else `nothing`."""
+    default = nothing(function)
+    pool = pa.chunked_array(
+        [chunk for column in columns for chunk in column.chunks] + [default], default.type
+    ).combine_chunks()
+    rows, start = np.full(len(places[0]), len(pool) - 1, np.int64), 0
+    for column, place in zip(columns, places, strict=True):
+        rows = np.where(place >= 0, start + place, rows)
+        start += len(column)
+    return pool.take(pa.array(rows))
+
+
+def _numbers(column: pa.ChunkedArray, places: Numbers) -> Numbers:
+    """For each row the number at its place in a column; 0 if it has none."""
+    known = np.append(np.asarray(column, np.int64), 0)
+    return known[places]

@@ -1,0 +1,99 @@
+"""Answers in Spark: groups are brought together by it, and answered by the kernels in its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, StructField, StructType
+
+from deltaproduce.engines.local.arrays import whole_keys
+from deltaproduce.engines.spark.columns import col, cols, order
+from deltaproduce.stages.aggregates.functions.ordered import Ordered
+from deltaproduce.stages.aggregates.ordered.kernels import answers
+from deltaproduce.stages.aggregates.ordered.lookups import Lookup
+from deltaproduce.types.columns import Column
+
+_Batches = Iterator[pa.RecordBatch]
+_KEY, _FOUND = "_key_{}", "_found_{}"
+
+
+def answered(
+    rows: DataFrame, lookup: Lookup, functions: Mapping[str, Ordered], columns: Sequence[Column]
+) -> DataFrame:
+    """The groups of some rows of a multiset, and what functions give for them; lazily.
+
+    Args:
+        columns: of the group, and one of each function.
+    """
+    struct = StructType([StructField(c.name, c.data_type) for c in columns])
+    if all(function.reach == "changes" for function in functions.values()):
+        counts = (f.count(f.lit(1)).alias(name) for name in functions)
+        return rows.groupBy(*cols(lookup.group)).agg(*counts)
+    group, values, counted = lookup.group, lookup.values, lookup.counted
+    read = (*group, *values, counted)
+    names, keys = [c.name for c in read], [c.name for c in group]
+
+    def run(batches: _Batches) -> _Batches:
+        tables = (pa.Table.from_batches([b]).rename_columns(names) for b in batches)
+        for part in whole_keys(tables, keys):
+            yield from answers(part, group, values, counted.name, functions).to_batches()
+
+    together = rows.select(*cols(read)).repartition(*cols(group))
+    in_order = together.sortWithinPartitions(*order(group))
+    numbered = in_order.toDF(*map(str, range(len(read))))  # Spark misreads names with dots
+    return numbered.mapInArrow(run, struct)
+
+
+def with_answers(
+    rows: DataFrame, found: DataFrame, key: Sequence[Column], functions: Mapping[str, Ordered]
+) -> DataFrame:
+    """Rows of a stage with the values that were found for their keys, or `nothing`; lazily.
+
+    Args:
+        found: each key once, then a column for each function.
+    """
+    joined = _beside(rows, found, key)
+    for number, (name, function) in enumerate(functions.items()):
+        value = f.col(_FOUND.format(number))
+        if isinstance(function.data_type, ArrayType):
+            value = f.coalesce(value, f.array().cast(function.data_type))
+        elif function.reach == "changes":
+            value = f.coalesce(value, f.lit(0)).cast(function.data_type)
+        joined = joined.withColumn(name, value)
+    return joined.drop(*_names_of(found, key))
+
+
+def with_count(
+    rows: DataFrame, before: DataFrame, moved: DataFrame, key: Sequence[Column], name: str
+) -> DataFrame:
+    """Rows of a stage with a number that was there before, and by how much it moved; lazily.
+
+    Args:
+        before: rows of the stage, each key once.
+        moved: each key once, then a number.
+    """
+    total: Expression = f.lit(0)
+    for part in (before.select(*cols(key), col(name)), moved):
+        rows = _beside(rows, part, key)
+        total = total + f.coalesce(f.col(_FOUND.format(0)), f.lit(0))
+        rows = rows.withColumn(name, total).drop(*_names_of(part, key))
+        total = col(name)
+    return rows
+
+
+def _beside(rows: DataFrame, found: DataFrame, key: Sequence[Column]) -> DataFrame:
+    """Rows, and beside each what was found for its key."""
+    names = _names_of(found, key)
+    renamed = found.toDF(*names)
+    same = (col(c.name).eqNullSafe(f.col(n)) for c, n in zip(key, names, strict=False))
+    return rows.join(renamed, reduce(lambda a, b: a & b, same), "left")
+
+
+def _names_of(found: DataFrame, key: Sequence[Column]) -> list[str]:
+    keys = [_KEY.format(number) for number in range(len(key))]
+    return [*keys, *(_FOUND.format(number) for number in range(len(found.columns) - len(key)))]

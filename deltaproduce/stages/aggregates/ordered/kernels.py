@@ -1,0 +1,224 @@
+"""Kernels: what ordered functions give, from the rows of sorted multisets, as whole columns.
+
+The invariant: the answer for a group depends on its rows alone, whichever others come with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from deltaproduce.engines.local.arrays import Numbers, codes, key_ends, order_codes, sorted_by
+from deltaproduce.stages.aggregates.encodings import decoded
+from deltaproduce.stages.aggregates.functions.ordered import Ordered
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of a multiset, group after group in the order of their values.
+
+    Attributes:
+        keys: the columns of the values, which are keys.
+        counts: of each row how often its group has the value.
+        ends: the rows before which a group ends; none is empty.
+    """
+
+    keys: tuple[pa.Array, ...]
+    counts: Numbers
+    ends: Numbers
+
+    @staticmethod
+    def of(
+        rows: pa.Table, group: Sequence[Column], values: Sequence[Column], counted: str
+    ) -> tuple[pa.Table, Groups]:
+        """The keys of the groups of some rows, and the groups.
+
+        Args:
+            group: the columns of the key that rows of a group have in common.
+            values: those of the values.
+            counted: the column with the counts.
+        """
+        rows = sorted_by(rows, order_codes(rows, (*group, *values))).combine_chunks()
+        keys = rows.select([c.name for c in group])
+        ends = key_ends(keys) if len(rows) else np.zeros(0, np.int64)
+        found = tuple(rows.column(c.name).combine_chunks() for c in values)
+        counts = np.asarray(rows.column(counted), np.int64)
+        groups = Groups(found, counts, ends)
+        return keys.take(pa.array(groups.starts)), groups
+
+    @cached_property
+    def starts(self) -> Numbers:
+        """The first row of each group."""
+        return np.append(np.zeros(min(len(self.ends), 1), np.int64), self.ends[:-1])
+
+    @cached_property
+    def of_row(self) -> Numbers:
+        """Which group each row is of."""
+        return np.repeat(np.arange(len(self.ends)), self.ends - self.starts)
+
+    @cached_property
+    def totals_until(self) -> Numbers:
+        """Of each row how many values there are up to and with it, in all groups."""
+        return np.cumsum(self.counts)
+
+
+_Answer: TypeAlias = Callable[[Groups, Ordered], pa.Array]
+
+
+def answers(
+    rows: pa.Table,
+    group: Sequence[Column],
+    values: Sequence[Column],
+    counted: str,
+    functions: Mapping[str, Ordered],
+) -> pa.Table:
+    """The groups of some rows of a multiset, and a column with what each function gives for them.
+
+    Args:
+        rows: all that the functions read of a group, of each that has any.
+        group: the columns of the key that rows of a group have in common.
+        values: those of the values.
+        counted: the column with the counts.
+    """
+    keys, groups = Groups.of(rows, group, values, counted)
+    for name, function in functions.items():
+        keys = keys.append_column(name, _ANSWERS[function.name](groups, function))
+    return keys
+
+
+def nothing(function: Ordered) -> pa.Array:
+    """What a function gives for a group without values, as a column of one row."""
+    wanted = arrow_type(function.data_type)
+    empty: object = [] if pa.types.is_list(wanted) else None
+    return pa.array([0 if function.reach == "changes" else empty], wanted)
+
+
+def _least(groups: Groups, function: Ordered) -> pa.Array:
+    return _values(groups, function, groups.starts)
+
+
+def _greatest(groups: Groups, function: Ordered) -> pa.Array:
+    return _values(groups, function, groups.ends - 1)
+
+
+def _by_least(groups: Groups, function: Ordered) -> pa.Array:
+    return _values(groups, function, groups.starts, place=1)
+
+
+def _by_greatest(groups: Groups, function: Ordered) -> pa.Array:
+    """The first of the rows that have the greatest of the values that they are sorted by."""
+    by = codes(pa.chunked_array([groups.keys[0]]))
+    begins = np.append(True, by[1:] != by[:-1])
+    begins[groups.starts] = True
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(by)), 0))
+    return _values(groups, function, first[groups.ends - 1], place=1)
+
+
+def _values(groups: Groups, function: Ordered, rows: Numbers, place: int = 0) -> pa.Array:
+    return decoded(groups.keys[place].take(pa.array(rows)), function.types[place])
+
+
+def _count(groups: Groups, function: Ordered) -> pa.Array:
+    del function
+    return pa.array(groups.ends - groups.starts)
+
+
+def _top(groups: Groups, function: Ordered) -> pa.Array:
+    """The last values of each group, so many of them as there are, up to the count."""
+    behind = groups.totals_until[groups.ends - 1][groups.of_row] - groups.totals_until
+    taken = np.clip(function.count - behind, 0, groups.counts)
+    backwards = (groups.starts + groups.ends - 1)[groups.of_row] - np.arange(len(taken))
+    return _lists(groups, function, backwards, taken[backwards])
+
+
+def _all(groups: Groups, function: Ordered) -> pa.Array:
+    return _lists(groups, function, np.arange(len(groups.counts)), groups.counts)
+
+
+def _lists(groups: Groups, function: Ordered, rows: Numbers, times: Numbers) -> pa.Array:
+    """Of each group the values of its rows, which are given in some order, each so many times."""
+    values = _values(groups, function, np.repeat(rows, times))
+    sizes = np.add.reduceat(times, groups.starts) if len(groups.starts) else times
+    offsets = np.append(0, np.cumsum(sizes)).astype(np.int32)
+    wanted = pa.list_(pa.field("element", values.type))
+    return pa.ListArray.from_arrays(pa.array(offsets), values).cast(wanted)
+
+
+def _text(groups: Groups, function: Ordered) -> pa.Array:
+    (delimiter,) = function.parameters
+    return pc.binary_join(_all(groups, function), delimiter)
+
+
+def _mode(groups: Groups, function: Ordered) -> pa.Array:
+    """The first of the most frequent values, which is the least."""
+    most = np.maximum.reduceat(groups.counts, groups.starts) if len(groups.ends) else groups.counts
+    found = np.flatnonzero(groups.counts == most[groups.of_row])
+    _, firsts = np.unique(groups.of_row[found], return_index=True)
+    return _values(groups, function, found[firsts])
+
+
+def _median(groups: Groups, function: Ordered) -> pa.Array:
+    return pa.array(_at(groups, function, 0.5))
+
+
+def _percentiles(groups: Groups, function: Ordered) -> pa.Array:
+    (wanted,) = function.parameters
+    if not isinstance(wanted, tuple):
+        assert isinstance(wanted, float)
+        return pa.array(_at(groups, function, wanted))
+    found = np.stack([_at(groups, function, p) for p in wanted], axis=1)
+    offsets = np.arange(0, found.size + 1, len(wanted), dtype=np.int32)
+    element = pa.list_(pa.field("element", pa.float64()))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(found.ravel())).cast(element)
+
+
+def _at(groups: Groups, function: Ordered, p: float) -> NDArray[np.float64]:
+    """A percentile of each group, rounded as Spark's `Percentile` does.
+
+    It is at a place among the values, and if that is between two of them, in between.
+    """
+    totals = groups.totals_until[groups.ends - 1]
+    until = np.append(0, groups.totals_until)[groups.starts]  # of the groups before
+    place = (totals - until - 1) * p
+    lower, higher = np.floor(place), np.ceil(place)
+    rows = [
+        groups.totals_until.searchsorted(until + end.astype(np.int64), "right")
+        for end in (lower, higher)
+    ]
+    low, high = (_doubles(_values(groups, function, row)) for row in rows)
+    with np.errstate(invalid="ignore"):  # of infinities there is nothing in between
+        between = (higher - place) * low + (place - lower) * high
+    return np.where(rows[0] == rows[1], low, between)
+
+
+def _doubles(values: pa.Array) -> NDArray[np.float64]:
+    if pa.types.is_decimal(values.type):  # each is rounded once
+        return np.array([float(value) for value in values.to_pylist()], np.float64)
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
+
+
+_ANSWERS: Final = MappingProxyType[str, _Answer](
+    {
+        "min": _least,
+        "max": _greatest,
+        "min_by": _by_least,
+        "max_by": _by_greatest,
+        "count_distinct": _count,
+        "top_k": _top,
+        "mode": _mode,
+        "median": _median,
+        "percentile": _percentiles,
+        "array_sorted": _all,
+        "listagg": _text,
+    }
+)

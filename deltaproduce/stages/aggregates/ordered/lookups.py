@@ -1,0 +1,111 @@
+"""Look-ups: the rows of a sorted multiset as it is after a step, for some groups.
+
+The invariant: what is found has all rows of each group that were asked for, after the step, and
+none of other groups; of groups without rows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType
+
+from deltaproduce.engines.choice import Engines, is_local
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.stages.aggregates.functions.ordered import Reach
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.types.columns import Column
+
+MOVED = Column("_moved", LongType())
+"""By how many values a group has more than before."""
+_PLACE = "_place"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A multiset in a step.
+
+    Attributes:
+        given: it, as the stage that is answered from it reads it.
+        width: how many of its key columns are those of the group.
+    """
+
+    given: StageInput
+    width: int
+    engines: Engines
+
+    @property
+    def group(self) -> tuple[Column, ...]:
+        """The columns of the groups."""
+        return self.given.stage.schema.key.columns[: self.width]
+
+    @property
+    def values(self) -> tuple[Column, ...]:
+        """The columns of the values, which are keys."""
+        return self.given.stage.schema.key.columns[self.width :]
+
+    @property
+    def counted(self) -> Column:
+        """The column with how often a group has a value."""
+        (found,) = self.given.stage.schema.value
+        return found
+
+    def rows(self, groups: Selection | None) -> Rows:
+        """The rows of some groups; of all if None."""
+        columns = self.given.content
+        if groups is None:
+            found = self.given.all_rows()
+            return empty(columns) if found is None else found
+        wanted = groups.renamed(self.group)
+        before, step = self.given.before(), self.given.step
+        found = None if before is None else before.of(wanted)
+        if step is not None:
+            known = found
+            found = step.content_after(None if known is None else lambda: known)
+        return empty(columns) if found is None else wanted.only(found, columns)
+
+    def end(self, groups: Selection | None, reach: Reach, count: int) -> Rows:
+        """So many rows of each of some groups from one end, and perhaps more; of all if None."""
+        first, *others = self.values
+        by = (replace(first, descending=reach == "last"), *others)
+        found = None if groups is None else self._sought(groups.renamed(self.group), by, count)
+        if found is None:
+            found = self.rows(groups)
+        if isinstance(found, pa.Table):
+            return found
+        place = f.row_number().over(Window.partitionBy(*cols(self.group)).orderBy(*order(by)))
+        return found.withColumn(_PLACE, place).where(f.col(_PLACE) <= count).drop(_PLACE)
+
+    def _sought(self, groups: Selection, by: Sequence[Column], count: int) -> Rows | None:
+        """The first rows of some groups; None if they are not all to be had on the driver."""
+        step = self.given.step
+        if not groups.is_here or (step is not None and not is_local(step.rows)):
+            return None
+        before = None if step is not None and step.complete else self.given.before()
+        if before is None:
+            return None
+        stored = before if step is None else before.after(step, groups)
+        return groups.only(stored.first(groups, by, count), self.given.content)
+
+    def moved(self) -> Rows:
+        """The groups that the step has changed, and `MOVED` of each."""
+        columns = (*self.group, MOVED)
+        if self.given.changed is None:
+            return empty(columns)
+        parts = zip(self.given.moved(), (-1, 1), strict=True)
+        engine = self.engines.of(*self.given.moved())
+        signed = [engine.with_all(engine.here(rows, self.group), MOVED, n) for rows, n in parts]
+        together = engine.united(signed, columns)
+        names = [c.name for c in self.group]
+        if isinstance(together, DataFrame):
+            total = f.sum(MOVED.name).alias(MOVED.name)
+            return together.groupBy(*cols(self.group)).agg(total)
+        found = together.group_by(names, use_threads=False).aggregate([(MOVED.name, "sum")])
+        return found.rename_columns([*names, MOVED.name])

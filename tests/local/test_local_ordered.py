@@ -1,0 +1,278 @@
+"""Ordered aggregates without a session: after every version their rows are those of the oracle."""
+
+import math
+import random
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from local_stores import as_rows, assert_same_here
+
+import deltaproduce as dp
+from deltaproduce import agg
+from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.testing import Delete, Oracle, Upsert
+
+WAYS = {
+    "small": dp.Limits(),
+    "runs": dp.Limits(small_table_rows=0, group_rows=2),
+    "runs, often folded": dp.Limits(
+        small_table_rows=0, group_rows=2, compaction_commits=2, compaction_rows=3, overlay_runs=3
+    ),
+}
+VERSIONS = 6
+COLUMNS: dict[str, tuple[str, list[Any]]] = {
+    "n": ("int", [None, 0, 1, -1, 2**31 - 1, -(2**31)]),
+    "l": ("bigint", [None, 0, 2**63 - 1, -(2**63)]),
+    "x": ("double", [None, 0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan, 5e-324]),
+    "y": ("float", [None, -0.0, 0.25, -2.0, math.inf, math.nan]),
+    "price": ("decimal(12,2)", [None, Decimal("0.00"), Decimal("-0.01"), Decimal("9999999999.99")]),
+    "large": ("decimal(38,0)", [None, Decimal(0), Decimal(10**37), Decimal(-(10**37))]),
+    "ok": ("boolean", [None, True, False]),
+    "day": ("date", [None, date(1969, 12, 31), date(2013, 3, 15)]),
+    "at": (
+        "timestamp",
+        [None, datetime(1969, 12, 31, 23, tzinfo=UTC), datetime(2013, 3, 15, 0, 0, 0, 1, UTC)],
+    ),
+    "local": ("timestamp_ntz", [None, datetime(1969, 12, 31), datetime(2013, 3, 15)]),
+    "t": ("string", [None, "", "a", "ü", "z", "\U0001f600", "\uffff"]),
+    "raw": ("binary", [None, b"", b"\xff", b"\x00", b"ab"]),
+}
+
+
+def values(columns: Iterable[str] = COLUMNS) -> dict[str, agg.AggregateCall]:
+    """All functions of some columns, but for those of numbers and of texts."""
+    functions: dict[str, Callable[[str], agg.AggregateCall]] = {
+        "min": agg.min,
+        "max": agg.max,
+        "distinct": agg.count_distinct,
+        "top": partial(agg.top_k, k=3),
+        "mode": agg.mode,
+        "all": agg.array_sorted,
+    }
+    return {f"{n}_of_{c}": function(c) for c in columns for n, function in functions.items()}
+
+
+OTHERS = {
+    "median": agg.median("n"),
+    "thirds": agg.percentile("price", [1 / 3, 2 / 3]),
+    "quarter": agg.percentile("x", 0.25),
+    "most": agg.percentile("l", 1),
+    "text": agg.listagg("t", ", "),
+    "joined": agg.listagg("t"),
+    "first_t": agg.min_by("t", "n"),
+    "last_t": agg.max_by("t", "n"),
+    "first_n": agg.min_by("n", "x"),
+    "last_x": agg.max_by("x", "at"),
+}
+
+
+def site(
+    columns: Iterable[str] = COLUMNS, others: Mapping[str, agg.AggregateCall] = OTHERS
+) -> dp.Pipeline:
+    """Ordered aggregates of a source, of two that are merged, and of an aggregate."""
+    pipeline = dp.Pipeline("site")
+    value = "g string, " + ", ".join(f"{name} {ddl}" for name, (ddl, _) in COLUMNS.items())
+    events, more = (pipeline.source(n, key="id bigint", value=value) for n in ("events", "more"))
+    by_g = pipeline.aggregate(
+        "by_g", events, key="g", values={**values(columns), **others, "rows": agg.count()}
+    )
+    two = {"first": agg.min("t"), "last": agg.max("x"), "days": agg.count_distinct("day")}
+    pipeline.aggregate("by_two", dp.merge(events, more), key="ok, t", values=two)
+    of_one = {"most": agg.max("rows"), "least": agg.min("min_of_n"), "n": agg.count()}
+    pipeline.aggregate("by_rows", by_g, key="distinct_of_n", values=of_one)
+    return pipeline
+
+
+def some_rows(chance: random.Random, key: int) -> list[Upsert]:
+    def one() -> tuple[Any, ...]:
+        values = (chance.choice(values) for _, values in COLUMNS.values())
+        return (chance.choice([None, "", "a", "b"]), *values)
+
+    return [Upsert((key,), one()) for _ in range(chance.choice([1, 1, 2, 4]))]
+
+
+def history(seed: int) -> list[dict[str, list[Any]]]:
+    chance = random.Random(seed)
+    batches = []
+    for _ in range(VERSIONS):
+        batch: dict[str, list[Any]] = {}
+        for name in chance.choice([["events"], ["more"], ["events", "more"]]):
+            keys = chance.sample(range(12), chance.choice([1, 2, 5]))
+            batch[name] = [
+                change
+                for key in keys
+                for change in (
+                    [Delete((key,))] if chance.random() < 0.35 else some_rows(chance, key)
+                )
+            ]
+        batches.append(batch)
+    return batches
+
+
+CASES = {
+    "numbers": (["n", "l", "x"], OTHERS),
+    "moments": (["n", "at", "local", "day", "ok"], {}),
+    "others": (["n", "y", "price", "large", "t", "raw"], {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "way"),
+    [*((case, "runs") for case in CASES), ("numbers", "small"), ("numbers", "runs, often folded")],
+)
+def test_versions_equal_the_oracle(location: str, case: str, way: str) -> None:
+    pipeline, seed = site(*CASES[case]), [*CASES].index(case)
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
+        for batch in history(seed):
+            version = store.update(as_rows(pipeline, batch))
+            assert version.number == oracle.update(batch)
+            assert_same_here(store, oracle, pipeline, [version.number])
+        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
+        assert store.verify(recompute=True) == ()
+        everything = contents(store, pipeline)
+        for stage in ("by_g", "by_two", "by_rows"):
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert contents(store, pipeline) == everything  # the multisets too
+        back = VERSIONS // 2
+        assert store.rollback(back).number == oracle.head + 1 + 3
+        assert contents(store, pipeline) == contents(store, pipeline, back)
+        store.update(as_rows(pipeline, batch))
+        assert store.verify(recompute=True) == ()
+
+
+def contents(store: dp.Store, pipeline: dp.Pipeline, version: int | None = None) -> dict[str, str]:
+    """The rows of all stages, those beside the aggregates too; as text, in which NaN is NaN."""
+    rows = {s.name: store.content(s.name, version, ordered=True) for s in pipeline.graph().stages}
+    return {name: str(found.to_pylist()) for name, found in rows.items()}
+
+
+def orders(**values: agg.AggregateCall) -> dp.Pipeline:
+    pipeline = dp.Pipeline("orders")
+    source = pipeline.source("orders", key="id bigint", value="k string, n bigint, x double")
+    pipeline.aggregate("by_k", source, key="k", values=values)
+    return pipeline
+
+
+ENDS = {
+    "least": (agg.min("n"), min),
+    "greatest": (agg.max("n"), max),
+    "top": (agg.top_k("n", 3), lambda ns: sorted(ns)[::-1][:3]),
+    "first": (agg.min_by("id", "n"), min),
+    "last": (agg.max_by("id", "n"), max),
+    "different": (agg.count_distinct("n"), len),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_change_of_a_large_group_reads_few_row_groups(
+    location: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values that come and go at either end and in between, with and without runs in front."""
+    call, expected = ENDS[name]
+    size, limits = 20_000, dp.Limits(small_table_rows=0, group_rows=100)
+    with dp.Store(None, location, orders(it=call), limits=limits) as store:
+        ids = pa.array(range(size))
+        rows = {"id": ids, "k": pa.repeat("a", size), "n": ids, "x": ids.cast(pa.float64())}
+        store.update({"orders": pa.table(rows)})
+        alive, read = dict.fromkeys(range(size)), list[int]()
+        whole = ParquetFiles._read
+
+        def counting(files: ParquetFiles, *given: Any) -> pa.Table:
+            read.append(len(given[1]))
+            return whole(files, *given)
+
+        monkeypatch.setattr(ParquetFiles, "_read", counting)
+        for gone in ([0], [size - 1], [size // 2], range(1, 40), range(size - 40, size - 1)):
+            read.clear()
+            changes = [{"id": n, "_change_type": "delete"} for n in gone]
+            store.update({"orders": changes})
+            for n in gone:
+                del alive[n]
+            (row,) = store.content("by_k").to_pylist()
+            assert row["it"] == expected(alive)
+            assert 0 < sum(read) <= 12  # of 200 in each of the tables
+        read.clear()
+        store.update({"orders": [{"id": -1, "k": "a", "n": -1, "x": None}]})
+        (row,) = store.content("by_k").to_pylist()
+        assert row["it"] == expected([-1, *alive])
+        assert sum(read) <= 12
+
+
+def test_what_an_aggregate_brings_along_is_not_shown(location: str) -> None:
+    pipeline = orders(least=agg.min("n"), first=agg.min_by("x", "n"))
+    assert [stage.name for stage in pipeline.stages] == ["orders", "by_k"]
+    store = dp.Store(None, location, pipeline)
+    assert [step.stage.name for step in store.plan(["orders"])] == ["orders", "by_k"]
+    version = store.update({"orders": [{"id": 1, "k": "a", "n": 5, "x": 0.5}]})
+    for shown in (version, store.head, *store.versions()):
+        assert set(shown.stages) == {"orders", "by_k"}
+    assert set(store.lineage("orders", 1).downstream) == {"by_k"}
+    assert set(store.lineage("by_k", "a").upstream) == {"orders"}
+    remaining = {each.stage for each in store.forget("orders", 1).remains}
+    assert remaining == {"orders", "by_k", "_sorted_0_by_k", "_sorted_1_by_k"}
+    with pytest.raises(dp.DefinitionError):
+        pipeline.source("_sorted_0_by_k", key="id bigint", value="n bigint")
+
+
+def test_a_multiset_that_is_damaged_is_made_again_and_its_answers_too(location: str) -> None:
+    pipeline = orders(least=agg.min("n"), different=agg.count_distinct("n"))
+    store = dp.Store(None, location, pipeline)
+    store.update({"orders": [{"id": n, "k": "a", "n": n, "x": None} for n in range(9)]})
+    before = contents(store, pipeline)
+    shutil.rmtree(Path(location) / "_sorted_0_by_k" / "content")
+    store = dp.Store(None, location, pipeline)
+    assert {finding.stage for finding in store.verify()} == {"_sorted_0_by_k"}
+    store.repair()
+    assert contents(store, pipeline) == before
+    store.update({"orders": [{"id": 0, "_change_type": "delete"}]})
+    assert store.verify(recompute=True) == ()
+    (row,) = store.content("by_k").to_pylist()
+    assert (row["least"], row["different"]) == (1, 8)
+
+
+def test_other_functions_make_the_stage_anew(location: str) -> None:
+    """Also where a multiset of the same name has other values then."""
+    rows = [{"id": n, "k": "a", "n": n, "x": -float(n)} for n in range(9)]
+    dp.Store(None, location, orders(it=agg.min("n"))).update({"orders": rows})
+    for call, expected in ((agg.max("x"), 0.0), (agg.max("n"), 8), (agg.count("n"), 9)):
+        store = dp.Store(None, location, orders(it=call))
+        store.update({"orders": []}, update_id=call.sql)
+        assert store.content("by_k").to_pylist() == [{"k": "a", "_ordinal": 0, "it": expected}]
+        assert store.verify(recompute=True) == ()
+    assert store.content("by_k", 1).to_pylist() == [{"k": "a", "_ordinal": 0, "it": 0}]
+
+
+WRONG: dict[str, Callable[[], agg.AggregateCall]] = {
+    "no such column": lambda: agg.min("nothing"),
+    "a percentile of text": lambda: agg.median("k"),
+    "a list of numbers": lambda: agg.listagg("n"),
+    "no k": lambda: agg.top_k("n", 0),
+    "a k that is none": lambda: agg.top_k("n", True),
+    "a percentile above 1": lambda: agg.percentile("n", 1.5),
+    "no percentile": lambda: agg.percentile("n", []),
+    "a delimiter that is none": lambda: agg.listagg("k", 1),  # type: ignore[arg-type]
+    "no column": lambda: agg.min_by("n", ""),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_definition_is_refused(case: str) -> None:
+    with pytest.raises(dp.DefinitionError):
+        orders(it=WRONG[case]())
+
+
+def test_values_with_parts_are_refused() -> None:
+    pipeline = dp.Pipeline("parts")
+    source = pipeline.source("orders", key="id bigint", value="k string, some array<int>")
+    with pytest.raises(dp.DefinitionError) as caught:
+        pipeline.aggregate("by_k", source, key="k", values={"it": agg.max("some")})
+    assert (caught.value.stage, caught.value.column) == ("by_k", "it")
