@@ -117,5 +117,5 @@ def in_sql(call: AggregateCall) -> str:
             (by,) = others
             pairs = f"collect_list(struct({by} AS b, {first} AS v)) FILTER (WHERE {by} IS NOT NULL)"
             last = f"array_max(transform({pairs}, p -> p.b))"
-            return f"array_sort(filter({pairs}, p -> p.b = {last}))[0].v"
+            return f"get(array_sort(filter({pairs}, p -> p.b = {last})), 0).v"
     return f"{call.function}({first})"
