@@ -251,6 +251,32 @@ def test_other_functions_make_the_stage_anew(location: str) -> None:
     assert store.content("by_k", 1).to_pylist() == [{"k": "a", "_ordinal": 0, "it": 0}]
 
 
+def test_keys_arguments_and_conditions_are_expressions(location: str) -> None:
+    """Of a key of nothing, too; an error names the stage of the user's."""
+    pipeline = dp.Pipeline("expressions")
+    source = pipeline.source("orders", key="id bigint", value="day date, n int, t string")
+    some = {
+        "least": agg.min("n + 1"),
+        "different": agg.count_distinct("t"),
+        "last": agg.max_by("t", "n + 1"),
+    }
+    pipeline.aggregate("by_null", source, key="day IS NULL AS count", where="n < 9", values=some)
+    pipeline.aggregate("over_all", source, key="", where="t <> 'b'", values=some)
+    oracle, limits = Oracle(pipeline), dp.Limits(small_table_rows=0, group_rows=2)
+    rows = [(n, date(2012 + n % 2, 3, 1), n, "abc"[n % 3]) for n in range(12)]
+    first = [Upsert((n,), tuple(values)) for n, *values in rows]
+    rest: list[Any] = [Delete((0,)), Upsert((1,), (None, -5, "c")), Delete((10,)), Delete((11,))]
+    with dp.Store(None, location, pipeline, limits=limits) as store:
+        for batch in (first, rest, [Delete((n,)) for n in range(12)], first):
+            store.update(as_rows(pipeline, {"orders": batch}))
+            oracle.update({"orders": batch})
+            assert_same_here(store, oracle, pipeline, [store.head.number])
+            assert store.verify(recompute=True) == ()
+        with pytest.raises(dp.ProducerError) as caught:
+            store.update({"orders": [{"id": 1, "day": None, "n": 2**31 - 1, "t": "a"}]})
+        assert caught.value.stage == "over_all"
+
+
 WRONG: dict[str, Callable[[], agg.AggregateCall]] = {
     "no such column": lambda: agg.min("nothing"),
     "a percentile of text": lambda: agg.median("k"),
