@@ -11,13 +11,12 @@ Spark is to be asked, or delta-rs, if there is none. What commits did to files i
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from deltaproduce.engines.delta_tables import LoggedCommit
+from deltaproduce.engines.file_systems.directory import Directory
 
 LOG: Final = "_delta_log"
 """The directory of a table's log, below the table's own."""
@@ -34,7 +33,7 @@ def commit_file(delta_version: int) -> str:
     return f"{LOG}/{delta_version:020d}.json"
 
 
-def newest_commits(table: Path, since: int | None = None) -> tuple[LoggedCommit, ...] | None:
+def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCommit, ...] | None:
     """A table's newest commits, newest first.
 
     Args:
@@ -46,7 +45,7 @@ def newest_commits(table: Path, since: int | None = None) -> tuple[LoggedCommit,
         has a commit that does not say what it was.
     """
     try:
-        names = os.listdir(table / LOG)
+        names = table.names(LOG)
     except FileNotFoundError:
         return ()
     except OSError:
@@ -63,11 +62,10 @@ def newest_commits(table: Path, since: int | None = None) -> tuple[LoggedCommit,
         return None
 
 
-def _commit(table: Path, delta_version: int) -> LoggedCommit:
-    path = table / commit_file(delta_version)
-    with path.open(encoding="utf-8") as lines:
-        info = next(filter(None, map(_info, lines)), {})
-    millis = info.get("inCommitTimestamp") or path.stat().st_mtime_ns // 1_000_000
+def _commit(table: Directory, delta_version: int) -> LoggedCommit:
+    found = table.read(commit_file(delta_version))
+    info = next(filter(None, map(_info, found.text.split("\n"))), {})
+    millis = info.get("inCommitTimestamp") or found.modified_ns // 1_000_000
     told, operation = info.get("userMetadata"), str(info["operation"])
     metadata = None if told is None else str(told)
     return LoggedCommit(delta_version, metadata, operation, int(millis) * 1_000)

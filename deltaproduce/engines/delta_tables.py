@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
@@ -44,12 +45,12 @@ class Place:
     """Where a Delta table is: a path, or a quoted name in a catalog.
 
     Attributes:
-        directory: the directory on this machine that it is known to be in.
+        directory: the directory that it is known to be in, if that is seen without Spark.
     """
 
     address: str
     in_catalog: bool
-    directory: str | None = None
+    directory: Directory | None = None
 
     @property
     def sql(self) -> str:

@@ -1,8 +1,9 @@
 """Deltas: which engine does what to a Delta table. The invariant: this is the only place to decide.
 
-Delta-rs does what is small and on this machine, Spark does everything else. Commits of both follow
-one another in any order: readers cannot tell them apart. Of a store without a session delta-rs does
-all that it can. Files on this machine are found and removed by plain Python.
+Delta-rs does what is small where its commits and Spark's exclude each other, Spark does everything
+else. Commits of both follow one another in any order: readers cannot tell them apart. Of a store
+without a session delta-rs does all that it can. Where delta-rs may commit, plain Python finds and
+removes files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -28,10 +28,12 @@ from deltaproduce.engines.delta_tables import (
     Write,
 )
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.file_systems.choice import directory
+from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import delta, files
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.engines.spark.delta import SparkDelta
-from deltaproduce.engines.spark.file_systems import has_others
+from deltaproduce.engines.spark.file_systems import has_others, is_local
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
@@ -52,10 +54,24 @@ class Deltas(DeltaTables):
         """
         return SparkDelta(self._engines.spark, self._engines.limits)
 
-    def within(self, place: Place, directory: str | None) -> Place:
-        """A place in a directory of this machine, if what is there can be done without Spark."""
-        fits = directory is not None and delta.takes(directory)
-        return replace(place, directory=directory) if fits else place
+    def within(self, place: Place) -> Place:
+        """A place with its directory, if that is seen without Spark as the session sees it."""
+        found, session = directory(place.address), self._engines.session
+        if found is None or not found.is_taken:
+            return place
+        if session is not None:
+            in_session = is_local(session, place.address)
+            if not found.file_system.serves_sessions(is_local=in_session):
+                return place
+        return replace(place, directory=found)
+
+    def unproven(self, root: Place) -> Directory | None:
+        """Where delta-rs commits and it is not known whether that keeps writers apart.
+
+        None if it is; commits of Spark are its own affair.
+        """
+        here = self._here(root)
+        return None if here is None or here.file_system.keeps_first else here
 
     def many_effects(self) -> AbstractContextManager[None]:
         """For an operation of many commits: the user's settings are read once, not for each."""
@@ -63,7 +79,8 @@ class Deltas(DeltaTables):
 
     def exists(self, place: Place) -> bool:
         """See `DeltaTables.exists`."""
-        known = None if place.directory is None else newest_commits(Path(place.directory))
+        here = self._here(place)
+        known = None if here is None else newest_commits(here)
         if known is not None:
             return bool(known)
         alone = self._alone(place)
@@ -77,7 +94,8 @@ class Deltas(DeltaTables):
         Args:
             since: a delta version; all commits from it on are returned, as far as Delta keeps them.
         """
-        known = None if place.directory is None else newest_commits(Path(place.directory), since)
+        here = self._here(place)
+        known = None if here is None else newest_commits(here, since)
         if known is not None:
             return known
         alone = self._alone(place)
@@ -102,7 +120,7 @@ class Deltas(DeltaTables):
     def files(self, place: Place, delta_version: int) -> tuple[str, ...] | None:
         """The files of a delta version, to be read without Spark; None if only Spark can.
 
-        They are on this machine, and no row of theirs is deleted.
+        They are named by their paths from the table's directory, and no row of theirs is deleted.
 
         Raises:
             BrokenLogError: the store has no session, and the log does not say them.
@@ -124,13 +142,14 @@ class Deltas(DeltaTables):
         self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
     ) -> None:
         """See `DeltaTables.create`."""
-        if place.directory is None:
+        here = self._here(place)
+        if here is None:
             return self.spark.create(place, columns, properties)
-        return delta.create(place.directory, arrow_schema(columns), properties)
+        return delta.create(here, arrow_schema(columns), properties)
 
     def write(self, place: Place, write: Write) -> None:
         """See `DeltaTables.write`."""
-        alone, here = self._alone(place) is not None, place.directory
+        alone, here = self._alone(place) is not None, self._here(place)
         if here is None or not delta.written(here, write, self._handles, alone=alone):
             self.spark.write(place, write)
 
@@ -142,13 +161,15 @@ class Deltas(DeltaTables):
 
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
         """See `DeltaTables.restore`."""
-        if place.directory is None or not delta.restored(place.directory, delta_version, metadata):
+        here = self._here(place)
+        if here is None or not delta.restored(here, delta_version, metadata):
             self.spark.restore(place, delta_version, metadata)
 
     def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:
         """See `DeltaTables.set_property`."""
-        if place.directory is not None:
-            delta.set_property(place.directory, name, value, metadata)
+        here = self._here(place)
+        if here is not None:
+            delta.set_property(here, name, value, metadata)
         else:
             self.spark.set_property(place, name, value, metadata)
 
@@ -158,7 +179,7 @@ class Deltas(DeltaTables):
         Args:
             in_order: Spark does it, if there is a session: delta-rs does not keep the order.
         """
-        here = self._alone(place) if in_order else place.directory
+        here = self._alone(place) if in_order else self._here(place)
         if here is not None:
             delta.optimize(here)
         else:
@@ -178,7 +199,7 @@ class Deltas(DeltaTables):
     ) -> pa.Table | None:
         """The files of a table that no version needs, as an inventory; None if Spark finds them.
 
-        Spark finds those that are not on this machine, and says what is wrong with a broken log.
+        Spark finds those that are not seen here, and says what is wrong with a broken log.
 
         Args:
             needed: the delta versions that are read, beside the newest one.
@@ -188,10 +209,11 @@ class Deltas(DeltaTables):
             BrokenLogError: the store has no session, and the log is gone, or does not say which
                 files there are.
         """
-        if place.directory is None:
+        here = self._here(place)
+        if here is None:
             return None
         try:
-            return files.unneeded(place.directory, needed, unfinished_since)
+            return files.unneeded(here, needed, unfinished_since)
         except BrokenLogError:
             if self._alone(place) is not None:
                 raise
@@ -203,38 +225,54 @@ class Deltas(DeltaTables):
         Args:
             inventory: as `unneeded` gives it, or, in Spark, see `SparkDelta.remove_files`.
         """
-        if place.directory is not None and isinstance(inventory, pa.Table):
-            files.remove(place.directory, inventory.column("path").to_pylist())
+        here = self._here(place)
+        if here is not None and isinstance(inventory, pa.Table):
+            files.remove(here, inventory.column("path").to_pylist())
         else:
             self.spark.remove_files(place, inventory)
 
     def drop(self, place: Place) -> None:
         """Remove a table with all of its files."""
-        if place.directory is not None:
-            files.remove_table(place.directory)
+        here = self._here(place)
+        if here is not None:
+            files.remove_table(here)
         else:
             self.spark.drop(place)
 
     def with_file(self, root: Place, file: str) -> tuple[str, ...]:
         """The directories two levels below another one that have a file.
 
-        On this machine no Spark job, else one. Without a session those are not among them that only
-        Spark takes.
+        No Spark job if they are seen without, else one. Without a session those are not among them
+        that only Spark takes.
 
         Args:
             file: its path from there.
+
+        Returns:
+            Their last two names.
         """
-        if root.directory is None:
-            return self.spark.with_file(root.address, "*/*", file)
-        found = files.with_file(root.directory, file)
-        return found if self._alone(root) is None else tuple(filter(delta.takes, found))
+        here = self._here(root)
+        if here is None:
+            found = self.spark.with_file(root.address, "*/*", file)
+            return tuple("/".join(path.split("/")[-2:]) for path in found)
+        inside = files.with_file(here, file)
+        is_alone = self._alone(root) is not None
+        return tuple(path for path in inside if not is_alone or here.at(path).is_taken)
 
     def has_others(self, place: Place) -> bool:
         """Whether another Delta table, and so perhaps a store, is below a table's directory."""
-        if place.directory is not None:
-            return files.has_others(place.directory)
+        here = self._here(place)
+        if here is not None:
+            return files.has_others(here)
         return has_others(self._engines.spark, place.address)
 
-    def _alone(self, place: Place) -> str | None:
+    def _here(self, place: Place) -> Directory | None:
+        """The directory of a place where delta-rs may commit, and plain Python remove files."""
+        found = place.directory
+        if found is None or self._engines.session is None or found.file_system.has_safe_spark:
+            return found
+        return None
+
+    def _alone(self, place: Place) -> Directory | None:
         """The directory of a place where all is done here, because the store has no session."""
         return place.directory if self._engines.session is None else None

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.paths import local_path
+from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import (
@@ -142,6 +142,12 @@ def opened(
     return Writer(found, executor, on_conflict, clock)
 
 
+def _is_seen(place: Location) -> bool:
+    """Whether a path is read and written without Spark."""
+    found = directory(place.address)
+    return found is not None and found.is_taken
+
+
 def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) -> Tables:
     """The tables of a store, if they can be where it is to be.
 
@@ -151,7 +157,7 @@ def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) ->
     session = engines.session
     if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
         place = place.within(engines.spark.catalog.currentCatalog())
-    elif session is None and local_path(place.address) is None:
+    elif session is None and not _is_seen(place):
         raise SessionError(
             f"location {text!r} is in a file system that only Spark reads and writes: open the "
             "store with a session, Store(deltaproduce.local_session(), …)"

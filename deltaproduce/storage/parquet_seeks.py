@@ -8,7 +8,7 @@ one of the keys: at most one a key where keys are unique, however many rows ther
 job. This is the sparse index of a sorted file that SSTables have (Chang et al., "Bigtable", 2006).
 
 The invariant: an answer has all rows of the keys, as Spark would read them; where that is not
-certain there is none, and Spark is asked: for files in no file system of this machine, keys that
+certain there is none, and Spark is asked: for files that are not seen without it, keys that
 are null or of a type without one plain order, footers that say nothing of ranges, files that are
 gone or damaged (Spark says so), and for more rows than are quicker read here (`Limits.seek_rows`).
 """
@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.types import StringType
 
+from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import (
     Marks,
     Numbers,
@@ -39,9 +40,8 @@ from deltaproduce.engines.local.arrays import (
     sorting,
     taken,
 )
-from deltaproduce.engines.paths import local_path
 from deltaproduce.engines.selections import Selection
-from deltaproduce.errors import CorruptStoreError
+from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import VERSION, Column
@@ -144,12 +144,16 @@ class ParquetFiles:
     """The files of a table none of whose rows is deleted. Files never change: footers are kept.
 
     Args:
-        addresses: where Spark finds them.
+        directory: the table's.
+        paths: from there.
         table: the table's name, if there is no Spark to be asked: what cannot be read is damaged.
     """
 
-    def __init__(self, addresses: Sequence[str], table: str | None = None) -> None:
-        self._paths = [local_path(address) for address in addresses]
+    def __init__(
+        self, directory: Directory, paths: Sequence[str], table: str | None = None
+    ) -> None:
+        self._directory = directory
+        self._paths = paths
         self._table = table
 
     def rows_of(self, keys: Selection, columns: Sequence[Column], most: int) -> pa.Table | None:
@@ -229,7 +233,8 @@ class ParquetFiles:
                     if most is not None and count > most:
                         threads.shutdown(cancel_futures=True)
                         break
-        except (OSError, pa.ArrowInvalid):
+        except (OSError, pa.ArrowInvalid) as error:
+            self._check_answer(error)
             return None
         return pa.concat_tables(found)
 
@@ -252,16 +257,14 @@ class ParquetFiles:
         found, count = [empty(columns)], 0
         try:
             for path in self._paths:
-                if path is None:
-                    return None
                 if most is not None and count > most:
                     break
-                found.append(_within(_rows_in(path, columns, versions), versions))
+                found.append(_within(self._rows_in(path, columns, versions), versions))
                 count += len(found[-1])
         except _UNREADABLE as error:
             if self._table is None:
                 return None
-            raise unreadable_here(self._table) from error
+            raise unreadable_here(self._table, self._directory, error) from error
         return pa.concat_tables(found)
 
     @property
@@ -281,38 +284,62 @@ class ParquetFiles:
         """
         try:
             for path in self._paths:
-                assert path is not None  # there is no Spark to find others
-                yield _rows_in(path, columns)
+                yield self._rows_in(path, columns)
         except _UNREADABLE as error:
             if self._table is None:
                 raise
-            raise unreadable_here(self._table) from error
+            raise unreadable_here(self._table, self._directory, error) from error
 
     @cached_property
     def _footers(self) -> _Footers | None:
         """None if they are not to be had here."""
-        if None in self._paths:
-            return None
         try:
-            return _Footers([pq.read_metadata(path) for path in self._paths])
-        except (OSError, pa.ArrowInvalid):
+            return _Footers([self._directory.footer(path) for path in self._paths])
+        except (OSError, pa.ArrowInvalid) as error:
+            self._check_answer(error)
             return None
+
+    def _check_answer(self, error: Exception) -> None:
+        """Without Spark to be asked, say that the file system does not answer.
+
+        Raises:
+            StorageError: it does not.
+        """
+        if self._table is not None and self._directory.file_system.silence(error):
+            raise unreadable_here(self._table, self._directory, error) from error
 
     def _read(self, footers: Sequence[pq.FileMetaData], groups: Sequence[_Group]) -> pa.Table:
         """Some row groups of one file."""
         number = groups[0].file
-        # Reading ahead goes through a pool of threads, which costs more than it saves on a disk.
-        with pq.ParquetFile(
-            self._paths[number],
-            metadata=footers[number],
-            pre_buffer=False,
-            coerce_int96_timestamp_unit="us",
-        ) as file:
+        with self._directory.parquet(self._paths[number], footers[number]) as file:
             return file.read_row_groups([group.number for group in groups], use_threads=False)
 
+    def _rows_in(
+        self, path: str, columns: Sequence[Column], versions: tuple[int, int] | None = None
+    ) -> pa.Table:
+        """The rows of a file, those of other versions only where a row group has some of these."""
+        with self._directory.parquet(path) as file:
+            groups = _groups_of(file.metadata, versions)
+            rows = file.read_row_groups(groups, [column.name for column in columns])
+        return in_arrow_types(rows, columns)
 
-def unreadable_here(table: str) -> CorruptStoreError:
-    """What is said of a table of a store without a session that cannot be read."""
+
+def unreadable_here(
+    table: str, directory: Directory | None, error: BaseException
+) -> CorruptStoreError | StorageError:
+    """What is said of a table of a store without a session that cannot be read.
+
+    Args:
+        directory: where it is, or the store; None if only Spark knows.
+        error: what came of it.
+    """
+    silence = None if directory is None else directory.file_system.silence(error)
+    if silence is not None:
+        return StorageError(
+            f"table {table!r} cannot be reached ({silence}): see that the service is up, and that "
+            "the environment has its address and a key that may read and write",
+            table=table,
+        )
     return CorruptStoreError(
         f"table {table!r} cannot be read as a version has it, because files of it were removed or "
         "changed by someone else; store.verify() says what else is wrong, store.repair() mends it",
@@ -440,16 +467,6 @@ def _groups_of(footer: pq.FileMetaData, versions: tuple[int, int] | None) -> lis
         return known is None or not known.has_min_max or (first <= known.max and known.min <= last)
 
     return [group for group in every if may_have(group)]
-
-
-def _rows_in(
-    path: str, columns: Sequence[Column], versions: tuple[int, int] | None = None
-) -> pa.Table:
-    """The rows of a file, those of other versions only where a row group has some of these too."""
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-        groups = _groups_of(file.metadata, versions)
-        rows = file.read_row_groups(groups, [column.name for column in columns])
-    return in_arrow_types(rows, columns)
 
 
 def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:

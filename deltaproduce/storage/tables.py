@@ -37,16 +37,16 @@ from deltaproduce.engines.delta_tables import (
 )
 from deltaproduce.engines.deltas import Deltas
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local import commit_probe
 from deltaproduce.engines.local.kernels import checks as here
 from deltaproduce.engines.marks import FILE_COLUMN, MISPLACED_COLUMN
-from deltaproduce.engines.paths import is_linked, local_path
+from deltaproduce.engines.paths import is_linked
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.delta import Detail, unwritable
-from deltaproduce.engines.spark.file_systems import is_local
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.kernels import checks as in_spark
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage, unreadable
-from deltaproduce.errors import CorruptStoreError, StorageError
+from deltaproduce.errors import CorruptStoreError, DeltaProduceError, StorageError
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
@@ -68,6 +68,7 @@ class Tables:
         self._delta = Deltas(engines)
         self._files: dict[Table, tuple[int, ParquetFiles | None]] = {}
         self._frames: dict[Table, tuple[int, DataFrame]] = {}
+        self._is_checked = False
 
     @property
     def spark(self) -> SparkSession:
@@ -114,9 +115,12 @@ class Tables:
         known = self._files.get(table)
         if known is None or known[0] != delta_version:
             alone = table.name if self.engines.session is None else None
+            place, found = self._place(table), None
             with self._whole(table):
-                paths = self._delta.files(self._place(table), delta_version)
-            known = delta_version, None if paths is None else ParquetFiles(paths, alone)
+                paths = self._delta.files(place, delta_version)
+            if place.directory is not None and paths is not None:
+                found = ParquetFiles(place.directory, paths, alone)
+            known = delta_version, found
             self._files[table] = known
         return known[1]
 
@@ -225,12 +229,16 @@ class Tables:
             return self._delta.exists(self._place(table))
 
     def _place(self, table: Table) -> Place:
-        """Where a table is; also in which directory, if it is one of the store's that are here."""
+        """Where a table is; also in which directory, if it is one of the store's that are seen."""
         return self._known(table.place) if self.location.has(table) else table.place
 
     def _known(self, place: Place) -> Place:
-        """A place of the store's, with its directory if it is here."""
-        return self._delta.within(place, local_path(place.address)) if self._local else place
+        """A place of the store's, with its directory if that is seen without Spark."""
+        root = self._root.directory
+        if root is None:
+            return place
+        found = root.at(place.address.removeprefix(f"{self.location.address}/"))
+        return replace(place, directory=found) if found.is_taken else place
 
     def detail(self, table: Table) -> Detail | None:
         """What Delta says of a table; None if there is none. One Spark job."""
@@ -270,8 +278,7 @@ class Tables:
         location = self.location
         if location.in_catalog:
             return tuple(map(location.named, self._delta.spark.tables_in(location.address)))
-        paths = self._delta.with_file(self._known(location.place), commit_file(0))
-        tables = location.among("/".join(path.split("/")[-2:]) for path in paths)
+        tables = location.among(self._delta.with_file(self._root, commit_file(0)))
         return tuple(t for t in tables if not is_linked(location.address, t.address))
 
     def recent_commits(self, table: Table, since: int | None = None) -> tuple[Commit, ...]:
@@ -430,7 +437,7 @@ class Tables:
 
     def _write(self, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool) -> Write:
         """An edit as a write of Delta's."""
-        small = edit.sought and self._local
+        small = edit.sought and self._root.directory is not None
         write = Write(
             edit.rows,
             edit.columns,
@@ -462,12 +469,10 @@ class Tables:
             self._delta.restore(self._place(table), delta_version, metadata)
 
     @cached_property
-    def _local(self) -> bool:
-        """Whether the store's files are on this machine, where a small row group costs little."""
-        if self.location.in_catalog:
-            return False
-        session, address = self.engines.session, self.location.address
-        return local_path(address) is not None if session is None else is_local(session, address)
+    def _root(self) -> Place:
+        """Where the store is; also in which directory, if that is seen without Spark."""
+        place = self.location.place
+        return place if place.in_catalog else self._delta.within(place)
 
     @contextmanager
     def _whole(self, table: Table) -> Iterator[None]:
@@ -475,11 +480,40 @@ class Tables:
         try:
             yield
         except BrokenLogError as error:
-            raise unreadable_here(table.name) from error
+            raise self._unreadable(table, error) from error
         except Exception as error:
             if not self.location.has(table) or not tells_of_damage(error):
                 raise
             raise unreadable(table.name, error) from error
+
+    def _unreadable(self, table: Table, error: BrokenLogError) -> DeltaProduceError:
+        """What is said of a log that cannot be read: it is damaged, or there is no way to it."""
+        root = self._root.directory
+        return unreadable_here(table.name, root, error.__cause__ or error)
+
+    def _silence(self, error: BaseException) -> str | None:
+        """What an error says of a file system that cannot be reached; None if it can."""
+        root = self._root.directory
+        return None if root is None else root.file_system.silence(error)
+
+    def _check_commits(self) -> None:
+        """Refuse a store where two writers could overwrite each other's commits; asked once.
+
+        Raises:
+            StorageError: delta-rs would commit there, and the file system does not keep them apart.
+        """
+        root = None if self._is_checked else self._delta.unproven(self._root)
+        if root is None:
+            return
+        with effect("probe", self.location.address):
+            fault = commit_probe.fault(root)
+        if fault is not None:
+            raise StorageError(
+                f"no store can be written at {self.location.address} without a session: {fault}. "
+                "Use a service that puts a file on the condition that it is not there "
+                "(If-None-Match), or write all versions in one driver of Spark"
+            )
+        self._is_checked = True
 
     @contextmanager
     def _effect(
@@ -493,14 +527,15 @@ class Tables:
             StorageError: there is no space, or no right to write.
         """
         try:
+            self._check_commits()
             with effect(name, table.name):
                 yield
         except RefusedError as refused:
             commits = self.recent_commits(table, base)
             raise overtaken(table.name, attempt, base, commits) from refused.__cause__
         except Exception as error:
-            found = unwritable(error)
-            if found is None:
+            found = unwritable(error) or self._silence(error)
+            if found is None or isinstance(error, DeltaProduceError):
                 raise
             raise StorageError(
                 f"table {table.name!r} cannot be written ({found}): nothing of this is visible. "

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from deltaproduce import Pipeline, Source, Store
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.model.layouts import Layout
 from deltaproduce.testing import Change, Oracle, Upsert, plain_rows
 from deltaproduce.types.columns import Columns
@@ -62,19 +62,35 @@ def assert_no_orphans_here(store: Store) -> None:
 
     And each table is in one of its versions.
     """
-    location = store._opened.tables.location
-    log = Path(location.log().address)
-    known, tables = {log}, [DeltaTable(log)]
+    tables = store._opened.tables
+    root = tables._root.directory
+    assert root is not None
+    pinned = {(tables.location.log().name, None)}
     for version in store.versions():
         for stage, figures in version.stages.items():
-            for kind, pinned in figures.delta_versions.items():
-                path = Path(location.table(stage, kind).address)
-                known.add(path)
-                tables += [DeltaTable(path, version=pinned), DeltaTable(path)]
-    named = {Path(uri.removeprefix("file://")) for table in tables for uri in table.file_uris()}
-    found = (path for path in Path(location.address).rglob("*.parquet"))
-    assert {path for path in found if "_delta_log" not in path.parts} == named
-    assert {path.parent for path in Path(location.address).rglob("_delta_log")} == known
+            for kind, number in figures.delta_versions.items():
+                name = tables.location.table(stage, kind).name
+                pinned |= {(name, number), (name, None)}
+    named = {
+        f"{name}/{path}"
+        for name, number in pinned
+        for path in opened_at(root.at(name), number).get_add_actions().column("path").to_pylist()
+    }
+    found = {path for path in files_below(root) if "/." not in path}
+    data = {path for path in found if "_delta_log/" not in path and path.endswith(".parquet")}
+    assert data == named
+    logs = {path.partition("/_delta_log/")[0] for path in found if "/_delta_log/" in path}
+    assert logs == {name for name, _ in pinned}
+
+
+def files_below(directory: Directory) -> Iterator[str]:
+    """The files in a directory, at any depth, by their paths from there."""
+    for entry in directory.entries():
+        if not entry.is_directory:
+            yield entry.name
+            continue
+        for inside in files_below(directory.at(entry.name)):
+            yield f"{entry.name}/{inside}"
 
 
 def tuples(rows: pa.Table, columns: Columns) -> list[Any]:

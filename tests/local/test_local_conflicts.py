@@ -5,31 +5,21 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
-from threading import Barrier, Thread
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from crashing import batch, frames, orders, run_ahead
+from conflicting import OTHERS, assert_all_publish, one_that_dies, one_that_publishes
+from crashing import batch, frames, orders
 from local_stores import assert_same_here
 
 from deltaproduce import ConflictError, Store
 from deltaproduce.engines.local import delta
 from deltaproduce.testing import Oracle
 
-WRITERS = 4
 MINE = batch((1, 1, 10), (2, 2, 20))
 MORE = batch((2, 3, 20), (7, 3, 70))
-OTHERS = batch((7, 1, 70), (8, 3, 80))
 MOST_COMMITS = 20
-
-
-def one_that_publishes(location: str) -> None:
-    Store(None, location, orders()).update(frames(None, OTHERS))
-
-
-def one_that_dies(location: str) -> None:
-    run_ahead(None, location)
 
 
 @pytest.fixture(scope="module")
@@ -84,27 +74,4 @@ def test_another_writer_comes_in_the_middle_of_a_first_commit(
 
 
 def test_writers_who_begin_together_all_publish_what_they_were_given(location: str) -> None:
-    """Each tries again until it has published: all rows are there, and each version is one's."""
-    together, failures = Barrier(WRITERS), list[BaseException]()
-
-    def write(number: int) -> None:
-        try:
-            with Store(None, location, orders(), on_conflict="retry") as store:
-                together.wait()
-                store.update(frames(None, batch((number, number % 2, number))), f"{number}")
-        except BaseException as failure:  # noqa: BLE001 it is looked at below
-            failures.append(failure)
-
-    threads = [Thread(target=write, args=(number,)) for number in range(WRITERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    store, oracle = Store(None, location, orders()), Oracle(orders())
-    for version in store.versions():
-        number = int(version.update_id or "")
-        oracle.update(batch((number, number % 2, number)), version.update_id)
-    assert oracle.head == WRITERS
-    assert_same_here(store, oracle, orders(), range(WRITERS + 1))
-    assert not store.verify()
+    assert_all_publish(location, writers=4)

@@ -86,7 +86,7 @@ def test_what_needs_spark_says_so(tmp_path: Path, location: str) -> None:
     with pytest.raises(SessionError, match="Spark"):
         Store(None, "lake", pipeline)  # a schema
     with pytest.raises(SessionError, match="session"):
-        Store(None, "s3a://bucket/lake", pipeline)
+        Store(None, "abfss://lake@account/shop", pipeline)
     with_query = totals()
     with_query.sql(
         "counts", "SELECT customer, count(*) AS n FROM total GROUP BY customer", key="customer"

@@ -16,6 +16,8 @@ from local_stores import as_rows, assert_no_orphans_here, assert_same_here
 from series import drawn as examples
 
 from deltaproduce import ConflictError, CorruptStoreError, Limits, NotFoundError, Pipeline, Store
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local.files import remove_table, removed_in_turn
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle, strategies
@@ -237,7 +239,7 @@ def test_update_ids_outlive_their_versions(location: str) -> None:
 def test_what_a_removal_leaves_can_be_read_and_removed(lake: Path, tmp_path: Path) -> None:
     """It is cut off before each of its steps in turn, on a copy."""
     table = lake / "by_customer" / "content"
-    steps = removed_in_turn(str(table))
+    steps = [one.path for one in removed_in_turn(Directory(ThisMachine(), str(table)))]
     assert {str(path) for path in table.glob("*.parquet")} < {*steps}
     for done in range(len(steps)):
         copy = tmp_path / f"{done}" / "copy"
@@ -246,6 +248,6 @@ def test_what_a_removal_leaves_can_be_read_and_removed(lake: Path, tmp_path: Pat
             gone = copy / Path(step).relative_to(table)
             shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
         assert DeltaTable(copy).version() >= 0
-        remove_table(str(copy))
+        remove_table(Directory(ThisMachine(), str(copy)))
         assert not copy.parent.exists()
-    remove_table(str(tmp_path / "none"))
+    remove_table(Directory(ThisMachine(), str(tmp_path / "none")))

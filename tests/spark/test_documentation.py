@@ -70,6 +70,8 @@ README = ROOT / "README.md"
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if code(page)]
 IN_NEW_PROCESSES = {"streams"}
 """Pages that give relative paths to Spark itself, for which Java's current directory counts."""
+WITH_A_SERVICE = {"object-stores"}
+"""Pages that need one of another process: tests/local/test_object_stores.py has these."""
 SHORT = ("batches", "delta-sources", "joins")
 """Pages that a short run has."""
 
@@ -100,7 +102,8 @@ def test_a_page_works_in_a_new_process(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", chosen((p.stem for p in PAGES if p.stem not in IN_NEW_PROCESSES), *SHORT)
+    "page",
+    chosen((p.stem for p in PAGES if p.stem not in IN_NEW_PROCESSES | WITH_A_SERVICE), *SHORT),
 )
 def test_a_page_prints_what_it_shows(
     spark: SparkSession,
@@ -123,7 +126,7 @@ def test_a_page_prints_what_it_shows(
 
 def test_all_code_is_run() -> None:
     """What is in another language is not taken for what was printed, and is none of Python."""
-    assert {page.stem for page in PAGES} >= IN_NEW_PROCESSES
+    assert {page.stem for page in PAGES} >= IN_NEW_PROCESSES | WITH_A_SERVICE
     languages = {language for page in [README, *PAGES] for language, _ in fences(page)}
     assert languages == {"", "python", "mermaid"}
     everywhere = {language for page in (ROOT / "docs").glob("*.md") for language, _ in fences(page)}

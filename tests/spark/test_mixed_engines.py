@@ -28,6 +28,8 @@ from selecting import long
 from series import drawn as examples
 
 from deltaproduce import ConflictError, Limits, Pipeline, SessionError, Store
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import files as local_files
 from deltaproduce.storage import failpoints, files
 from deltaproduce.testing import Oracle, Upsert, strategies
@@ -246,7 +248,7 @@ def test_files_that_nobody_needs_are_found_alike(
             (every, soon - timedelta(hours=2)),
         )[: 5 if path == table else 2]:
             in_spark = files._in_spark(spark, str(path), needed, since).collect()
-            here = local_files.unneeded(str(path), needed, since)
+            here = local_files.unneeded(Directory(ThisMachine(), str(path)), needed, since)
             expected = [dict(zip(here.column_names, row, strict=True)) for row in in_spark]
             assert sorted(here.to_pylist(), key=str) == sorted(expected, key=str)
             found += len(in_spark)

@@ -8,6 +8,8 @@ import pytest
 
 from deltaproduce.engines.delta_log import commit_file, newest_commits
 from deltaproduce.engines.delta_tables import LoggedCommit
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import landed
 
@@ -30,20 +32,20 @@ def test_commits_are_told_newest_first(tmp_path: Path) -> None:
         write(tmp_path, number, (None, US, OTHER)[number % 3])
     write(tmp_path, 6, None, operation="OPTIMIZE", inCommitTimestamp=77)
     (tmp_path / "_delta_log" / "00000000000000000006.checkpoint.parquet").touch()
-    found = newest_commits(tmp_path, 3)
+    found = newest_commits(Directory(ThisMachine(), str(tmp_path)), 3)
     assert found == (
         LoggedCommit(6, None, "OPTIMIZE", 77_000),
         LoggedCommit(5, OTHER.metadata("t/content"), "WRITE", 1_005_000),
         LoggedCommit(4, US.metadata("t/content"), "WRITE", 1_004_000),
         LoggedCommit(3, None, "WRITE", 1_003_000),
     )
-    assert newest_commits(tmp_path) == found[:3]
-    assert newest_commits(tmp_path, 6) == found[:3]
-    assert len(newest_commits(tmp_path, 0) or ()) == 7
+    assert newest_commits(Directory(ThisMachine(), str(tmp_path))) == found[:3]
+    assert newest_commits(Directory(ThisMachine(), str(tmp_path)), 6) == found[:3]
+    assert len(newest_commits(Directory(ThisMachine(), str(tmp_path)), 0) or ()) == 7
 
 
 def test_of_no_table_there_are_none(tmp_path: Path) -> None:
-    assert newest_commits(tmp_path) == ()
+    assert newest_commits(Directory(ThisMachine(), str(tmp_path))) == ()
 
 
 @pytest.mark.parametrize("damage", ["gap", "empty", "no json", "no info", "a list", "no commit"])
@@ -65,7 +67,7 @@ def test_a_log_that_is_not_whole_is_not_read(tmp_path: Path, damage: str) -> Non
         case "no commit":
             for number in range(4):
                 (tmp_path / commit_file(number)).unlink()
-    assert newest_commits(tmp_path) is None
+    assert newest_commits(Directory(ThisMachine(), str(tmp_path))) is None
 
 
 PINNED = Commit(5, Attempt("before", 3))

@@ -8,6 +8,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import handles
 from deltaproduce.engines.local.handles import Handles
 
@@ -20,9 +22,13 @@ def table(tmp_path: Path) -> str:
     return str(tmp_path / "t")
 
 
+def here(table: str) -> Directory:
+    return Directory(ThisMachine(), table)
+
+
 def used(kept: Handles, table: str) -> DeltaTable:
-    handle = kept.newest(table)
-    kept.keep(table, handle)
+    handle = kept.newest(here(table))
+    kept.keep(here(table), handle)
     return handle.table
 
 
@@ -37,7 +43,7 @@ def test_what_others_have_committed_is_read(table):
 def test_one_caller_at_a_time_has_it(table):
     kept = Handles()
     first = used(kept, table)
-    one, other = kept.newest(table), kept.newest(table)
+    one, other = kept.newest(here(table)), kept.newest(here(table))
     assert one.table is first
     assert other.table is not first
 
@@ -47,7 +53,7 @@ def test_a_table_that_was_made_again_is_opened_anew(table):
     first = used(kept, table)
     shutil.rmtree(table)
     with pytest.raises(TableNotFoundError):
-        kept.newest(table)
+        kept.newest(here(table))
     write_deltalake(table, pa.table({"other": ["x"]}))
     again = used(kept, table)
     assert again is not first
@@ -61,10 +67,10 @@ def test_it_is_opened_anew_after_so_many_commits(table, monkeypatch):
     monkeypatch.setattr(handles, "_COMMITS", 3)
     kept, opened = Handles(), []
     for _ in range(8):
-        handle = kept.newest(table)
+        handle = kept.newest(here(table))
         opened.append(handle.since)
         write_deltalake(handle.table, ROWS, mode="append")
-        kept.keep(table, handle)
+        kept.keep(here(table), handle)
     assert opened == [0, 0, 0, 3, 3, 3, 6, 6]
 
 

@@ -12,6 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.types import LongType
 
 from deltaproduce.engines.delta_tables import KEPT, RefusedError, Write
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import delta
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.types.atoms import arrow_schema
@@ -22,6 +24,10 @@ BY_ANOTHER_PROCESS = """
 import sys, pyarrow, deltalake
 deltalake.write_deltalake(sys.argv[1], pyarrow.table({"n": [1]}), mode="append")
 """
+
+
+def here(table: str) -> Directory:
+    return Directory(ThisMachine(), table)
 
 
 def others_commit(table: str) -> None:
@@ -62,7 +68,7 @@ def test_one_of_two_writers_is_refused_and_nothing_of_it_is_in_the_table(
     """Another writer commits while a first commit, or one that overwrites, is under way."""
     table, expected = str(tmp_path / "t"), [1]
     if is_there:
-        assert delta.written(table, writing("create", 7), Handles())
+        assert delta.written(here(table), writing("create", 7), Handles())
         expected = [1, 7]
 
     def overtaken(place: Any, rows: pa.Table, **options: Any) -> None:
@@ -70,7 +76,7 @@ def test_one_of_two_writers_is_refused_and_nothing_of_it_is_in_the_table(
 
     monkeypatch.setattr(delta, "write_deltalake", overtaken)
     with pytest.raises(RefusedError):
-        delta.written(table, writing(mode, 2, 3), Handles())
+        delta.written(here(table), writing(mode, 2, 3), Handles())
     assert sorted(DeltaTable(table).to_pyarrow_table().column("n").to_pylist()) == expected
 
 
@@ -78,15 +84,15 @@ def test_rows_that_are_added_come_after_those_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = str(tmp_path / "t")
-    assert delta.written(table, writing("create", 7), Handles())
+    assert delta.written(here(table), writing("create", 7), Handles())
 
     def overtaken(place: Any, rows: pa.Table, **options: Any) -> None:
         others_commit(table)
         write_deltalake(place, rows, **options)
 
     monkeypatch.setattr(delta, "write_deltalake", overtaken)
-    assert delta.written(table, writing("append", 2), Handles())
-    told = [commit.metadata for commit in delta.history(table, None)]
+    assert delta.written(here(table), writing("append", 2), Handles())
+    told = [commit.metadata for commit in delta.history(here(table), None)]
     assert told == ["by (2,)", None, "by (7,)"]
 
 
@@ -101,5 +107,5 @@ def test_of_two_who_make_an_empty_table_one_does(
         return create(*given, **{**options, "mode": "error"})
 
     monkeypatch.setattr(delta.DeltaTable, "create", overtaken)
-    delta.create(table, arrow_schema(COLUMNS), KEPT)
-    assert len(delta.history(table, None)) == 1
+    delta.create(here(table), arrow_schema(COLUMNS), KEPT)
+    assert len(delta.history(here(table), None)) == 1

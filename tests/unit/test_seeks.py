@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.limits import Limits
-from deltaproduce.storage.parquet_seeks import ParquetFiles, local_path
+from deltaproduce.storage.parquet_seeks import ParquetFiles
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 
@@ -44,11 +46,18 @@ def _selection(columns: Sequence[Column], *keys: Any, limits: Limits = Limits())
     return Selection(tuple(columns), table, Engines(cast(Any, None), limits))
 
 
-def _written(folder: Path, tables: Sequence[pa.Table], group_rows: int = 3) -> list[str]:
-    """Writes each table as a file, and returns the files as Spark names them."""
-    for number, table in enumerate(tables):
-        pq.write_table(table, folder / f"part-{number:05}.parquet", row_group_size=group_rows)
-    return [f"file://{folder}/part-{number:05}.parquet" for number in range(len(tables))]
+def _here(folder: Path) -> Directory:
+    return Directory(ThisMachine(), str(folder))
+
+
+def _written(
+    folder: Path, tables: Sequence[pa.Table], group_rows: int = 3
+) -> tuple[Directory, list[str]]:
+    """Writes each table as a file, and returns the files by their directory and their names."""
+    names = [f"part-{number:05}.parquet" for number in range(len(tables))]
+    for name, table in zip(names, tables, strict=True):
+        pq.write_table(table, folder / name, row_group_size=group_rows)
+    return _here(folder), names
 
 
 def _numbers(first: int, last: int) -> pa.Table:
@@ -71,7 +80,7 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: list[int]) -> None:
-    files = ParquetFiles(_written(tmp_path, [_numbers(0, 30), _numbers(30, 60)]))
+    files = ParquetFiles(*_written(tmp_path, [_numbers(0, 30), _numbers(30, 60)]))
     found = files.rows_of(_selection([_ID], 4, 31, 32, 59, 70), (_ID, _TEXT), _MOST)
     assert found is not None
     assert sorted(found["id"].to_pylist()) == [4, 31, 32, 59]
@@ -80,7 +89,7 @@ def test_only_groups_that_may_hold_a_key_are_read(tmp_path: Path, groups_read: l
 
 
 def test_nothing_is_read_for_keys_beyond_the_table(tmp_path: Path, groups_read: list[int]) -> None:
-    files = ParquetFiles(_written(tmp_path, [_numbers(10, 20)]))
+    files = ParquetFiles(*_written(tmp_path, [_numbers(10, 20)]))
     found = files.rows_of(_selection([_ID], -1, 9, 20), (_ID, _TEXT), _MOST)
     assert found is not None
     assert not len(found)
@@ -94,7 +103,7 @@ def test_later_columns_tell_where_the_first_has_few_values(
     """Of 20 groups in order, 18 have one id; of those that have two, the ids decide."""
     rows = [{"id": n // 30, "part": f"{n % 30:02}"} for n in range(60)]
     schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
-    files = ParquetFiles(_written(tmp_path, [pa.Table.from_pylist(rows[1:], schema)]))
+    files = ParquetFiles(*_written(tmp_path, [pa.Table.from_pylist(rows[1:], schema)]))
     sought = [(0, "05"), (0, "06"), (1, "20"), (0, "99"), (2, "05")]
     found = files.rows_of(_selection([_ID, _PART], *sought), (_ID, _PART), _MOST)
     assert found is not None
@@ -124,14 +133,14 @@ def test_a_row_is_found_by_three_columns(
     columns = (_ID, _PART, _PLACE)
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
     values = [dict(zip(schema.names, row, strict=True)) for row in rows]
-    files = ParquetFiles(_written(tmp_path, [pa.Table.from_pylist(values, schema)]))
+    files = ParquetFiles(*_written(tmp_path, [pa.Table.from_pylist(values, schema)]))
     found = files.rows_of(_selection(columns, *sought), columns, _MOST)
     assert found is not None
     assert [tuple(row.values()) for row in found.to_pylist()] == [sought[0]]
 
 
 def test_many_groups_are_read_a_part_at_a_time(tmp_path: Path, groups_read: list[int]) -> None:
-    files = ParquetFiles(_written(tmp_path, [_numbers(0, 600)]))
+    files = ParquetFiles(*_written(tmp_path, [_numbers(0, 600)]))
     found = files.rows_of(_selection([_ID], *range(600)), (_ID, _TEXT), _MOST)
     assert found is not None
     assert len(found) == 600
@@ -142,7 +151,7 @@ def test_no_more_is_read_than_tells_that_there_is_too_much(
     tmp_path: Path, groups_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    files = ParquetFiles(_written(tmp_path, [_numbers(0, 60_000)]))
+    files = ParquetFiles(*_written(tmp_path, [_numbers(0, 60_000)]))
     found = files.rows_of(_selection([_ID], *range(0, 60_000, 3)), (_ID, _TEXT), 70)
     assert found is not None
     assert 70 < len(found) < 20_000
@@ -150,7 +159,7 @@ def test_no_more_is_read_than_tells_that_there_is_too_much(
 
 
 def test_a_table_without_rows_has_none(tmp_path: Path) -> None:
-    files = ParquetFiles(_written(tmp_path, [_numbers(0, 0)]))
+    files = ParquetFiles(*_written(tmp_path, [_numbers(0, 0)]))
     found = files.rows_of(_selection([_ID], 1), (_ID, _TEXT), _MOST)
     assert found is not None
     assert not len(found)
@@ -193,7 +202,7 @@ def test_the_rows_are_those_of_a_filter(
         pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in half], schema)
         for half in halves
     ]
-    files = ParquetFiles(_written(tmp_path_factory.mktemp("files"), tables, group_rows=2))
+    files = ParquetFiles(*_written(tmp_path_factory.mktemp("files"), tables, group_rows=2))
     found = files.rows_of(_selection(columns[:parts], *sought), columns, _MOST)
     assert found is not None
     assert Counter(zip(*found.to_pydict().values(), strict=True)) == Counter(
@@ -218,7 +227,7 @@ def test_values_of_all_types_come_as_spark_exchanges_them(tmp_path: Path) -> Non
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
     table = pa.Table.from_pylist([row], schema)
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
-    found = ParquetFiles([f"file:{tmp_path}/a.parquet"]).rows_of(
+    found = ParquetFiles(_here(tmp_path), ["a.parquet"]).rows_of(
         _selection([_ID], 1), columns, _MOST
     )
     assert found is not None
@@ -232,7 +241,7 @@ def test_a_part_of_another_column_is_not_mistaken_for_the_key(tmp_path: Path) ->
     nested = Column("a", t.StructType().add("b", t.LongType()))
     schema = pa.schema([(c.name, arrow_type(c.data_type)) for c in (nested, dotted)])
     table = pa.Table.from_pylist([{"a": {"b": 9 - n}, "a.b": n} for n in range(9)], schema)
-    files = ParquetFiles(_written(tmp_path, [table]))
+    files = ParquetFiles(*_written(tmp_path, [table]))
     found = files.rows_of(_selection([dotted], 1), (nested, dotted), _MOST)
     assert found is not None
     assert found.to_pylist() == [{"a": {"b": 8}, "a.b": 1}]
@@ -256,23 +265,16 @@ def test_keys_without_a_plain_order_are_for_spark(
 ) -> None:
     column = Column("key", data_type)
     table = pa.table({"key": pa.array([value], arrow_type(data_type))})
-    files = ParquetFiles(_written(tmp_path, [table]))
+    files = ParquetFiles(*_written(tmp_path, [table]))
     assert files.rows_of(_selection([column], value), (column,), _MOST) is None
 
 
-def test_files_elsewhere_are_for_spark() -> None:
-    for address in ("s3a://bucket/a.parquet", "hdfs://name/a", "dbfs:/a", "file://host/a", "a"):
-        assert local_path(address) is None, address
-        assert ParquetFiles([address]).rows_of(_selection([_ID], 1), (_ID,), _MOST) is None
-    assert local_path("file:///a/b") == local_path("file:/a/b") == local_path("/a/b") == "/a/b"
-
-
 def test_files_that_are_gone_or_damaged_are_for_spark(tmp_path: Path) -> None:
-    addresses = _written(tmp_path, [_numbers(0, 3), _numbers(3, 6)])
-    known, unknown = ParquetFiles(addresses), ParquetFiles(addresses)
+    here, names = _written(tmp_path, [_numbers(0, 3), _numbers(3, 6)])
+    known, unknown = ParquetFiles(here, names), ParquetFiles(here, names)
     keys, columns = _selection([_ID], 1, 4), (_ID, _TEXT)
     assert known.rows_of(keys, columns, _MOST) is not None
-    second = Path(local_path(addresses[1]) or "")
+    second = tmp_path / names[1]
     second.write_bytes(second.read_bytes()[:4])
     assert known.rows_of(keys, columns, _MOST) is None
     assert unknown.rows_of(keys, columns, _MOST) is None
@@ -284,7 +286,7 @@ def test_files_that_are_gone_or_damaged_are_for_spark(tmp_path: Path) -> None:
 def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:
     pq.write_table(_numbers(0, 3), tmp_path / "a.parquet", write_statistics=False)
     assert (
-        ParquetFiles([f"file:{tmp_path}/a.parquet"]).rows_of(
+        ParquetFiles(_here(tmp_path), ["a.parquet"]).rows_of(
             _selection([_ID], 1), (_ID, _TEXT), _MOST
         )
         is None
@@ -292,7 +294,7 @@ def test_files_without_statistics_are_for_spark(tmp_path: Path) -> None:
 
 
 def test_more_rows_than_the_limit_are_for_spark(tmp_path: Path) -> None:
-    files = ParquetFiles(_written(tmp_path, [_numbers(0, 30)]))
+    files = ParquetFiles(*_written(tmp_path, [_numbers(0, 30)]))
     limits = Limits(seek_rows=6)
     assert files.rows_of(_selection([_ID], 0, 4, limits=limits), (_ID, _TEXT), _MOST) is not None
     assert files.rows_of(_selection([_ID], 0, 4, 8, limits=limits), (_ID, _TEXT), _MOST) is None
@@ -348,7 +350,7 @@ def test_few_row_groups_are_read_for_the_first_row_of_a_key_of_many(
     """Behind those that do not count only; of three keys, of which one has all but a few rows."""
     ids = pa.array([1] * 2 + [2] * 3_000 + [3] * 2)
     table = pa.table({"id": ids, "value": [*range(2), *range(3_000), *range(2)]})
-    files = ParquetFiles(_written(tmp_path, [table], group_rows=10))
+    files = ParquetFiles(*_written(tmp_path, [table], group_rows=10))
     columns = (_ID, _VALUE)
 
     def alive(rows: pa.Table) -> Any:

@@ -9,10 +9,8 @@ invariant: what cannot be done so is not done here, and Spark does it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, Literal, TypeVar
 from urllib.parse import unquote
 
@@ -36,7 +34,8 @@ from deltaproduce.engines.delta_tables import (
     RefusedError,
     Write,
 )
-from deltaproduce.engines.local.handles import Handles
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.handles import Handles, opened_at
 from deltaproduce.types.atoms import in_arrow_types
 
 _Outcome = TypeVar("_Outcome")
@@ -44,19 +43,13 @@ _Outcome = TypeVar("_Outcome")
 _GROUP_ROWS: Final = 1 << 20
 """The most rows of a row group where keys are not looked up."""
 
-_PLAIN: Final = re.compile(r"[\w ./=@+~-]+")
 _ONE_FILE: Final = 1 << 40
 _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 """Checkpoints are made as the table's properties say. Its log is kept for ever, and to look for
 what has expired takes as long as the commit."""
 
 
-def takes(directory: str) -> bool:
-    """Whether delta-rs finds a directory: where signs have a meaning in URLs it takes others."""
-    return _PLAIN.fullmatch(directory) is not None
-
-
-def written(directory: str, write: Write, handles: Handles, *, alone: bool = False) -> bool:
+def written(directory: Directory, write: Write, handles: Handles, *, alone: bool = False) -> bool:
     """Write rows, one file in their order, if that can be done here as Spark would do it.
 
     Rows that are marked as deleted are Spark's to remove, and so are columns that Delta has no
@@ -92,11 +85,12 @@ def written(directory: str, write: Write, handles: Handles, *, alone: bool = Fal
         overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
     _committed(
         lambda: write_deltalake(
-            directory if found is None else found,
+            directory.uri if found is None else found,
             rows,
             mode=_mode(found, write),
             schema_mode=None if overwritten is None else "overwrite",
             configuration=write.properties if found is None else None,
+            storage_options=directory.storage_options,
             target_file_size=_ONE_FILE,
             writer_properties=WriterProperties(
                 compression="SNAPPY", max_row_group_size=write.group_rows or _GROUP_ROWS
@@ -115,23 +109,24 @@ def written(directory: str, write: Write, handles: Handles, *, alone: bool = Fal
     return True
 
 
-def create(directory: str, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+def create(directory: Directory, schema: pa.Schema, properties: Mapping[str, str]) -> None:
     """Make an empty table if there is none; of two who do, one does."""
     said = CommitProperties(max_commit_retries=0)
     with suppress(RefusedError):
         _committed(
             lambda: DeltaTable.create(
-                directory,
+                directory.uri,
                 schema,
                 mode="ignore",
                 configuration=dict(properties),
+                storage_options=directory.storage_options,
                 commit_properties=said,
             ),
             made_in=directory,
         )
 
 
-def deleted(directory: str, predicate: str, metadata: str) -> bool:
+def deleted(directory: Directory, predicate: str, metadata: str) -> bool:
     """Delete rows, and write the files anew that had some; no commit if there are none.
 
     Returns:
@@ -141,7 +136,7 @@ def deleted(directory: str, predicate: str, metadata: str) -> bool:
         RefusedError: another writer was faster.
     """
     try:
-        found = DeltaTable(directory)
+        found = opened_at(directory)
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(str(error)) from error
     if _may_be_marked(found):
@@ -152,14 +147,14 @@ def deleted(directory: str, predicate: str, metadata: str) -> bool:
     return True
 
 
-def restored(directory: str, delta_version: int, metadata: str) -> bool:
+def restored(directory: Directory, delta_version: int, metadata: str) -> bool:
     """Give a table the rows, columns and properties of an earlier delta version.
 
     Returns:
         Whether it is there now; rows that may be marked as deleted are Spark's.
     """
     try:
-        found = DeltaTable(directory)
+        found = opened_at(directory)
     except (DeltaError, OSError, ValueError):
         return False  # Spark says what is wrong
     if _may_be_marked(found):
@@ -169,9 +164,9 @@ def restored(directory: str, delta_version: int, metadata: str) -> bool:
     return True
 
 
-def set_property(directory: str, name: str, value: str, metadata: str) -> None:
+def set_property(directory: Directory, name: str, value: str, metadata: str) -> None:
     """Set one of the table's properties: a commit that changes no row."""
-    found = DeltaTable(directory)
+    found = opened_at(directory)
     _committed(
         lambda: found.alter.set_table_properties(
             {name: value}, raise_if_not_exists=False, commit_properties=_said(metadata)
@@ -179,14 +174,14 @@ def set_property(directory: str, name: str, value: str, metadata: str) -> None:
     )
 
 
-def optimize(directory: str) -> None:
+def optimize(directory: Directory) -> None:
     """Write small files as large ones."""
-    found = DeltaTable(directory)
+    found = opened_at(directory)
     _committed(lambda: found.optimize.compact())
 
 
-def files(directory: str, delta_version: int) -> tuple[str, ...] | None:
-    """The files of a delta version, by their paths; None if rows of theirs may be deleted.
+def files(directory: Directory, delta_version: int) -> tuple[str, ...] | None:
+    """The files of a delta version, by their paths from there; None if rows may be deleted.
 
     Raises:
         BrokenLogError: the table is not there, or not at that version.
@@ -200,10 +195,10 @@ def files(directory: str, delta_version: int) -> tuple[str, ...] | None:
         raise BrokenLogError(str(error)) from error
     if any("://" in path or path.startswith("/") for path in paths):
         return None
-    return tuple(str(Path(directory) / unquote(path)) for path in sorted(paths))
+    return tuple(map(unquote, sorted(paths)))
 
 
-def schema(directory: str, delta_version: int) -> StructType:
+def schema(directory: Directory, delta_version: int) -> StructType:
     """The columns of a delta version.
 
     Raises:
@@ -213,14 +208,14 @@ def schema(directory: str, delta_version: int) -> StructType:
     return StructType.fromJson(json.loads(found.schema().to_json()))
 
 
-def history(directory: str, limit: int | None) -> tuple[LoggedCommit, ...]:
+def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]:
     """So many of the newest commits, or all, newest first; none if there is no table.
 
     Raises:
         BrokenLogError: the log does not say what the table is.
     """
     try:
-        found = DeltaTable(directory).history(limit)
+        found = opened_at(directory).history(limit)
     except TableNotFoundError:
         return ()
     except (DeltaError, OSError, ValueError) as error:
@@ -233,9 +228,9 @@ def history(directory: str, limit: int | None) -> tuple[LoggedCommit, ...]:
     )
 
 
-def _opened(directory: str, delta_version: int) -> DeltaTable:
+def _opened(directory: Directory, delta_version: int) -> DeltaTable:
     try:
-        return DeltaTable(directory, version=delta_version)
+        return opened_at(directory, delta_version)
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(str(error)) from error
 
@@ -307,7 +302,7 @@ def _said(
     return CommitProperties({"userMetadata": metadata}, retries, transactions)
 
 
-def _committed(commit: Callable[[], _Outcome], *, made_in: str | None = None) -> _Outcome:
+def _committed(commit: Callable[[], _Outcome], *, made_in: Directory | None = None) -> _Outcome:
     """What a commit gives.
 
     Args:
@@ -320,7 +315,7 @@ def _committed(commit: Callable[[], _Outcome], *, made_in: str | None = None) ->
         return commit()
     except DeltaError as error:
         is_refused = isinstance(error, CommitFailedError) or (
-            made_in is not None and DeltaTable.is_deltatable(made_in)
+            made_in is not None and DeltaTable.is_deltatable(made_in.uri, made_in.storage_options)
         )
         if not is_refused:
             raise

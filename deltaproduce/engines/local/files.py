@@ -1,4 +1,4 @@
-"""Files of Delta tables in directories of this machine: which nobody needs, and their removal.
+"""Files of Delta tables that are seen without Spark: which nobody needs, and their removal.
 
 What `storage.files` finds elsewhere, and `spark.file_systems` and Delta's ``VACUUM`` remove there,
 by plain Python. The invariants are the same: no file that a needed delta version has, or the newest
@@ -8,24 +8,20 @@ through a symbolic link; and a removal of a table that is cut off leaves one tha
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from deltaproduce.engines.delta_log import LOG, commit_file
+from deltaproduce.engines.file_systems.directory import Directory, Entry
 from deltaproduce.engines.local.log_actions import actions
-from deltaproduce.engines.paths import is_linked
 
 INVENTORY: Final = pa.schema(
     {"path": pa.string(), "length": pa.int64(), "isDir": pa.bool_(), "modificationTime": pa.int64()}
 )
-_SCHEME: Final = "file:"
 _HIDDEN: Final = ("_", ".")
 
 
@@ -37,7 +33,7 @@ class _Named:
     paths: set[str] = field(default_factory=set)
 
 
-def unneeded(directory: str, needed: Collection[int], unfinished_since: datetime) -> pa.Table:
+def unneeded(directory: Directory, needed: Collection[int], unfinished_since: datetime) -> pa.Table:
     """The files of a table that no version needs; see `storage.files.unneeded`.
 
     Returns:
@@ -48,83 +44,79 @@ def unneeded(directory: str, needed: Collection[int], unfinished_since: datetime
     """
     named, since = _named(directory, needed), unfinished_since.timestamp()
     # Of old files a log may not say any more.
-    tells_all = os.path.exists(os.path.join(directory, commit_file(0)))
+    tells_all = directory.exists(commit_file(0))
     found = []
-    for inside, about in _listed(directory):
-        name = os.path.basename(inside)
-        known = named.get(name)
+    for inside, entry in _listed(directory):
+        known = named.get(entry.name)
         if known is None:
-            goes = tells_all and inside == name and about.st_mtime < since
+            goes = tells_all and inside == entry.name and entry.modified_ns < since * 1e9
         else:
             goes = not known.needed and inside in known.paths
         if goes:
-            path = f"{_SCHEME}{directory}/{inside}"
-            found.append((path, about.st_size, False, about.st_mtime_ns // 1_000_000))
+            path = directory.named(inside)
+            found.append((path, entry.size, False, entry.modified_ns // 1_000_000))
     columns = zip(*found, strict=True) if found else ((), (), (), ())
     return pa.table(
         [pa.array(c, t) for c, t in zip(columns, INVENTORY.types, strict=True)], INVENTORY
     )
 
 
-def remove(directory: str, paths: Iterable[str]) -> None:
-    """Remove files of a table, with their checksums; those that it has now stay.
+def remove(directory: Directory, paths: Iterable[str]) -> None:
+    """Remove files of a table; those that it has now stay.
 
     Args:
         paths: as `unneeded` gives them.
     """
     now = _named(directory, ())
     for named in paths:
-        path = Path(named.removeprefix(_SCHEME))
-        known = now.get(path.name)
-        if (known is None or not known.needed) and not is_linked(directory, str(path)):
-            path.unlink(missing_ok=True)
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        inside = directory.inside(named)
+        known = now.get(inside.rpartition("/")[2])
+        if (known is None or not known.needed) and not directory.is_linked(inside):
+            directory.remove_file(inside)
 
 
-def with_file(root: str, file: str) -> tuple[str, ...]:
-    """The directories two levels below another one that have a file."""
-    pattern = f"*/*/{file}"
-    return tuple(sorted(str(path).removesuffix(f"/{file}") for path in Path(root).glob(pattern)))
+def with_file(root: Directory, file: str) -> tuple[str, ...]:
+    """The directories two levels below another one that have a file, by their paths from there."""
+    two_below = (f"{one}/{two}" for one in _folders(root) for two in _folders(root.at(one)))
+    return tuple(sorted(inside for inside in two_below if root.exists(f"{inside}/{file}")))
 
 
-def has_others(directory: str) -> bool:
+def has_others(directory: Directory) -> bool:
     """Whether another Delta table, and so perhaps a store, is below a table's directory."""
-    below = [entry for entry in _entries(directory) if entry.is_dir() and entry.name != LOG]
-    return any(os.path.exists(os.path.join(e.path, LOG)) or has_others(e.path) for e in below)
+    if directory.is_link:
+        return False
+    below = [directory.at(name) for name in _folders(directory) if name != LOG]
+    return any(one.exists(LOG) or has_others(one) for one in below)
 
 
-def remove_table(directory: str) -> None:
+def remove_table(directory: Directory) -> None:
     """Remove a Delta table's directory, and the one that it is in if nothing else is.
 
     The data goes first, then the log, newest first: what the log says of it stays readable. Of
     symbolic links only the links go.
     """
-    table = Path(directory)
-    if not table.exists():
+    if not directory.is_there:
         return
-    for path in removed_in_turn(directory):
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-    if not any(table.parent.iterdir()):
-        table.parent.rmdir()
+    for one in removed_in_turn(directory):
+        one.remove()
+    directory.parent.remove_if_empty()
 
 
-def removed_in_turn(directory: str) -> list[str]:
+def removed_in_turn(directory: Directory) -> list[Directory]:
     """What is removed of a table's directory, and at last the directory with the first commit."""
-    data = [entry.path for entry in _entries(directory) if entry.name != LOG]
-    log = sorted(_entries(os.path.join(directory, LOG)), key=_place, reverse=True)
-    return [*data, *(entry.path for entry in log[:-1]), directory]
+    data = [directory.at(entry.name) for entry in _entries(directory) if entry.name != LOG]
+    log = directory.at(LOG)
+    commits = sorted(_entries(log), key=_place, reverse=True)
+    return [*data, *(log.at(entry.name) for entry in commits[:-1]), directory]
 
 
-def _place(entry: os.DirEntry[str]) -> tuple[str, bool]:
+def _place(entry: Entry) -> tuple[str, bool]:
     """Where a file of a log is in it: a commit comes before what was made from it."""
     number, _, kind = entry.name.lstrip(".").partition(".")
     return number, kind != "json"
 
 
-def _named(directory: str, needed: Collection[int]) -> dict[str, _Named]:
+def _named(directory: Directory, needed: Collection[int]) -> dict[str, _Named]:
     """All files that a table's log tells of, by name."""
     told: dict[tuple[str, str | None], list[tuple[int, bool]]] = {}
     for action in actions(directory):
@@ -156,27 +148,23 @@ def _is_needed(history: list[tuple[int, bool]], needed: Collection[int]) -> bool
     return any(start <= version < end for start, end in spans for version in needed)
 
 
-def _listed(directory: str) -> Iterator[tuple[str, os.stat_result]]:
+def _listed(directory: Directory) -> Iterator[tuple[str, Entry]]:
     """The files in a directory that are not hidden, by their paths from there; no links."""
     for entry in _entries(directory):
-        if entry.name.startswith(_HIDDEN) or entry.is_symlink():
+        if entry.name.startswith(_HIDDEN) or entry.is_link:
             continue
-        if entry.is_dir():
-            for inside, about in _listed(entry.path):
-                yield f"{entry.name}/{inside}", about
-        elif entry.is_file():
-            try:
-                yield entry.name, entry.stat()
-            except FileNotFoundError:  # someone else was faster
-                continue
+        if entry.is_directory:
+            for inside, below in _listed(directory.at(entry.name)):
+                yield f"{entry.name}/{inside}", below
+        else:
+            yield entry.name, entry
 
 
-def _entries(directory: str) -> list[os.DirEntry[str]]:
+def _entries(directory: Directory) -> list[Entry]:
     """What is in a directory; nothing in one that is elsewhere, behind a symbolic link."""
-    if os.path.islink(directory):
-        return []
-    try:
-        with os.scandir(directory) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    return [] if directory.is_link else directory.entries()
+
+
+def _folders(directory: Directory) -> list[str]:
+    """The names of the directories in a directory."""
+    return [entry.name for entry in directory.entries() if entry.is_directory]

@@ -8,7 +8,6 @@ file that it was: otherwise the table was removed or made again, and is opened a
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -16,19 +15,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.file_systems.directory import Directory
 
 _MOST: Final = 256
 """So many are kept: each holds the names of its table's files."""
 _COMMITS: Final = 50
 """A commit with a handle takes 0.1 ms more for each that was made with it; to open it, some 10."""
-
-
-class _Mark(NamedTuple):
-    """What tells a file from another one at the same path."""
-
-    inode: int
-    changed: int
-    size: int
 
 
 class Handle(NamedTuple):
@@ -42,9 +34,9 @@ class Handles:
     """The tables that one store has open."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Handle, _Mark]] = {}
+        self._kept: dict[Directory, tuple[Handle, object]] = {}
 
-    def newest(self, directory: str) -> Handle:
+    def newest(self, directory: Directory) -> Handle:
         """A table as it is now.
 
         Raises:
@@ -56,19 +48,26 @@ class Handles:
             with suppress(DeltaError, OSError, ValueError):  # opened anew, it says what is wrong
                 handle.table.update_incremental()
                 return handle
-        opened = DeltaTable(directory)
+        opened = opened_at(directory)
         return Handle(opened, opened.version())
 
-    def keep(self, directory: str, handle: Handle) -> None:
+    def keep(self, directory: Directory, handle: Handle) -> None:
         """Keep a table for the next one who asks; the caller is done with it."""
         mark, commits = _mark(directory, handle.table), handle.table.version() - handle.since
         if mark is not None and commits < _COMMITS and len(self._kept) < _MOST:
             self._kept[directory] = handle, mark
 
 
-def _mark(directory: str, table: DeltaTable) -> _Mark | None:
-    try:
-        found = os.stat(os.path.join(directory, commit_file(table.version())))
-    except OSError:
-        return None
-    return _Mark(found.st_ino, found.st_mtime_ns, found.st_size)
+def opened_at(directory: Directory, delta_version: int | None = None) -> DeltaTable:
+    """A table, opened now; at its newest delta version without one.
+
+    Raises:
+        TableNotFoundError: there is none.
+        DeltaError, OSError, ValueError: it cannot be read, or not at that version.
+    """
+    options = directory.storage_options
+    return DeltaTable(directory.uri, version=delta_version, storage_options=options)
+
+
+def _mark(directory: Directory, table: DeltaTable) -> object | None:
+    return directory.mark(commit_file(table.version()))

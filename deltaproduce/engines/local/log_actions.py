@@ -1,17 +1,17 @@
-"""Log actions, read on the driver: what `spark.log_actions` says of a table on this machine."""
+"""Log actions, read on the driver: what `spark.log_actions` says of a table, by plain Python."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from deltaproduce.engines.delta_log import COMMIT_NAME, LOG
+from deltaproduce.engines.delta_log import COMMIT_NAME, LOG, commit_file
 from deltaproduce.engines.delta_tables import BrokenLogError
+from deltaproduce.engines.file_systems.directory import Directory
 
 _Z85: Final = (
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -36,31 +36,30 @@ class Action:
     vector: str | None
 
 
-def actions(directory: str) -> Iterator[Action]:
+def actions(directory: Directory) -> Iterator[Action]:
     """What the commits in a table's log did to files; other files than commits are passed over.
 
     Raises:
         BrokenLogError: there is no log, or a commit is none.
     """
-    log = os.path.join(directory, LOG)
     try:
-        for name in os.listdir(log):
+        for name in directory.names(LOG):
             if found := re.fullmatch(COMMIT_NAME, name):
-                yield from _of_commit(os.path.join(log, name), int(found[1]))
+                number = int(found[1])
+                yield from _of_commit(directory.read(commit_file(number)).text, number)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrokenLogError(str(error)) from error
 
 
-def _of_commit(path: str, number: int) -> Iterator[Action]:
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            if not any(f'"{kind}"' in line for kind in _ACTIONS):
-                continue
-            action = json.loads(line)
-            for kind in _ACTIONS:
-                if (about := action.get(kind)) is not None:
-                    vector = _vector(about.get("deletionVector"))
-                    yield Action(number, kind == "add", about["path"], vector)
+def _of_commit(text: str, number: int) -> Iterator[Action]:
+    for line in text.split("\n"):
+        if not any(f'"{kind}"' in line for kind in _ACTIONS):
+            continue
+        action = json.loads(line)
+        for kind in _ACTIONS:
+            if (about := action.get(kind)) is not None:
+                vector = _vector(about.get("deletionVector"))
+                yield Action(number, kind == "add", about["path"], vector)
 
 
 def _vector(found: Mapping[str, Any] | None) -> str | None:

@@ -1,0 +1,26 @@
+"""The choice of a file system: by the scheme of an address.
+
+The invariant: this is the only place that decides it. Where no file system is named here, Spark
+alone reads and writes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.object_store import ObjectStore
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
+from deltaproduce.engines.paths import local_path
+
+_BUCKET: Final = re.compile(r"s3a?://([^/]+(?:/.*)?)", re.DOTALL)
+
+
+def directory(address: str) -> Directory | None:
+    """The directory at an address, as Spark names it; None if only Spark knows it."""
+    path = local_path(address)
+    if path is not None:
+        return Directory(ThisMachine(), path)
+    found = _BUCKET.fullmatch(address)
+    return None if found is None else Directory(ObjectStore.of_environment(), found[1])

@@ -1,0 +1,228 @@
+"""Object stores: buckets of a service that speaks S3's language.
+
+Files are read, listed and removed by pyarrow (https://arrow.apache.org/docs/python/filesystems.html),
+and tables are committed to by delta-rs, which both are told the same, from the variables that
+delta-rs reads (https://docs.rs/object_store/latest/object_store/aws/struct.AmazonS3Builder.html).
+The invariant: a commit is put on the condition that its file is not there (``If-None-Match: *``);
+`local.commit_probe` finds out whether a service obeys.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+
+from pyarrow import fs
+
+from deltaproduce.engines.file_systems.directory import Entry, FileSystem, Text
+from deltaproduce.types.excerpts import escaped
+
+_PLAIN: Final = re.compile(r"(?:(?!\.{1,2}(?:/|$))[\w .=@+~-]+(?:/(?!$)|$))+")
+_TRUE: Final = ("1", "true", "on", "yes", "y")
+_SILENCE: Final = re.compile(
+    r"AWS Error (?!NO_SUCH_KEY|RESOURCE_NOT_FOUND)\w+|Generic S3 error|NoSuchBucket"
+)
+_OF_A_KEY: Final = re.compile(r"NoSuchKey|NO_SUCH_KEY")
+_ORNAMENTS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
+_LONGEST: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore(FileSystem):
+    """One service, and who asks. See `FileSystem`.
+
+    Attributes:
+        endpoint: its URL; None for the region's own of Amazon.
+        region: None if the service says it, or does not mind.
+        key: who asks; None if pyarrow and delta-rs find that out, from the machine they run on.
+        is_virtual_hosted: the bucket is in the name of the host, not in the path.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    key: str | None = None
+    secret: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    is_virtual_hosted: bool = False
+    is_anonymous: bool = False
+
+    @staticmethod
+    def of_environment(variables: Mapping[str, str] = os.environ) -> ObjectStore:
+        """As the variables say that delta-rs reads, in large letters or small ones."""
+        told = {name.upper(): value for name, value in variables.items() if value}
+
+        def first(*names: str) -> str | None:
+            return next((told[name] for name in names if name in told), None)
+
+        def is_true(name: str) -> bool:
+            return told.get(name, "").lower() in _TRUE
+
+        return ObjectStore(
+            endpoint=first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+            region=first("AWS_REGION", "AWS_DEFAULT_REGION"),
+            key=first("AWS_ACCESS_KEY_ID"),
+            secret=first("AWS_SECRET_ACCESS_KEY"),
+            token=first("AWS_SESSION_TOKEN", "AWS_TOKEN"),
+            is_virtual_hosted=is_true("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"),
+            is_anonymous=is_true("AWS_SKIP_SIGNATURE"),
+        )
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """What is known, with conditional puts, whatever the environment says of those."""
+        known = {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": self.region,
+            "AWS_ACCESS_KEY_ID": self.key,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+            "AWS_SESSION_TOKEN": self.token,
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(self.is_virtual_hosted).lower(),
+            "AWS_SKIP_SIGNATURE": str(self.is_anonymous).lower(),
+            "AWS_CONDITIONAL_PUT": "etag",
+            "AWS_S3_ALLOW_UNSAFE_RENAME": "false",
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+    @property
+    def has_safe_spark(self) -> bool:
+        """Spark's commits there are put without the condition: see Delta's S3SingleDriverLogStore.
+
+        https://docs.delta.io/delta-storage/#amazon-s3
+        """
+        return False
+
+    @property
+    def keeps_first(self) -> bool:
+        """Services differ."""
+        return False
+
+    @property
+    def reads_ahead(self) -> bool:
+        """A request takes longer than what it brings."""
+        return True
+
+    def serves_sessions(self, *, is_local: bool) -> bool:
+        """Where the environment has a key, it is taken for the session's."""
+        del is_local
+        return self.key is not None
+
+    def takes(self, path: str) -> bool:
+        """See `FileSystem.takes`."""
+        return _PLAIN.fullmatch(path) is not None
+
+    def uri(self, path: str) -> str:
+        """See `FileSystem.uri`."""
+        return f"s3://{path}"
+
+    def named(self, path: str) -> str:
+        """See `FileSystem.named`."""
+        return f"s3a://{path}"
+
+    def names(self, path: str) -> list[str]:
+        """See `FileSystem.names`."""
+        return [info.base_name for info in self._found(path)]
+
+    def entries(self, path: str) -> list[Entry]:
+        """See `FileSystem.entries`."""
+        try:
+            return sorted(map(_entry, self._found(path)))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """See `FileSystem.exists`."""
+        return bool(_opened(self).get_file_info(path).type != fs.FileType.NotFound)
+
+    def read(self, path: str) -> Text:
+        """See `FileSystem.read`."""
+        with _opened(self).open_input_stream(path) as file:
+            modified = datetime.fromisoformat(file.metadata()["Last-Modified"].decode())
+            text = file.readall().decode()
+        return Text(text, int(modified.timestamp()) * 1_000_000_000)
+
+    def write(self, path: str, text: str) -> None:
+        """See `FileSystem.write`."""
+        with _opened(self).open_output_stream(path) as file:
+            file.write(text.encode())
+
+    def mark(self, path: str) -> object | None:
+        """See `FileSystem.mark`."""
+        try:
+            with _opened(self).open_input_stream(path) as file:
+                about = file.metadata()
+        except OSError:
+            return None
+        return about.get("ETag"), about.get("Last-Modified"), about.get("Content-Length")
+
+    def parquet(self, path: str) -> dict[str, Any]:
+        """See `FileSystem.parquet`."""
+        return {"where": path, "filesystem": _opened(self)}
+
+    def is_link(self, path: str) -> bool:
+        """There are no links."""
+        del path
+        return False
+
+    def is_linked(self, root: str, path: str) -> bool:
+        """There are no links."""
+        del root, path
+        return False
+
+    def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`."""
+        try:
+            _opened(self).delete_file(path)
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, path: str) -> None:
+        """See `FileSystem.remove_tree`."""
+        found = _opened(self)
+        if found.get_file_info(path).type == fs.FileType.File:
+            found.delete_file(path)
+        else:
+            found.delete_dir(path)
+
+    def remove_if_empty(self, path: str) -> None:
+        """Remove what pyarrow leaves in the place of a directory whose last file goes."""
+        if not self.entries(path):
+            _opened(self).delete_dir(path)
+
+    def silence(self, error: BaseException) -> str | None:
+        """See `FileSystem.silence`."""
+        text = str(error)
+        if isinstance(error, FileNotFoundError) or _OF_A_KEY.search(text):
+            return None
+        if _SILENCE.search(text) is None:
+            return None
+        return escaped(" ".join(_ORNAMENTS.sub("", text).split()), limit=_LONGEST)
+
+    def _found(self, path: str) -> list[fs.FileInfo]:
+        infos = _opened(self).get_file_info(fs.FileSelector(path))
+        return [info for info in infos if info.base_name]
+
+
+@cache
+def _opened(store: ObjectStore) -> fs.S3FileSystem:
+    """Pyarrow's view of a service, which all threads share."""
+    return fs.S3FileSystem(
+        access_key=store.key,
+        secret_key=store.secret,
+        session_token=store.token,
+        anonymous=store.is_anonymous,
+        region=store.region,
+        endpoint_override=store.endpoint,
+        force_virtual_addressing=store.is_virtual_hosted,
+        background_writes=False,
+    )
+
+
+def _entry(info: fs.FileInfo) -> Entry:
+    is_directory = info.type == fs.FileType.Directory
+    size, modified = (0, 0) if is_directory else (info.size, info.mtime_ns)
+    return Entry(info.base_name, is_directory, False, size, modified)

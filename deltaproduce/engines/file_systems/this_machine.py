@@ -1,0 +1,136 @@
+"""This machine: directories by plain paths.
+
+Symbolic links are told, and not followed where something is found or removed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deltaproduce.engines.file_systems.directory import Entry, FileSystem, Text
+from deltaproduce.engines.paths import is_linked
+
+_PLAIN: Final = re.compile(r"[\w ./=@+~-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ThisMachine(FileSystem):
+    """The file system of this machine, whatever is mounted in it. See `FileSystem`."""
+
+    @property
+    def storage_options(self) -> None:
+        """None are needed."""
+
+    @property
+    def has_safe_spark(self) -> bool:
+        """A commit is a file that is there or not, for Spark and for delta-rs."""
+        return True
+
+    @property
+    def keeps_first(self) -> bool:
+        """A commit's file is linked, or renamed, to where there is none."""
+        return True
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Reading ahead goes through a pool of threads, which costs more than it saves."""
+        return False
+
+    def serves_sessions(self, *, is_local: bool) -> bool:
+        """A path may be of another file system, or of another machine."""
+        return is_local
+
+    def takes(self, path: str) -> bool:
+        """See `FileSystem.takes`."""
+        return _PLAIN.fullmatch(path) is not None
+
+    def uri(self, path: str) -> str:
+        """A plain path is one."""
+        return path
+
+    def named(self, path: str) -> str:
+        """See `FileSystem.named`."""
+        return f"file:{path}"
+
+    def names(self, path: str) -> list[str]:
+        """See `FileSystem.names`."""
+        return os.listdir(path)
+
+    def entries(self, path: str) -> list[Entry]:
+        """See `FileSystem.entries`."""
+        found = []
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # someone else was faster
+                    found.append(_entry(entry))
+        return sorted(found)
+
+    def exists(self, path: str) -> bool:
+        """See `FileSystem.exists`."""
+        return os.path.exists(path)
+
+    def read(self, path: str) -> Text:
+        """See `FileSystem.read`."""
+        with open(path, encoding="utf-8") as file:
+            return Text(file.read(), os.fstat(file.fileno()).st_mtime_ns)
+
+    def write(self, path: str, text: str) -> None:
+        """See `FileSystem.write`."""
+        file = Path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    def mark(self, path: str) -> object | None:
+        """See `FileSystem.mark`."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def parquet(self, path: str) -> dict[str, Any]:
+        """See `FileSystem.parquet`."""
+        return {"where": path}
+
+    def is_link(self, path: str) -> bool:
+        """See `FileSystem.is_link`."""
+        return os.path.islink(path)
+
+    def is_linked(self, root: str, path: str) -> bool:
+        """See `FileSystem.is_linked`."""
+        return is_linked(root, path)
+
+    def remove_file(self, path: str) -> None:
+        """See `FileSystem.remove_file`; with the checksum that Hadoop has put beside it."""
+        file = Path(path)
+        file.unlink(missing_ok=True)
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+    def remove_tree(self, path: str) -> None:
+        """See `FileSystem.remove_tree`."""
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+    def remove_if_empty(self, path: str) -> None:
+        """See `FileSystem.remove_if_empty`."""
+        if not os.listdir(path):
+            os.rmdir(path)
+
+    def silence(self, error: BaseException) -> None:
+        """It always answers."""
+
+
+def _entry(entry: os.DirEntry[str]) -> Entry:
+    is_directory, is_link = entry.is_dir(), entry.is_symlink()
+    if is_directory or is_link:
+        return Entry(entry.name, is_directory, is_link, 0, 0)
+    about = entry.stat()
+    return Entry(entry.name, False, False, about.st_size, about.st_mtime_ns)
