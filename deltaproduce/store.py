@@ -51,7 +51,8 @@ class Store:
         spark: a session with Delta: `local_session()`, or a cluster's. None for a store without
             Spark, and without Java: it takes and gives pyarrow Tables, and does all that fits its
             ``limits`` on this machine. What needs Spark is then a SessionError: a stage of SQL, a
-            table of others, a catalog, an object store, a step of more rows.
+            table of others, a catalog, a file system beside this machine's and object stores, a
+            step of more rows.
         location: a path (with a ``/`` or a scheme), otherwise ``schema`` or ``catalog.schema``. A
             relative path is one of the current directory. A schema of a catalog in memory, which
             is forgotten when the process ends, must have been created in this process.
