@@ -331,10 +331,10 @@ def test_the_first_rows_of_keys_are_those_of_a_filter(
     table = pa.table({"id": ids, "value": values, "alive": alive})
     ends = [n * len(table) // files for n in range(files + 1)]
     parts = [table.slice(start, end - start) for start, end in pairwise(ends)]
-    addresses = _written(tmp_path_factory.mktemp("files"), parts)
+    written = _written(tmp_path_factory.mktemp("files"), parts)
     by = replace(_VALUE, descending=descending)
     columns = (_ID, _VALUE, Column("alive", t.BooleanType()))
-    found = ParquetFiles(addresses).first_rows(
+    found = ParquetFiles(*written).first_rows(
         _selection([_ID], *keys), [by], count, columns, lambda t: np.asarray(t.column("alive"))
     )
     assert found is not None
