@@ -39,7 +39,7 @@ def test_feeds_and_lineages_equal_the_oracles(location: str, number: int, way: s
     histories = strategies.histories(pipeline, min_versions=VERSIONS, max_versions=VERSIONS)
     (history,) = drawn(histories, 1, number)
     oracle, chance = Oracle(pipeline), random.Random(number)
-    with Store(None, location, pipeline, limits=WAYS[way]) as store:
+    with Store(None, location, pipeline, **WAYS[way]) as store:
         for batch in history:
             assert store.update(as_rows(pipeline, batch)).number == oracle.update(batch)
         assert store.rollback(1).number == oracle.rollback(1)
@@ -47,7 +47,7 @@ def test_feeds_and_lineages_equal_the_oracles(location: str, number: int, way: s
             for since, until in combinations_with_replacement(range(oracle.head + 1), 2):
                 for mode in ("net", "complete"):
                     assert_changes(store, oracle, stage.name, since, until, mode)
-    with Store(None, location, pipeline, limits=WAYS[way]) as store:  # opened anew
+    with Store(None, location, pipeline, **WAYS[way]) as store:  # opened anew
         for stage in pipeline.stages:
             width, versions = len(stage.schema.key), range(1, oracle.head + 1)
             every = {row[:width] for v in versions for row in oracle.content(stage.name, v)}
