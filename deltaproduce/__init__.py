@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DeltaProduceError,
         InvalidArgumentError,
         InvalidChangesError,
+        MissingPartitionsError,
         NotFoundError,
         ProducerError,
         SessionError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     )
     from deltaproduce.model.graph import Graph, Producer, Source, Stage
     from deltaproduce.model.limits import Limits
+    from deltaproduce.model.windows import Window, WindowMove, window
     from deltaproduce.operations.executor import Progress
     from deltaproduce.operations.findings import Finding
     from deltaproduce.operations.step.plan import Policy, Step, TableType
@@ -66,6 +68,7 @@ _HOMES: Final = MappingProxyType(
         "Limits": "deltaproduce.model.limits",
         "Lineage": "deltaproduce.reading.lineages",
         "Merged": "deltaproduce.pipeline",
+        "MissingPartitionsError": "deltaproduce.errors",
         "NotFoundError": "deltaproduce.errors",
         "OnConflict": "deltaproduce.operations.writer",
         "Pipeline": "deltaproduce.pipeline",
@@ -88,9 +91,12 @@ _HOMES: Final = MappingProxyType(
         "TableType": "deltaproduce.operations.step.plan",
         "Vacuumed": "deltaproduce.operations.vacuum",
         "Version": "deltaproduce.storage.versions",
+        "Window": "deltaproduce.model.windows",
+        "WindowMove": "deltaproduce.model.windows",
         "agg": "deltaproduce.stages.aggregates",
         "local_session": "deltaproduce.engines.spark.sessions.session",
         "merge": "deltaproduce.pipeline",
+        "window": "deltaproduce.model.windows",
     }
 )
 
@@ -112,6 +118,7 @@ __all__ = [
     "Limits",
     "Lineage",
     "Merged",
+    "MissingPartitionsError",
     "NotFoundError",
     "OnConflict",
     "Pipeline",
@@ -134,9 +141,12 @@ __all__ = [
     "TableType",
     "Vacuumed",
     "Version",
+    "Window",
+    "WindowMove",
     "agg",
     "local_session",
     "merge",
+    "window",
 ]
 
 

@@ -4,6 +4,7 @@
     ├── DefinitionError       a pipeline, stage or schema that cannot work
     ├── InvalidChangesError   changes given to an update that contradict themselves or the schema
     ├── ProducerError         a produce function failed, or emitted what its schema does not allow
+    ├── MissingPartitionsError  partitions of a window are missing
     ├── ConflictError         another writer published first; nothing of this update is visible
     ├── InvalidArgumentError  an argument of a call is not of its type, or out of its range
     ├── NotFoundError         a stage, version or store that does not exist
@@ -18,7 +19,7 @@ driver or between processes. For that, the message is the only positional argume
 is a keyword with a default.
 """
 
-from datetime import datetime
+from datetime import date, datetime
 
 
 class DeltaProduceError(Exception):
@@ -85,6 +86,27 @@ class ProducerError(DeltaProduceError):
         super().__init__(message)
         self.stage = stage
         self.key = key
+
+
+class MissingPartitionsError(DeltaProduceError):
+    """Partitions of a window are missing that has ``on_missing="error"``; nothing was written.
+
+    Attributes:
+        stage: the name of the stage.
+        partitions: those that are missing, the first 1,000 of them, by their first values: dates,
+            or whole numbers.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stage: str | None = None,
+        partitions: tuple[date | int, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.partitions = partitions
 
 
 class ConflictError(DeltaProduceError):

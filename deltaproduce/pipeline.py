@@ -20,6 +20,7 @@ from deltaproduce.model.declarations import (
     name_fault,
 )
 from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage
+from deltaproduce.model.windows import Window
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.aggregates.multisets import kept_beside
@@ -294,6 +295,7 @@ class Pipeline:
         key: str,
         values: Mapping[str, AggregateCall],
         where: str | None = None,
+        window: Window | None = None,
         revision: str | None = None,
     ) -> Producer:
         """Makes a stage with one row for each key, as ``GROUP BY`` does, kept up by what changes.
@@ -311,6 +313,8 @@ class Pipeline:
             values: the names of the value columns, in order -> what they are, by `agg`.
             where: a condition over the feeder's columns, in SQL: rows in which it is not true do
                 not count.
+            window: made by `window`: it is then of the rows of some partitions of the feeder, and
+                what leaves them is taken from the states.
             revision: as for `producer`.
 
         Raises:
@@ -320,9 +324,15 @@ class Pipeline:
         self._check_name(name)
         inputs = (self._input(feeder, stage=name),)
         check_inputs(inputs, stage=name)
-        kind = Aggregate.defined(key, values, where, inputs[0][0].schema, stage=name)
+        kind = Aggregate.defined(key, values, where, inputs[0][0].schema, window, stage=name)
         schema = kind.schema(inputs[0][0].schema, stage=name)
         auxiliary = kept_beside(kind, name, inputs, revision)
+        if window is not None and auxiliary:
+            message = (
+                f"stage {name!r}: ordered functions, such as agg.min, have no windows yet; "
+                "aggregate them without, or by the window's column first"
+            )
+            raise DefinitionError(message, stage=name)
         return self.add(Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary))
 
     def add(self, stage: AnyStage) -> AnyStage:

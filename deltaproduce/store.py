@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
-from types import MappingProxyType, TracebackType
+from types import EllipsisType, MappingProxyType, TracebackType
 from typing import Final
 
 import pyarrow as pa
@@ -137,6 +137,8 @@ class Store:
         changes: Mapping[str, object] = _NOTHING_GIVEN,
         update_id: str | None = None,
         *,
+        partitions: Mapping[str, object] = _NOTHING_GIVEN,
+        as_of: date | str | EllipsisType | None = ...,
         on_conflict: OnConflict | None = None,
     ) -> Version:
         """Make a batch of changes the next version: all of it at once, or none.
@@ -157,26 +159,38 @@ class Store:
                 a vacuum has dropped that version, which then has no ``stages``. If an
                 update under it was cut off, the same changes carry it on: functions are not run
                 again for stages that it has stored. Costs a Spark job a source.
+            partitions: source -> partitions that are there, with or without rows: dates (also as
+                text in ISO 8601) or whole numbers, of the column that windows are over; column ->
+                partitions where they are over several. Others are there once they have rows.
+            as_of: the day that windows over dates end at, from now on, unless they have an end of
+                their own; None lets them end at their newest partitions; ``...`` is as before.
             on_conflict: as for the store, this time; as the store was opened if None.
 
         Returns:
             The published version; the head if the changes change nothing and there is no update_id.
+            The last of several where a window with ``max_partitions`` had to catch up.
 
         Raises:
             InvalidChangesError: before anything is written; also if what has changed in a table
                 that is read in place cannot be known any more.
             ProducerError: a produce function failed; nothing is written.
+            MissingPartitionsError: a window with ``on_missing="error"`` lacks some; nothing is
+                written.
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.
             CorruptStoreError: tables or the version log were changed by someone else.
         """
-        return update.update(self._writer, "update", changes, update_id, on_conflict).shown()
+        return update.update(
+            self._writer, "update", changes, update_id, on_conflict, partitions, as_of
+        ).shown()
 
     def load(
         self,
         rows: Mapping[str, object],
         update_id: str | None = None,
         *,
+        partitions: Mapping[str, object] = _NOTHING_GIVEN,
+        as_of: date | str | EllipsisType | None = ...,
         on_conflict: OnConflict | None = None,
     ) -> Version:
         """Make full snapshots of sources the next version: what differs becomes its updates.
@@ -190,6 +204,8 @@ class Store:
             rows: source name -> all its rows; as for `update`, but without ``_change_type``. The
                 order of a key's rows counts here too.
             update_id: as for `update`; the two share their names.
+            partitions: as for `update`.
+            as_of: as for `update`.
             on_conflict: as for `update`.
 
         Returns:
@@ -199,13 +215,23 @@ class Store:
             InvalidChangesError: before anything is written.
             DeltaProduceError: as for `update`.
         """
-        return update.update(self._writer, "load", rows, update_id, on_conflict).shown()
+        return update.update(
+            self._writer, "load", rows, update_id, on_conflict, partitions, as_of
+        ).shown()
 
-    def plan(self, given: Collection[str | Source] = ()) -> tuple[Step, ...]:
+    def plan(
+        self,
+        given: Collection[str | Source] = (),
+        *,
+        partitions: Mapping[str, object] = _NOTHING_GIVEN,
+        as_of: date | str | EllipsisType | None = ...,
+    ) -> tuple[Step, ...]:
         """What an update would do, and why: nothing is computed, and nothing written.
 
         Args:
             given: the sources that changes would be given for.
+            partitions: as for `update`.
+            as_of: as for `update`.
 
         Returns:
             For each stage that would be looked at, feeders first, how and why. A stage that is
@@ -216,7 +242,7 @@ class Store:
             NotFoundError: there is no such source.
             DefinitionError: as an update would.
         """
-        return update.plan(self._writer, given)
+        return update.plan(self._writer, given, partitions, as_of)
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
         """Produce a stage in full, and bring up to date what depends on it.

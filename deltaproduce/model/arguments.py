@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from numbers import Integral, Real
 from typing import NoReturn, TypeVar
@@ -67,6 +67,19 @@ def number(value: object, argument: str, *, least: float = 0) -> float:
     if not math.isfinite(found) or found < least:
         _refuse(value, argument, wanted)
     return found
+
+
+def day(value: object, argument: str) -> date | None:
+    """A date, also as text in ISO 8601; or None."""
+    found = value
+    if isinstance(value, str):
+        try:
+            found = date.fromisoformat(value)
+        except ValueError:
+            found = value
+    if found is None or (isinstance(found, date) and not isinstance(found, datetime)):
+        return found
+    _refuse(value, argument, "a date, also as text in ISO 8601, or None")
 
 
 def flag(value: object, argument: str) -> bool:

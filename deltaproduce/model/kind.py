@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
+from deltaproduce.model.windows import Window
 from deltaproduce.types.columns import RowSchema
 
 
@@ -102,6 +103,16 @@ class Kind(ABC):
         Then it is not produced in full only to save time, and producing it again may give others.
         """
         return False
+
+    @property
+    def window(self) -> Window | None:
+        """Of which partitions of its feeder it is; None if of all rows."""
+        return None
+
+    def passed_on(self, column: str) -> str | None:
+        """Which column of the feeder one of the stage is, in all rows; None if it is made."""
+        del column
+        return None
 
     @property
     def model(self) -> Model | None:

@@ -26,6 +26,7 @@ from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.operations.step.plan import Policy, Step, TableType
+from deltaproduce.operations.step.windowing import NOTHING_ASKED, Asked, Windows
 from deltaproduce.operations.step.writes import StepResult
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.reading.readers import Reader
@@ -70,7 +71,9 @@ class Executor:
         policy: Policy,
     ) -> None:
         definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
-        self._means = Means(graph, definitions, reader, engines, table_type, policy)
+        self._means = Means(
+            graph, definitions, reader, engines, table_type, policy, Windows.of(graph)
+        )
         self._tables = tables
         self._log = log
         self._progress = progress
@@ -86,6 +89,8 @@ class Executor:
         batches: Mapping[str, Batch] | None = None,
         arrivals: Mapping[str, Arrival] | None = None,
         refreshed: Collection[str] = (),
+        asked: Asked = NOTHING_ASKED,
+        advances: bool = False,
         update_id: str | None = None,
     ) -> Version:
         """Publish the version after ``head``, unless nothing changes and there is no id to keep.
@@ -94,6 +99,8 @@ class Executor:
             batches: what is given for sources.
             arrivals: what has come into sources without being given.
             refreshed: the stages to be produced in full because someone asked.
+            asked: what is said of windows.
+            advances: windows move that are limited, too.
 
         Returns:
             The version published, else ``head``.
@@ -110,6 +117,8 @@ class Executor:
             batches=batches or {},
             arrivals=arrivals or {},
             refreshed=refreshed,
+            asked=asked,
+            advances=advances,
             update_id=update_id,
         )
         return self._run(work, head)
@@ -168,11 +177,24 @@ class Executor:
         *,
         given: Collection[str] = (),
         arrivals: Mapping[str, Arrival] | None = None,
+        asked: Asked = NOTHING_ASKED,
     ) -> tuple[Step, ...]:
         """What an update would do, and why; see `plan.plan`."""
         return self._means.plan(
-            head, self._clock(), given=given, snapshots=(), arrivals=arrivals or {}, refreshed=()
+            head,
+            self._clock(),
+            given=given,
+            snapshots=(),
+            arrivals=arrivals or {},
+            refreshed=(),
+            windows=asked.state(head.windows),
+            advances=True,
         )
+
+    @property
+    def windows(self) -> Windows:
+        """The windows of the graph."""
+        return self._means.windows
 
     def vacuum(
         self,
@@ -230,7 +252,7 @@ class Executor:
                 {name: work.write(result, head) for name, result in results.items()},
                 work.definitions,
                 work.attempt,
-                update_id=work.update_id,
+                update_id=work.name(results),
                 repairs=not work.trusts_tables,
             )
 

@@ -132,6 +132,7 @@ class Publisher:
             stages=figures,
             definitions=definitions,
             attempt=attempt,
+            windows=head.windows,
         )
         self._log.publish(version, attempt)
         for name, write in writes.items():

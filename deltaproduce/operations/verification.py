@@ -37,6 +37,7 @@ from deltaproduce.model.layouts import (
 )
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.step.incremental import full_step
+from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
@@ -75,6 +76,7 @@ class Verifier:
         recompute: bool | int = False,
     ) -> None:
         self._graph = graph
+        self._windows = Windows.of(graph)
         self._tables = tables
         self._engines = tables.engines
         self._versions = versions
@@ -258,7 +260,10 @@ class Verifier:
         inputs = [
             StageInput(s, partial(self._reader.content, self._head, s), None) for s in stage.feeders
         ]
-        production = Production.of(stage, self._figures(stage), self._engines)
+        windowed = self._windows.stages.get(stage.name)
+        head = self._head
+        shift = windowed.shift(head, head.windows) if windowed else None
+        production = Production.of(stage, self._figures(stage), self._engines, shift)
         content = self._reader.content(self._head, stage)
         mappings = partial(self._reader.key_mappings, self._head, stage)
         if self._recompute is True:

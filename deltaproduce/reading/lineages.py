@@ -14,6 +14,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.ranges import rows_within
 from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.model.layouts import (
     KEY_MAPPINGS,
@@ -21,6 +22,7 @@ from deltaproduce.model.layouts import (
     Layout,
     sources_of,
 )
+from deltaproduce.model.windows import planned
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.productions import derived_kind
@@ -125,7 +127,8 @@ class _Walk:
         if content is None or keys.empty:
             return _none(feeder.schema.key.columns, keys.engines)
         layout = Layout(stage.schema, sources_of(feeder.schema.key))
-        pairs = derived_kind(stage).pairs(stage, feeder, content.read(), keys.engines)
+        rows = self._in_window(stage, feeder, content.read())
+        pairs = derived_kind(stage).pairs(stage, feeder, rows, keys.engines)
         found = _once(keys.only(pairs, layout.pair), layout.sources, keys.engines)
         return found.renamed(feeder.schema.key.columns)
 
@@ -134,9 +137,19 @@ class _Walk:
         content, key = self.reader.content(self.version, feeder), stage.schema.key.columns
         if content is None or keys.empty:
             return _none(key, keys.engines)
-        rows = keys.exactly(content.read(keys))
+        rows = self._in_window(stage, feeder, keys.exactly(content.read(keys)))
         pairs = derived_kind(stage).pairs(stage, feeder, rows, keys.engines)
         return _once(pairs, key, keys.engines)
+
+    def _in_window(self, stage: Stage, feeder: Stage, rows: Rows) -> Rows:
+        """Of a feeder's rows those that a stage is of: all, unless it has a window."""
+        window, figures = stage.kind.window, self.version.stages.get(stage.name)
+        if window is None:
+            return rows
+        found = planned(window, stage.feeders[0].schema.key, stage=stage.name)
+        place = found.place_of(None if figures is None else figures.window)
+        column = feeder.schema.key.columns[found.position]
+        return rows_within(rows, column, found.partitions.values(place))
 
 
 def _keys(rows: Stored | None, keys: Selection, columns: Sequence[Column]) -> Selection:

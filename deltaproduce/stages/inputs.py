@@ -23,8 +23,10 @@ from deltaproduce.engines.engine import Filling, Part, Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import AFTER, ALIVE, BEFORE, KEY_DIFFERS, ROW_DIFFERS, SIDE
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.ranges import rows_within
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
+from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 
@@ -39,11 +41,13 @@ class StageInput:
     Attributes:
         before: finds the rows that it had; None if there were none.
         step: its own step; None if the version did not reach it.
+        is_after: what `before` finds are the rows after the step, of keys that it changed too.
     """
 
     stage: Stage
     before: Callable[[], Stored | None]
     step: Comparison | None
+    is_after: bool = False
 
     @property
     def changed(self) -> Comparison | None:
@@ -75,6 +79,23 @@ class StageInput:
         if self.step is not None:
             return self.step.content_after(None if before is None else before.rows)
         return None if before is None else before.rows()
+
+    def within(self, column: Column, values: Ranges, engines: Engines) -> Rows | None:
+        """Its content after the step that has a value in some ranges; None if there is none.
+
+        Args:
+            column: one of its key.
+        """
+        before = None if self.step is not None and self.step.complete else self.before()
+        old = None if before is None else before.within(column, values)
+        if self.step is None or (self.is_after and before is not None):
+            return old
+        if old is None:
+            return rows_within(self.step.pick(self.content, ALIVE), column, values)
+        new = self.step.pick(self.content, {**ALIVE, KEY_DIFFERS: True})
+        keys, key = self.step.changed_keys.keys, self.stage.schema.key.columns
+        stays: Rows = engines.of(old, keys).without(old, self.content, keys, key)
+        return engines.united(stays, rows_within(new, column, values), self.content)
 
     def rows_of(self, keys: Selection, engines: Engines) -> Rows | None:
         """Its content of some keys after the step, unsorted; None if there is none.

@@ -25,6 +25,7 @@ from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
+from deltaproduce.model.windows import Shift, WindowMove
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.kind import StageKind, unfit
 from deltaproduce.storage.figures import StageFigures
@@ -38,10 +39,12 @@ class Found:
 
     Attributes:
         surrogates: the last surrogate number that the stage has given out.
+        window: how its window came to where it is, if it has one and was not made anew.
     """
 
     comparison: Comparison
     surrogates: int = 0
+    window: WindowMove | None = None
 
 
 class DerivedKind(StageKind):
@@ -138,19 +141,23 @@ class Production:
     Attributes:
         surrogates: the last surrogate number that the stage has given out.
         is_numbered: whether the rows before have the surrogates that the stage is defined with.
+        shift: from where to where its window moves; None if it has none.
     """
 
     stage: Stage
     surrogates: int
     engines: Engines
     is_numbered: bool = True
+    shift: Shift | None = None
 
     @staticmethod
-    def of(stage: Stage, last: StageFigures, engines: Engines) -> Production:
+    def of(
+        stage: Stage, last: StageFigures, engines: Engines, shift: Shift | None = None
+    ) -> Production:
         """How it is made after a version that has these figures of the stage."""
         is_numbered = last.numbering.surrogate == stage.kind.numbered
         last_number = last.numbering.surrogates if is_numbered else 0
-        return Production(stage, last_number, engines, is_numbered)
+        return Production(stage, last_number, engines, is_numbered, shift)
 
     @property
     def kind(self) -> DerivedKind:

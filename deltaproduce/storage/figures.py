@@ -12,6 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.windows import WindowMove
+from deltaproduce.storage.window_states import (
+    NO_WINDOWS,
+    WindowState,
+    is_move,
+    move_from_json,
+    move_to_json,
+    state_from_json,
+    state_to_json,
+)
 from deltaproduce.types.json_fields import (
     Kind,
     fields,
@@ -148,6 +158,7 @@ class StageFigures:
         columns: the columns of the tables.
         origin: the table that a source is read from in place.
         past: how far back the tables tell what happened.
+        window: where its window is, and how it came there; None if it has none.
     """
 
     mode: Mode
@@ -165,11 +176,13 @@ class StageFigures:
     columns: StageColumns = StageColumns()
     origin: Origin = Origin()
     past: Past = Past()
+    window: WindowMove | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """What is of use to who reads them, as JSON has it: all but how the tables are read."""
         found = {name: getattr(self, name) for name in _TOLD}
-        return {**found, "delta_versions": dict(self.delta_versions)}
+        window = {} if self.window is None else {"window": move_to_json(self.window)}
+        return {**found, "delta_versions": dict(self.delta_versions), **window}
 
     def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""
@@ -224,18 +237,41 @@ class InPlace:
         )
 
 
-def figures_to_json(stages: Mapping[str, StageFigures]) -> str:
-    """The figures as the version log stores them."""
-    return json.dumps({name: stored(figures) for name, figures in stages.items()})
+def figures_to_json(stages: Mapping[str, StageFigures], windows: WindowState = NO_WINDOWS) -> str:
+    """The figures as the version log stores them, and what windows depend on, if there are any."""
+    found = {name: stored(figures) for name, figures in stages.items()}
+    if windows != NO_WINDOWS:
+        found[_WINDOWS] = state_to_json(windows)
+    return json.dumps(found)
 
 
 def stored(figures: StageFigures) -> dict[str, Any]:
-    """A stage's figures as they are stored: by name, on one level; states only if it has some."""
+    """A stage's figures as they are stored: by name, on one level.
+
+    States and a window are only there if it has some.
+    """
     found = asdict(figures)
     if not figures.columns.states:
         del found["columns"]["states"]
+    del found["window"]
+    if figures.window is not None:
+        found["window"] = move_to_json(figures.window)
     flat = [found[name] if name in _PARTS else {name: found[name]} for name in found]
     return {name: value for part in flat for name, value in part.items()}
+
+
+def windows_from_json(text: str) -> WindowState:
+    """What windows depend on, from the text of `figures_to_json`.
+
+    Raises:
+        CorruptStoreError: someone else wrote the text.
+    """
+    found = parsed(text)
+    given = found.get(_WINDOWS) if isinstance(found, dict) else None
+    windows = NO_WINDOWS if given is None else state_from_json(given)
+    if windows is None:
+        raise _foreign(text)
+    return windows
 
 
 def figures_from_json(text: str) -> dict[str, StageFigures]:
@@ -245,14 +281,12 @@ def figures_from_json(text: str) -> dict[str, StageFigures]:
         CorruptStoreError: someone else wrote the text.
     """
     found = parsed(text)
+    if isinstance(found, dict):
+        found.pop(_WINDOWS, None)
     stages = {name: figures_of(of) for name, of in found.items()} if isinstance(found, dict) else {}
     figures = {name: known for name, known in stages.items() if known is not None}
     if not isinstance(found, dict) or not is_texts(list(found)) or len(figures) < len(found):
-        raise CorruptStoreError(
-            f"the version log has figures that no store has written: {text[:_SHOWN]!r}; "
-            "store.repair() sets it back, or restore the table from a backup",
-            table="_versions",
-        )
+        raise _foreign(text)
     return figures
 
 
@@ -267,10 +301,22 @@ def figures_of(found: object) -> StageFigures | None:
     for name, part in _PARTS.items():
         of_part = [one for one in part.__dataclass_fields__ if one in values]
         values[name] = part(**{one: values.pop(one) for one in of_part})
+    if values.get("window") is not None:
+        values["window"] = move_from_json(values["window"])
     return StageFigures(**values)
 
 
+def _foreign(text: str) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"the version log has figures that no store has written: {text[:_SHOWN]!r}; "
+        "store.repair() sets it back, or restore the table from a backup",
+        table="_versions",
+    )
+
+
 _SHOWN: Final = 100
+_WINDOWS: Final = "_windows"
+"""Beside the names of stages, none of which begins like that."""
 _KINDS: Final[Mapping[str, Kind]] = {
     "Mode": is_text,  # a later release may have another one
     "str": is_text,
@@ -278,6 +324,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "int": is_integer,
     "float": is_number,
     "Mapping[str, int]": objects_of(is_integer),
+    "WindowMove | None": optional(is_move),
 }
 _PARTS: Final[Mapping[str, type[_Part]]] = {
     "base": Base,

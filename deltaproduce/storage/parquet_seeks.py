@@ -41,7 +41,9 @@ from deltaproduce.engines.local.arrays import (
     taken,
 )
 from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.ranges import rows_within
 from deltaproduce.errors import CorruptStoreError, StorageError
+from deltaproduce.model.partitions import Ranges
 from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import VERSION, Column
@@ -118,6 +120,18 @@ class _Footers:
                 break
             bounds.append(_Bound(found, ranges))
         return bounds
+
+    def groups_within(self, column: Column, values: Ranges) -> Numbers:
+        """The row groups that may have a value in some ranges; all if their own are not known."""
+        known = atom(column.data_type)
+        is_number = known is not None and known.in_footers == "number"
+        ranges = self.ranges_in(column.name) if is_number else None
+        if ranges is None:
+            return np.arange(len(self.groups))
+        firsts, lasts = np.array(values.pairs, np.int64).reshape(-1, 2).T
+        at = lasts.searchsorted(ranges.least, "left")  # the first range that does not end before
+        reaches = np.append(firsts, np.iinfo(np.int64).max)[at] <= ranges.greatest
+        return np.flatnonzero((at < len(lasts)) & reaches)
 
     def ranges_in(self, name: str) -> _Ranges | None:
         """The ranges of one column; None if a footer does not say them."""
@@ -223,11 +237,20 @@ class ParquetFiles:
         def read(some: Sequence[_Group]) -> pa.Table:
             return keys.exactly(in_arrow_types(self._read(footers.files, some), columns))
 
+        return self._each_part((footers.groups[i] for i in groups.tolist()), read, columns, most)
+
+    def _each_part(
+        self,
+        groups: Iterable[_Group],
+        read: Callable[[Sequence[_Group]], pa.Table],
+        columns: Sequence[Column],
+        most: int | None,
+    ) -> pa.Table | None:
+        """What is read of row groups, side by side; if it is more than ``most`` rows, some more."""
         found, count = [empty(columns)], 0
-        parts = _parts(footers.groups[i] for i in groups.tolist())
         try:
             with ThreadPoolExecutor(os.cpu_count()) as threads:
-                for rows in threads.map(read, parts):
+                for rows in threads.map(read, _parts(groups)):
                     found.append(rows)
                     count += len(rows)
                     if most is not None and count > most:
@@ -237,6 +260,33 @@ class ParquetFiles:
             self._check_answer(error)
             return None
         return pa.concat_tables(found)
+
+    def rows_within(
+        self, column: Column, values: Ranges, columns: Sequence[Column], most: int
+    ) -> pa.Table | None:
+        """All rows that have a value in some ranges, and no others; None if Spark is to be asked.
+
+        Args:
+            values: as whole numbers, as footers have them.
+            columns: as for `rows_of`; and ``most``.
+        """
+        footers = self._footers
+        if footers is None:
+            return None
+
+        def read(groups: Sequence[_Group]) -> pa.Table:
+            rows = in_arrow_types(self._read(footers.files, groups), columns)
+            return rows_within(rows, column, values)
+
+        holding = footers.groups_within(column, values)
+        return self._each_part((footers.groups[i] for i in holding.tolist()), read, columns, most)
+
+    def count_within(self, column: Column, values: Ranges) -> int | None:
+        """How many rows the row groups have that `rows_within` reads; None as there."""
+        footers = self._footers
+        if footers is None:
+            return None
+        return int(footers.rows[footers.groups_within(column, values)].sum())
 
     def rows(
         self,

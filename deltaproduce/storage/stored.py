@@ -24,6 +24,8 @@ from deltaproduce.engines.marks import GONE_PAIRS, ROWS_OF_CHANGED_PAIRS
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import same
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.ranges import are_within, rows_within
+from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet_seeks import ParquetFiles
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
 
@@ -74,6 +76,10 @@ class Overlay:
     def only(self, keys: Selection) -> Overlay:
         """What it says of some keys."""
         return replace(self, rows=self.rows.filter(pa.array(keys.holds(self.rows))))
+
+    def within(self, column: Column, values: Ranges) -> Overlay:
+        """What it says of the pairs that have a value in some ranges."""
+        return replace(self, rows=rows_within(self.rows, column, values))
 
     def newer(self, columns: Sequence[Column]) -> pa.Table:
         """The rows that are alive: of the content, or, in the pair's columns, of key mappings."""
@@ -194,6 +200,34 @@ class Stored:
             return keys.rows_of(self.all())
         return self._merged(found, keys)
 
+    def within(self, column: Column, values: Ranges) -> Rows:
+        """The rows that have a value in some ranges; on the driver if they are few.
+
+        Args:
+            column: one of the key, so that all rows of a pair have the same value.
+        """
+        most = self.engines.limits.rows_of(self.row_bytes)
+        base = self.base if isinstance(self.base, pa.Table) else None
+        if base is None and self.files is not None:
+            base = self.files.rows_within(column, values, self.columns, most)
+        few = self.engines.limits.is_local(self.count, self.count * self.row_bytes)
+        if base is None and self._is_here and few:
+            base = replace(self, overlay=None).fetched()
+        if base is None or len(base) > most:
+            return rows_within(self.all(), column, values)
+        base = rows_within(base.select([c.name for c in self.columns]), column, values)
+        return self._with(base, self.overlay and self.overlay.within(column, values))
+
+    def count_within(self, column: Column, values: Ranges) -> int | None:
+        """About how many rows `within` has to read; None if only Spark can tell."""
+        if isinstance(self.base, pa.Table):
+            base: int | None = int(are_within(self.base.column(column.name), values).sum())
+        else:
+            base = None if self.files is None else self.files.count_within(column, values)
+        if base is None or self.overlay is None:
+            return base
+        return base + int(are_within(self.overlay.rows.column(column.name), values).sum())
+
     @property
     def _is_here(self) -> bool:
         return isinstance(self.base, pa.Table) or self.files is not None
@@ -213,12 +247,17 @@ class Stored:
         return found if len(found) <= most else None
 
     def _merged(self, base: pa.Table, keys: Selection | None) -> pa.Table:
-        if self.overlay is None:
-            return base
-        overlay, names = self.overlay, [c.name for c in self.overlay.pair]
-        if keys is not None:
+        overlay = self.overlay
+        if overlay is not None and keys is not None:
             overlay = overlay.only(keys)
             base = base.filter(pa.array(keys.holds(base)))
+        return self._with(base, overlay)
+
+    def _with(self, base: pa.Table, overlay: Overlay | None) -> pa.Table:
+        """Rows of the base, with what came after of all their pairs."""
+        if overlay is None:
+            return base
+        names = [c.name for c in overlay.pair]
         kept = ~isin_rows(base.select(names), overlay.rows.select(names))
         return pa.concat_tables([base.filter(pa.array(kept)), overlay.newer(self.columns)])
 

@@ -35,10 +35,11 @@ from deltaproduce.model.graph import belongs_to
 from deltaproduce.model.layouts import CONTENT, KINDS
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, conflict, foreign_commits
-from deltaproduce.storage.figures import figures_from_json, figures_to_json
+from deltaproduce.storage.figures import figures_from_json, figures_to_json, windows_from_json
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import EMPTY, Version
+from deltaproduce.storage.window_states import NO_WINDOWS
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
 
@@ -291,7 +292,7 @@ class VersionLog:
                 for stage, figures in version.stages.items()
                 for kind, delta_version in figures.delta_versions.items()
             },
-            "figures": figures_to_json(version.stages),
+            "figures": figures_to_json(version.stages, version.windows),
             "attempt": attempt.id,
         }
 
@@ -322,17 +323,19 @@ def _version(row: Mapping[str, Any]) -> Version:
             "store.repair() sets it back, or restore the table from a backup",
             table="_versions",
         )
+    figures = row["figures"]
     return Version(
         number=number,
         committed_at=at.astimezone(UTC),
         operation=row["operation"],
         update_id=row["update_id"],
-        stages={} if row["figures"] is None else figures_from_json(row["figures"]),
+        stages={} if figures is None else figures_from_json(figures),
         definitions={
             name: Fingerprint(found["layout"], found["function"])
             for name, found in fingerprints.items()
         },
         attempt=Attempt(row["attempt"], number),
+        windows=NO_WINDOWS if figures is None else windows_from_json(figures),
     )
 
 

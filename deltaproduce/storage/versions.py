@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 
 from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage, is_auxiliary
+from deltaproduce.model.partitions import day_of
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.figures import StageColumns, StageFigures
+from deltaproduce.storage.window_states import NO_WINDOWS, WindowState
 from deltaproduce.types.columns import stored_columns, stored_key, stored_schema
 
 _BESIDE_RUNS: Final = ("content", "key_mappings")
@@ -34,6 +36,7 @@ class Version:
         stages: figures of every source and stage by name.
         definitions: stage name -> fingerprint of the definition its tables were made by.
         attempt: the attempt that published it.
+        windows: what the windows of its stages depend on beside rows.
         fencing_token: of the head, that of the version log's newest commit when the head was read.
     """
 
@@ -44,7 +47,13 @@ class Version:
     stages: Mapping[str, StageFigures]
     definitions: Mapping[str, Fingerprint] = field(default_factory=dict)
     attempt: Attempt | None = None
+    windows: WindowState = NO_WINDOWS
     fencing_token: int = field(default=0, compare=False)
+
+    @property
+    def as_of(self) -> date | None:
+        """The day that windows over dates end at; None if they end at their newest partitions."""
+        return None if self.windows.as_of is None else day_of(self.windows.as_of)
 
     def shown(self) -> Version:
         """The version as users see it: of the stages that they have defined."""

@@ -19,6 +19,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import groupby, pairwise
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ from pyspark.sql.types import (
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError, ProducerError
 from deltaproduce.model.graph import Producer, Source
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.testing.window_model import AsOf, Named, Windows, window_place
 from deltaproduce.types.columns import Column, Columns
 
 Value: TypeAlias = Any
@@ -98,6 +100,7 @@ class Oracle:
                 raise DefinitionError(message, stage=producer.name)
         self._states: list[_State] = [{stage.name: [] for stage in self._stages}]
         self._surrogates: list[dict[str, int]] = [{}]  # the last ones given out, by version
+        self._windows: list[Windows] = [Windows()]
         self._number_by_update_id: dict[str, int] = {}
 
     @property
@@ -110,12 +113,21 @@ class Oracle:
         """The number of the newest version; 0 before the first."""
         return len(self._states) - 1
 
-    def update(self, changes: Mapping[str, Sequence[Change]], update_id: str | None = None) -> int:
+    def update(
+        self,
+        changes: Mapping[str, Sequence[Change]],
+        update_id: str | None = None,
+        *,
+        partitions: Named = MappingProxyType({}),
+        as_of: AsOf = ...,
+    ) -> int:
         """Apply one batch of changes to the sources, and bring every stage to the next version.
 
         Args:
             changes: the changes of each source, in row order.
             update_id: a name for the batch; a second update of the same name changes nothing.
+            partitions: those that are there, as for `Store.update`.
+            as_of: as for `Store.update`.
 
         Returns:
             The number of the head after it, or of the version that `update_id` made before.
@@ -135,14 +147,22 @@ class Oracle:
             state[source.name] = _source_rows(
                 source, before[source.name], changes.get(source.name, ())
             )
-        if update_id is None and all(  # S9: nothing changed, so there is no version
-            _values_by_key(rows) == _values_by_key(before[name]) for name, rows in state.items()
+        windows = self._windows[-1].asked(self._graph, partitions, as_of)
+        windows = windows.seen(self._graph, _named_rows(self._graph.sources, state))
+        unmoved = windows == self._windows[-1]
+        if (
+            update_id is None
+            and unmoved
+            and all(  # S9: nothing changed, so there is no version
+                _values_by_key(rows) == _values_by_key(before[name]) for name, rows in state.items()
+            )
         ):
             return self.head
         surrogates = dict(self._surrogates[-1])
         for producer in self._producers:
             name = producer.name
-            state[name] = _produced_rows(producer, state)
+            state[name] = _produced_rows(producer, state, windows)
+            windows = windows.seen(self._graph, _named_rows([producer], state))
             if producer.kind.numbered is not None:
                 state[name], surrogates[name] = _numbered_rows(
                     producer, state[name], before[name], surrogates.get(name, 0)
@@ -151,16 +171,26 @@ class Oracle:
                 state[name] = _preserved_rows(producer, state, before)
         self._states.append(state)
         self._surrogates.append(surrogates)
+        self._windows.append(windows)
         if update_id is not None:
             self._number_by_update_id[update_id] = self.head
         return self.head
 
-    def load(self, rows: Mapping[str, Sequence[Upsert]], update_id: str | None = None) -> int:
+    def load(
+        self,
+        rows: Mapping[str, Sequence[Upsert]],
+        update_id: str | None = None,
+        *,
+        partitions: Named = MappingProxyType({}),
+        as_of: AsOf = ...,
+    ) -> int:
         """Give sources all the rows that they are to have: keys without one are deleted.
 
         Args:
             rows: the rows of each source, in order; other sources stay.
             update_id: as for `update`.
+            partitions: as for `update`.
+            as_of: as for `update`.
 
         Returns:
             As `update`.
@@ -177,7 +207,7 @@ class Oracle:
                 before = (key for key, _ in _groups(self._states[-1][source.name]))
                 gone = [Delete(key) for key in before if key not in found]
                 changes[source.name] = [*rows[source.name], *gone]
-        return self.update(changes, update_id)
+        return self.update(changes, update_id, partitions=partitions, as_of=as_of)
 
     def rollback(self, version: int) -> int:
         """Make the state of an earlier version the next one, unless the head is equal to it.
@@ -189,8 +219,10 @@ class Oracle:
             NotFoundError: there is no such version.
         """
         names = [stage.name for stage in self._stages]
-        if any(self.content(name, version) != self.content(name) for name in names):
+        moves = self._windows[version] != self._windows[-1]
+        if moves or any(self.content(name, version) != self.content(name) for name in names):
             self._states.append(self._states[version])
+            self._windows.append(self._windows[version])
             self._surrogates.append(self._surrogates[version])
         return self.head
 
@@ -412,10 +444,10 @@ def _stored_change(values: Sequence[Any], columns: Columns, source: Source) -> t
         ) from error
 
 
-def _produced_rows(producer: Producer, state: _State) -> list[_Row]:
+def _produced_rows(producer: Producer, state: _State, windows: Windows) -> list[_Row]:
     """The rows of a producer, computed from all rows of its feeders."""
     if producer.kind.model_of_all is not None:
-        return _rows_of_all(producer, state)
+        return _rows_of_all(producer, state, windows)
     columns = producer.feeders[0].schema.key
     rows: list[_Row] = []
     for source_key, inputs in _inputs(producer, state).values():  # S4: only keys with values
@@ -433,21 +465,35 @@ def _produced_rows(producer: Producer, state: _State) -> list[_Row]:
     )
 
 
-def _rows_of_all(producer: Producer, state: _State) -> list[_Row]:
+def _rows_of_all(producer: Producer, state: _State, windows: Windows) -> list[_Row]:
     """The rows of a producer that makes each from rows of many source keys."""
     model = producer.kind.model_of_all
     assert model is not None
     names = producer.feeders[0].schema.names
-    given = (
-        dict(zip(names, (*row.key, *row.value), strict=True))
-        for feeder in producer.merged
-        for row in state[feeder.name]
-    )
-    found = (
+    found = [(*row.key, *row.value) for feeder in producer.merged for row in state[feeder.name]]
+    if producer.kind.window is not None:
+        windows.place(producer)  # it may not be, even if there is no row
+        place = window_place(producer)
+        found = [row for row in found if windows.has(producer, row[place])]
+    given = (dict(zip(names, row, strict=True)) for row in found)
+    made = (
         _Row(_stored(key, producer.schema.key), (), 0, _stored(value, producer.schema.value))
         for key, value in model(given)
     )
-    return sorted(found, key=lambda row: sort_key(row.key, producer.schema.key))
+    return sorted(made, key=lambda row: sort_key(row.key, producer.schema.key))
+
+
+def _named_rows(
+    stages: Iterable[Source | Producer], state: _State
+) -> dict[str, list[dict[str, Any]]]:
+    """The rows of some stages, by column name."""
+    return {
+        stage.name: [
+            dict(zip(stage.schema.names, (*row.key, *row.value), strict=True))
+            for row in state[stage.name]
+        ]
+        for stage in stages
+    }
 
 
 def _inputs(

@@ -1,6 +1,6 @@
 import inspect
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -14,6 +14,7 @@ from deltaproduce.errors import (
     DeltaProduceError,
     InvalidArgumentError,
     InvalidChangesError,
+    MissingPartitionsError,
     NotFoundError,
     ProducerError,
     SessionError,
@@ -27,6 +28,7 @@ CASES = [
         InvalidChangesError,
         {"source": "orders", "column": "n", "columns": ("n", "t"), "keys": (1, ("a", None))},
     ),
+    (MissingPartitionsError, {"stage": "month", "partitions": (date(2026, 1, 2), 3)}),
     (ProducerError, {"stage": "totals", "key": (1, "a")}),
     (ConflictError, {"attempt": "a1", "started_at": datetime(2026, 1, 2, tzinfo=UTC)}),
     (InvalidArgumentError, {"argument": "since"}),
@@ -37,7 +39,7 @@ CASES = [
     (StorageError, {"table": "totals/content"}),
     (SessionError, {}),
 ]
-DEFAULTS = {"keys": (), "columns": ()}
+DEFAULTS = {"keys": (), "columns": (), "partitions": ()}
 
 
 def test_every_error_is_in_the_tree_and_in_these_tests():

@@ -66,6 +66,7 @@ def calls():
                 "key": "id",
                 "values": {"total": dp.agg.count()},
                 "where": "n > 0",
+                "window": dp.window("id", last=2),
                 "revision": "1",
             },
         ),
@@ -87,6 +88,7 @@ TAKEN = {
     *(("arrow_producer", "name", None), ("arrow_producer", "revision", None)),
     *(("arrow_producer", "streaming", True), ("aggregate", "revision", None)),
     *(("aggregate", "key", ""), ("aggregate", "where", None)),
+    ("aggregate", "window", None),
 }
 """Values that mean something."""
 

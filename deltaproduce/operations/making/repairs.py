@@ -18,6 +18,7 @@ from functools import partial
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.model.layouts import RUNS, UPDATES
+from deltaproduce.model.windows import Shift
 from deltaproduce.operations.findings import Finding, RepairAction
 from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
 from deltaproduce.operations.making.updates import Update
@@ -87,6 +88,7 @@ class Repair(Update):
             update_id=update_id,
             batches=batches,
             arrivals={},
+            windows=update.windows,
             damage=damage,
             actions=actions,
         )
@@ -101,18 +103,20 @@ class Repair(Update):
         del results
         return step
 
-    def found(self, step: Step, results: Mapping[str, StepResult]) -> Found | None:
+    def found(
+        self, step: Step, results: Mapping[str, StepResult], shift: Shift | None
+    ) -> Found | None:
         """See `Update.found`: of a damaged stage what puts its rows right."""
         stage, redefined = step.stage, Redefinition.of(step.stage, self.head)
         if stage.name not in self.actions:
-            return Update.found(self, step, results)
+            return Update.found(self, step, results, shift)
         batch = self.batches.get(stage.name)
         if batch is not None:
             given = partial(source_step, batch.source, batch, redefined=redefined, anew=True)
             return self._righted(stage, given, is_moved=True)
         if not stage.feeders:
             return self._righted(stage, _nothing, is_moved=False)
-        production, inputs = self.production(stage), self.inputs(stage, results)
+        production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if redefined is None:
             made = partial(full_step, production, inputs)
             return self._righted(stage, made, is_moved=any(each.changed for each in inputs))
@@ -129,6 +133,10 @@ class Repair(Update):
         if feeder.name not in self.actions:
             return Update.rows_before(self, feeder, results)
         return partial(self._rows_after, results[feeder.name].comparison)
+
+    def are_after(self, feeder: Stage) -> bool:
+        """See `Update.are_after`."""
+        return feeder.name in self.actions or Update.are_after(self, feeder)
 
     def write(self, result: StepResult, head: Version) -> StageWrite:
         """See `Work.write`: a damaged stage whole, unless its rows stay as they are."""

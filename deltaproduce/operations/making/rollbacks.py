@@ -26,6 +26,7 @@ from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
 from deltaproduce.operations.step.incremental import difference
 from deltaproduce.operations.step.plan import Step, check_layouts, rolled_back
+from deltaproduce.operations.step.windowing import differ
 from deltaproduce.operations.step.writes import (
     NO_TABLES,
     Edits,
@@ -107,7 +108,10 @@ class Rollback(Work):
         if comparison.complete and not comparison.counts.pairs_changed:
             return None
         given_out = self.wanted.stages.get(stage.name, NO_TABLES).numbering.surrogates
-        return StepResult(stage, comparison, step.reason, full=False, surrogates=given_out)
+        window = self.means.windows.back(stage.name, self.head, self.wanted, step.reason)
+        return StepResult(
+            stage, comparison, step.reason, full=False, surrogates=given_out, window=window
+        )
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
         """See `Work.worth`."""
@@ -119,7 +123,16 @@ class Rollback(Work):
             for name, result in results.items()
             if _differ(*(reader.content(version, result.stage) for version in versions))
         }
-        return differing or None
+        moves = differ(self.before(self.head, differing), self.head)
+        return differing if differing or moves else None
+
+    def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
+        """See `Work.before`: windows are where they were, of stages with the same rows too."""
+        reason, figures = f"rolled back to version {self.wanted.number}", dict(head.stages)
+        for name in figures.keys() - results.keys():
+            window = self.means.windows.back(name, head, self.wanted, reason)
+            figures[name] = replace(figures[name], window=window)
+        return replace(head, stages=figures, windows=self.wanted.windows)
 
     def write(self, result: StepResult, head: Version) -> StageWrite:
         """See `Work.write`."""

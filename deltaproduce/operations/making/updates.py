@@ -16,6 +16,7 @@ from typing import Self
 
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
+from deltaproduce.model.windows import Shift, WindowMove
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.incremental import (
     full_step,
@@ -24,6 +25,7 @@ from deltaproduce.operations.step.incremental import (
 )
 from deltaproduce.operations.step.plan import Step, weighed
 from deltaproduce.operations.step.redefinitions import Redefinition
+from deltaproduce.operations.step.windowing import NOTHING_ASKED, Asked, Units, differ
 from deltaproduce.operations.step.writes import (
     NO_TABLES,
     StageWrite,
@@ -40,6 +42,7 @@ from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, columns_of
+from deltaproduce.storage.window_states import WindowState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +52,14 @@ class Update(Work):
     Attributes:
         batches: what is given, by source.
         arrivals: what has come without being given, by source.
+        windows: what windows depend on, but for partitions that come with rows.
+        advances: windows move that are limited, too.
     """
 
     batches: Mapping[str, Batch]
     arrivals: Mapping[str, Arrival]
+    windows: WindowState
+    advances: bool = False
 
     @classmethod
     def of(
@@ -65,6 +72,8 @@ class Update(Work):
         batches: Mapping[str, Batch],
         arrivals: Mapping[str, Arrival],
         refreshed: Collection[str] = (),
+        asked: Asked = NOTHING_ASKED,
+        advances: bool = False,
         update_id: str | None = None,
     ) -> Self:
         """What an update does; one Spark job for each batch if there is an id.
@@ -72,10 +81,13 @@ class Update(Work):
         Args:
             head: of the tables as compactions have left them.
             refreshed: the stages to be produced in full because someone asked.
+            asked: what is said of windows.
+            advances: windows move that are limited, too.
 
         Raises:
             DefinitionError: see `plan.plan`.
         """
+        windows = asked.state(head.windows)
         snapshots = [name for name, batch in batches.items() if batch.is_snapshot]
         steps = means.plan(
             head,
@@ -84,10 +96,12 @@ class Update(Work):
             snapshots=snapshots,
             arrivals=arrivals,
             refreshed=refreshed,
+            windows=windows,
+            advances=advances,
         )
         given = None
         if update_id is not None:
-            given = _digest(means, operation, head, batches, arrivals, update_id)
+            given = _digest(means, operation, head, batches, arrivals, asked, update_id)
         return cls(
             means=means,
             operation=operation,
@@ -97,6 +111,8 @@ class Update(Work):
             update_id=update_id,
             batches=batches,
             arrivals=arrivals,
+            windows=windows,
+            advances=advances,
         )
 
     @property
@@ -107,13 +123,17 @@ class Update(Work):
     def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
         """See `Work.result`."""
         name, step = step.stage.name, self.weighed(step, results)
+        present = self._present_in_feeders(step.stage, results)
+        shift = self._shift(step, self.state(results).with_present(present))
         if name not in self._settled:
-            found = self.found(step, results)
+            found = self.found(step, results, shift)
         else:
             kept = self.kept.kept.get(name)
             found = None if kept is None else self._stored(step.stage, kept)
         if found is None:
             return None
+        for root in self.means.windows.roots(name):
+            present = {**present, **root.units_after(found.comparison)}
         redefined = Redefinition.of(step.stage, self.head)
         old = step.stage if redefined is None else redefined.old
         return StepResult(
@@ -124,13 +144,22 @@ class Update(Work):
             surrogates=found.surrogates,
             anew=redefined is not None,
             updates_anew=columns_of(old).own != columns_of(step.stage).own,
+            window=found.window or _made_anew(shift, step),
+            present=present,
         )
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
         """See `Work.worth`: with an id, or with what is overdue, there is a version in any case."""
         now = self.attempt.started_at
         overdue = now is not None and any(a.is_overdue(now) for a in self.arrivals.values())
-        return results if results or self.update_id is not None or overdue else None
+        moves = differ(self.before(self.head, results), self.head)
+        return results if results or self.name(results) or overdue or moves else None
+
+    def name(self, results: Mapping[str, StepResult]) -> str | None:
+        """See `Work.name`: the last of several versions is remembered, when windows are there."""
+        moves = {name: result.window for name, result in results.items()}
+        is_behind = self.means.windows.behind(self.before(self.head, results), moves)
+        return None if is_behind else self.update_id
 
     def write(self, result: StepResult, head: Version) -> StageWrite:
         """See `Work.write`."""
@@ -144,14 +173,23 @@ class Update(Work):
         overlay = self.means.reader.overlay(head, result.stage)
         return Write.of(result, self.means.table_type, last, overlay)
 
-    def before(self, head: Version, results: Collection[str]) -> Version:
-        """See `Work.before`: sources whose tables moved on, and have the same rows, say so."""
+    def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
+        """See `Work.before`: tables and windows that moved on, with the same rows, say so."""
         moved = {
             name: arrival.place.pinned(arrival.last)
             for name, arrival in self.arrivals.items()
             if name not in results and arrival.last is not None
         }
-        return replace(head, stages={**head.stages, **moved})
+        head = replace(head, stages={**head.stages, **moved})
+        state, advances = self.state(results), self.advances
+        return self.means.windows.moved(head, state, results, advances=advances)
+
+    def state(self, results: Mapping[str, StepResult]) -> WindowState:
+        """What windows depend on after some steps."""
+        found = self.windows
+        for result in results.values():
+            found = found.with_present(result.present)
+        return found
 
     def weighed(self, step: Step, results: Mapping[str, StepResult]) -> Step:
         """The step as it is done, now that its feeders' changes are known; see `plan.weighed`."""
@@ -165,8 +203,14 @@ class Update(Work):
                 rows += last.rows
         return weighed(step, changed, rows, self.means.policy, self.means.engines.limits)
 
-    def found(self, step: Step, results: Mapping[str, StepResult]) -> Found | None:
-        """What a step finds out that nobody has stored; None if it is not reached after all."""
+    def found(
+        self, step: Step, results: Mapping[str, StepResult], shift: Shift | None
+    ) -> Found | None:
+        """What a step finds out that nobody has stored; None if it is not reached after all.
+
+        Args:
+            shift: from where to where the stage's window moves.
+        """
         stage, head, reader = step.stage, self.head, self.means.reader
         redefined = Redefinition.of(stage, head)
         if stage.name in self.arrivals:
@@ -175,27 +219,28 @@ class Update(Work):
         if stage.name in self.batches:
             batch = self.batches[stage.name]
             return source_step(batch.source, batch, content, redefined)
-        production, inputs = self.production(stage), self.inputs(stage, results)
+        production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if step.how == "full":
             return full_step(production, inputs, content, redefined)
         mappings = partial(reader.key_mappings, head, stage)
         return production.kind.changed(production, inputs, content, mappings)
 
-    def production(self, stage: Stage) -> Production:
+    def production(self, stage: Stage, shift: Shift | None) -> Production:
         """What a stage is made with."""
         last = self.head.stages.get(stage.name, NO_TABLES)
-        return Production.of(stage, last, self.means.engines)
+        return Production.of(stage, last, self.means.engines, shift)
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
         """What a stage reads."""
-        return [
-            StageInput(
-                feeder,
-                self.rows_before(feeder, results),
-                results[feeder.name].comparison if feeder.name in results else None,
-            )
-            for feeder in stage.feeders
-        ]
+        return [self._input(feeder, results) for feeder in stage.feeders]
+
+    def _input(self, feeder: Stage, results: Mapping[str, StepResult]) -> StageInput:
+        return StageInput(
+            feeder,
+            self.rows_before(feeder, results),
+            results[feeder.name].comparison if feeder.name in results else None,
+            is_after=self.are_after(feeder),
+        )
 
     def rows_before(
         self, feeder: Stage, results: Mapping[str, StepResult]
@@ -206,6 +251,35 @@ class Update(Work):
         if arrival is not None and not arrival.begins:
             return arrival.content  # rows that did not change are in what a table has now, too
         return partial(self.means.reader.content, self.head, feeder)
+
+    def are_after(self, feeder: Stage) -> bool:
+        """Whether what `rows_before` finds are the rows after its step, of all keys."""
+        arrival = self.arrivals.get(feeder.name)
+        return arrival is not None and not arrival.begins
+
+    def _shift(self, step: Step, state: WindowState) -> Shift | None:
+        """From where to where a stage's window moves; None if it has none.
+
+        Raises:
+            MissingPartitionsError: a partition of it is missing, which is an error.
+        """
+        windowed = self.means.windows.stages.get(step.stage.name)
+        if windowed is None:
+            return None
+        windowed.check_present(state)
+        redefined, advances = step.redefined, self.advances
+        return windowed.shift(self.head, state, redefined=redefined, advances=advances)
+
+    def _present_in_feeders(self, stage: Stage, results: Mapping[str, StepResult]) -> Units:
+        """The partitions of what a stage has a window over, where the store does not know them."""
+        windowed, known = self.means.windows.stages.get(stage.name), self.head.windows.present
+        found: Units = {}
+        for root in () if windowed is None else windowed.roots:
+            if root.tracked in known:
+                continue
+            rows = self._input(root.stage, results).all_rows()
+            found = found if rows is None else {**found, **root.units(rows)}
+        return found
 
     @property
     def _settled(self) -> Collection[str]:
@@ -243,12 +317,18 @@ class Update(Work):
         return Found(comparison, kept.figures.numbering.surrogates)
 
 
+def _made_anew(shift: Shift | None, step: Step) -> WindowMove | None:
+    """What is said of the window of a stage that was produced in full, if it has one."""
+    return None if shift is None else shift.move(reused=False, why=step.reason)
+
+
 def _digest(
     means: Means,
     operation: str,
     head: Version,
     batches: Mapping[str, Batch],
     arrivals: Mapping[str, Arrival],
+    asked: Asked,
     update_id: str,
 ) -> str:
     """A digest of all that the outcome depends on; a Spark job for each batch that is there."""
@@ -259,5 +339,6 @@ def _digest(
         {name: batch.digest() for name, batch in batches.items()},
         {name: asdict(arrival.place) for name, arrival in arrivals.items()},
         {name: asdict(definition) for name, definition in means.definitions.items()},
+        *asked.told,
     ]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

@@ -17,12 +17,14 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph
 from deltaproduce.operations.step.plan import Policy, Step, TableType, plan
+from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StageWrite, StepResult
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption
 from deltaproduce.storage.versions import Version
+from deltaproduce.storage.window_states import WindowState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Means:
     Attributes:
         definitions: the fingerprints of the graph's stages.
         reader: reads what versions have.
+        windows: those of the graph.
     """
 
     graph: Graph
@@ -40,6 +43,7 @@ class Means:
     engines: Engines
     table_type: TableType
     policy: Policy
+    windows: Windows
 
     def plan(
         self,
@@ -50,6 +54,8 @@ class Means:
         snapshots: Collection[str],
         arrivals: Mapping[str, Arrival],
         refreshed: Collection[str],
+        windows: WindowState,
+        advances: bool = False,
     ) -> tuple[Step, ...]:
         """What would be done, and why; see `plan.plan`."""
         return plan(
@@ -60,6 +66,7 @@ class Means:
             snapshots=snapshots,
             arrived={name: arrival.reason for name, arrival in arrivals.items()},
             refreshed=refreshed,
+            due=self.windows.due(head, windows, advances=advances),
             policy=self.policy,
             now=now,
         )
@@ -107,6 +114,11 @@ class Work(ABC):
             results: those of the steps before.
         """
 
+    def name(self, results: Mapping[str, StepResult]) -> str | None:
+        """The name that the version is remembered by, if this one is."""
+        del results
+        return self.update_id
+
     @abstractmethod
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
         """The results that are published; None if there is to be no version."""
@@ -119,7 +131,7 @@ class Work(ABC):
             head: the version before, in the state that no compaction will change.
         """
 
-    def before(self, head: Version, results: Collection[str]) -> Version:
+    def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
         """The head as the version goes on from it, where that says of stages without results."""
         del results
         return head

@@ -82,6 +82,7 @@ def plan(
     snapshots: Collection[str] = (),
     arrived: Mapping[str, str] = _NOTHING,
     refreshed: Collection[str] = (),
+    due: Mapping[str, str] = _NOTHING,
     policy: Policy = "auto",
     now: datetime | None = None,
 ) -> tuple[Step, ...]:
@@ -93,6 +94,7 @@ def plan(
         snapshots: those of them whose rows are all given.
         arrived: the sources in whose own tables there is something new -> what an update says.
         refreshed: the stages to be produced in full because someone asked.
+        due: stages that change though nothing that they read does -> why.
         policy: whether changed definitions are accepted.
         now: the time, for stages that are due at some; they wait if None.
 
@@ -107,7 +109,7 @@ def plan(
         if step is not None:
             steps[source.name] = step
     for stage in graph.producers:
-        step = _producer_step(stage, head, definitions[stage.name], steps, refreshed, now)
+        step = _producer_step(stage, head, definitions[stage.name], steps, refreshed, due, now)
         if step is not None and step.redefined and policy == "strict":
             raise DefinitionError(
                 f"stage {stage.name!r} would be produced in full, as {step.reason}, and the "
@@ -165,6 +167,7 @@ def _producer_step(
     definition: Fingerprint,
     steps: Mapping[str, Step],
     refreshed: Collection[str],
+    due: Mapping[str, str],
     now: datetime | None,
 ) -> Step | None:
     reached = [feeder.name for feeder in stage.feeders if feeder.name in steps]
@@ -179,11 +182,13 @@ def _producer_step(
         return Step(stage, "full", "refresh asked for")
     if head.definitions[stage.name].function != definition.function:
         return Step(stage, "full", "its function changed", redefined=True)
-    due = None if now is None else stage.kind.due(head.committed_at, now)
-    if due is not None:
-        return Step(stage, "full", due)
+    timed = None if now is None else stage.kind.due(head.committed_at, now)
+    if timed is not None:
+        return Step(stage, "full", timed)
     if reached:
         return Step(stage, "incremental", f"reached through {', '.join(reached)}")
+    if stage.name in due:
+        return Step(stage, "incremental", due[stage.name])
     return None
 
 

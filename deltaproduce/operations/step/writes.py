@@ -9,7 +9,7 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from deltaproduce.engines.choice import is_local
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.model.windows import WindowMove
 from deltaproduce.operations.step.edits import (
     Read,
     content_edit,
@@ -26,6 +27,7 @@ from deltaproduce.operations.step.edits import (
     updates_edit,
 )
 from deltaproduce.operations.step.plan import TableType, Writing, writing
+from deltaproduce.operations.step.windowing import Units
 from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Base, InPlace, Mode, Numbering, Past, StageFigures
@@ -48,6 +50,8 @@ class StepResult:
         surrogates: the last surrogate number that the stage has given out.
         anew: its tables have other columns than before, and are made anew.
         updates_anew: its updates too.
+        window: where its window is, and how it came there, if it has one.
+        present: the partitions that its rows, or those that it reads, were found to be in.
     """
 
     stage: Stage
@@ -57,6 +61,8 @@ class StepResult:
     surrogates: int = 0
     anew: bool = False
     updates_anew: bool = False
+    window: WindowMove | None = None
+    present: Units = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -94,6 +100,7 @@ class StepResult:
             seconds=round(self.seconds, 3),
             numbering=Numbering(self.surrogates, self.stage.kind.numbered),
             columns=columns_of(self.stage),
+            window=self.window,
         )
 
 

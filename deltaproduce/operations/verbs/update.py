@@ -6,13 +6,17 @@ The invariant: what is given is computed once, however often publishing it is tr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal
+from datetime import date
+from types import EllipsisType
+from typing import Literal, TypeAlias
 
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, is_auxiliary
 from deltaproduce.model.layouts import CONTENT
+from deltaproduce.model.partitions import day_number
 from deltaproduce.operations.step.plan import Step
+from deltaproduce.operations.step.windowing import Asked
 from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
@@ -21,6 +25,9 @@ from deltaproduce.stages.kind import arrivals, source_kind
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.excerpts import shown
 
+AsOf: TypeAlias = date | str | EllipsisType | None
+"""A day, also as ISO text; None for none, ``...`` for the last."""
+
 
 def update(
     writer: Writer,
@@ -28,11 +35,14 @@ def update(
     given: Mapping[str, object],
     update_id: str | None,
     on_conflict: OnConflict | None,
+    partitions: Mapping[str, object],
+    as_of: AsOf,
 ) -> Version:
     """See `Store.update` and `Store.load`."""
     store, executor = writer.opened, writer.executor
     sources = _sources(store, given)
     name = None if update_id is None else arguments.text(update_id, "update_id")
+    asked = _asked(writer, partitions, as_of)
     batches: dict[str, Batch] = {}
 
     def attempt() -> Version:
@@ -53,7 +63,7 @@ def update(
         try:
             with store.noticing():
                 return executor.update(
-                    operation, head, batches=batches, arrivals=news, update_id=name
+                    operation, head, batches=batches, arrivals=news, asked=asked, update_id=name
                 )
         except CorruptStoreError as error:
             lost = [store.tables.location.table(source, CONTENT).name for source in batches]
@@ -62,20 +72,52 @@ def update(
             found = verify(store)
             return executor.repair(versions, found, operation, batches=batches, update_id=name)
 
-    return writer.published(attempt, on_conflict)
+    def advance() -> Version:
+        head, known = store.log.head(), store.log.with_ids()
+        if name is not None and name in known:
+            return known[name]
+        with store.noticing():
+            return executor.update(operation, head, advances=True, update_id=name)
+
+    version = writer.published(attempt, on_conflict)
+    while executor.windows.behind(version):
+        version = writer.published(advance, on_conflict)
+    return version
 
 
-def plan(writer: Writer, given: Collection[str | Source]) -> tuple[Step, ...]:
+def plan(
+    writer: Writer,
+    given: Collection[str | Source],
+    partitions: Mapping[str, object],
+    as_of: AsOf,
+) -> tuple[Step, ...]:
     """See `Store.plan`."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         message = f"given is {shown(given)}; give a collection of sources, or of names"
         raise InvalidArgumentError(message, argument="given")
     store = writer.opened
     names = [store.source(source, "given").name for source in given]
+    asked = _asked(writer, partitions, as_of)
     head = store.log.head()
     news = arrivals(store.graph.sources, head, store.tables)
-    steps = writer.executor.plan(head, given=names, arrivals=news)
+    steps = writer.executor.plan(head, given=names, arrivals=news, asked=asked)
     return tuple(step for step in steps if not is_auxiliary(step.stage.name))
+
+
+def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Asked:
+    """What is said of windows.
+
+    Raises:
+        InvalidArgumentError: it cannot be.
+    """
+    if not isinstance(partitions, Mapping):
+        message = f"partitions are {shown(partitions)}; give a mapping of source names to lists"
+        raise InvalidArgumentError(message, argument="partitions")
+    for source in partitions:
+        writer.opened.source(source, "partitions")
+    day = as_of if isinstance(as_of, EllipsisType) else arguments.day(as_of, "as_of")
+    number = day_number(day) if isinstance(day, date) else day
+    return Asked(number, writer.executor.windows.named(partitions))
 
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:

@@ -21,12 +21,14 @@ from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.kind import ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
+from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates import in_spark, on_driver
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.folding import folded, state_columns
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.model import grouped
 from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
+from deltaproduce.stages.aggregates.windowed import Part, rows_in_window, rows_moved, way
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.expressions.expression import Expression, items
@@ -52,12 +54,14 @@ class Aggregate(DerivedKind):
         values: the names of the value columns, and what they are, of named arguments.
         arguments: these, of a row of the feeder; each once.
         where: which of the feeder's rows count; all if None.
+        window: of which partitions of its feeder it is; of all rows if None.
     """
 
     key: tuple[tuple[str, Expression], ...]
     values: tuple[tuple[str, AggregateCall], ...]
     arguments: tuple[Expression, ...]
     where: Expression | None
+    window: Window | None = None
 
     @staticmethod
     def defined(
@@ -65,6 +69,7 @@ class Aggregate(DerivedKind):
         values: Mapping[str, AggregateCall],
         where: str | None,
         feeder: RowSchema,
+        window: Window | None = None,
         *,
         stage: str,
     ) -> Aggregate:
@@ -75,6 +80,7 @@ class Aggregate(DerivedKind):
                 it is empty.
             values: the names of the value columns -> what they are.
             where: a condition over the feeder's columns.
+            window: of which partitions of the feeder it is.
 
         Raises:
             DefinitionError: that is none; with `stage` and, if it is about one value, `column`.
@@ -103,6 +109,7 @@ class Aggregate(DerivedKind):
             ),
             tuple(arguments),
             None if where is None else _read(where, feeder, "its condition", stage),
+            None if window is None else over(window, feeder, stage=stage),
         )
 
     @property
@@ -120,7 +127,12 @@ class Aggregate(DerivedKind):
         """See `Kind.made_by`."""
         key = tuple((name, one.text) for name, one in self.key)
         values = tuple((name, call.sql) for name, call in self.values)
-        return key, values, None if self.where is None else self.where.text
+        made_by = key, values, None if self.where is None else self.where.text
+        return made_by if self.window is None else (*made_by, making(self.window))
+
+    def passed_on(self, column: str) -> str | None:
+        """See `Kind.passed_on`."""
+        return dict(self.key)[column].column if column in dict(self.key) else None
 
     def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
         """Those of the rows of `projection` that count.
@@ -140,6 +152,8 @@ class Aggregate(DerivedKind):
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that its feeder's columns give."""
+        if self.window is not None:
+            over(self.window, stage.feeders[0].schema, stage=stage.name)
         read = _row(stage.feeders[0])
         with _of(belongs_to(stage.name)):
             types = self.projection.resolved(read, tables.engines)
@@ -188,12 +202,14 @@ class Aggregate(DerivedKind):
     ) -> tuple[Rows, int] | None:
         """See `DerivedKind.produced`."""
         fed, kept = _apart(production, inputs)
-        parts = all_parts(fed)
+        if production.shift is None:
+            parts = [(rows, each.stage, 1) for each, rows in all_parts(fed)]
+        else:
+            parts = rows_in_window(production.shift, fed, production.engines)
         if not parts:
             return None
         step = _Step(self, production, kept)
-        states = step.states([(rows, each.stage, 1) for each, rows in parts])
-        return step.rows(states, None)
+        return step.rows(step.states(parts), None)
 
     def changed(
         self,
@@ -205,13 +221,21 @@ class Aggregate(DerivedKind):
         """See `DerivedKind.changed`: what went is taken from the states, and what came is added."""
         del mappings
         fed, kept = _apart(production, inputs)
-        moved = [
-            (rows, each.stage, sign)
-            for each in fed
-            if each.changed
-            for rows, sign in zip(each.moved(), (-1, 1), strict=True)
-        ]
-        step = _Step(self, production, kept)
+        step, shift = _Step(self, production, kept), production.shift
+        if shift is None:
+            return self._changed(step, production, content, _moved(fed))
+        reused, why = way(shift, fed, content)
+        if reused:
+            found = self._changed(step, production, content, rows_moved(shift, fed))
+        else:
+            made = self.produced(production, inputs)
+            found = None if made is None else production.replaced(content, *made)
+        return found and replace(found, window=shift.move(reused=reused, why=why))
+
+    def _changed(
+        self, step: _Step, production: Production, content: Stored | None, moved: Sequence[Part]
+    ) -> Found | None:
+        """What rows that came and went change; None if there are none."""
         states = step.states(moved) if moved else None
         if states is None or is_empty(states):
             return None
@@ -264,7 +288,7 @@ class _Step:
         self._grouping = kind.grouping(self._types, stage=stage.name)
         self.layout = Layout.of(stage)
 
-    def states(self, parts: Sequence[tuple[Rows, Stage, int]]) -> Rows:
+    def states(self, parts: Sequence[Part]) -> Rows:
         """The states of some rows, one row a key; computed."""
         engines = self._production.engines
         engine = engines.of(*(rows for rows, _, _ in parts))
@@ -316,6 +340,16 @@ def _apart(
     """The feeders of a stage, and what it keeps beside them."""
     fed = len(inputs) - len(production.stage.auxiliary)
     return inputs[:fed], inputs[fed:]
+
+
+def _moved(inputs: Sequence[StageInput]) -> list[Part]:
+    """The rows of the inputs that came, and those that are gone."""
+    return [
+        (rows, each.stage, sign)
+        for each in inputs
+        if each.changed
+        for rows, sign in zip(each.moved(), (-1, 1), strict=True)
+    ]
 
 
 def _row(stage: Stage) -> tuple[Column, ...]:

@@ -1,0 +1,109 @@
+"""Rows by the numbers that stand for a column's values: those in some ranges, and which there are.
+
+A number is a day since 1970 of a date, a microsecond since then of a timestamp, in UTC, and a whole
+number itself. The invariant: both engines find the same rows, a null is in no range, and in Spark
+files and row groups are left out by the ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as f
+from pyspark.sql.types import DateType, IntegralType, LongType, TimestampNTZType
+
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import Marks
+from deltaproduce.engines.spark.columns import col
+from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.predicates import literal
+from deltaproduce.model.partitions import DAY_MICROS, Partitioning, Ranges
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column
+
+_UNIT = Column("_unit", LongType())
+
+
+def rows_within(rows: Rows, column: Column, values: Ranges) -> Rows:
+    """The rows whose value in a column is in some ranges."""
+    if isinstance(rows, pa.Table):
+        return rows.filter(pa.array(are_within(rows.column(column.name), values)))
+    return rows.where(_holds(column, values))
+
+
+def are_within(found: pa.ChunkedArray, values: Ranges) -> Marks:
+    """Which values are in some ranges."""
+    if not values:
+        return np.zeros(len(found), np.bool_)
+    numbers = pc.fill_null(_numbers(found), 0).to_numpy()
+    firsts, lasts = np.array(values.pairs, np.int64).T
+    at = firsts.searchsorted(numbers, "right") - 1
+    inside: Marks = np.asarray(pc.is_valid(found)) & (at >= 0) & (numbers <= lasts[at])
+    return inside
+
+
+def units_of(rows: Rows, column: Column, partitioning: Partitioning) -> Ranges:
+    """The units of a partitioning that a column has values in; one Spark job for rows there."""
+    size = partitioning.unit_size
+    if isinstance(rows, pa.Table):
+        numbers = _numbers(rows.column(column.name).unique()).drop_null().to_numpy()
+        return Ranges.of_numbers(numbers // size)
+    found = rows.select(_unit(column, size).alias(_UNIT.name)).distinct()
+    return Ranges.of_numbers(fetched(found, [_UNIT]).column(0).drop_null().to_numpy())
+
+
+def _numbers(found: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """The numbers that stand for values."""
+    whole = found.cast(pa.int32()) if pa.types.is_date32(found.type) else found
+    return whole.cast(pa.int64())
+
+
+def _holds(column: Column, values: Ranges) -> Expression:
+    none = f.lit(False)
+    return reduce(lambda a, b: a | b, _between(column, values), none)
+
+
+def _between(column: Column, values: Ranges) -> Iterator[Expression]:
+    for pair in values.pairs:
+        if isinstance(column.data_type, IntegralType):
+            yield col(column.name).cast("bigint").between(*map(f.lit, pair))
+            continue
+        ends = [literal(_scalar(number, column), column.data_type) for number in pair]
+        if None not in ends:
+            yield col(column.name).between(*(f.expr(str(end)) for end in ends))
+            continue
+        # Days that Spark does not find in files by themselves; ranges are of whole days.
+        day = 1 if isinstance(column.data_type, DateType) else DAY_MICROS
+        yield _unit(column, day).between(*(f.lit(number // day) for number in pair))
+
+
+def _scalar(number: int, column: Column) -> pa.Scalar:
+    if isinstance(column.data_type, DateType):
+        return pa.scalar(number, pa.int32()).cast(pa.date32())
+    return pa.scalar(number, pa.int64()).cast(arrow_type(column.data_type))
+
+
+def _unit(column: Column, size: int) -> Expression:
+    """The unit that a value is in: so many numbers, or for timestamps a day."""
+    value = col(column.name)
+    match column.data_type:
+        case DateType():
+            return f.unix_date(value).cast("bigint")
+        case TimestampNTZType():
+            return f.unix_date(value.cast("date")).cast("bigint")  # on no clock but its own
+        case IntegralType():
+            return _floored(value.cast("bigint"), size)
+        case _:
+            return _floored(f.unix_micros(value), size)
+
+
+def _floored(numbers: Expression, size: int) -> Expression:
+    """The quotient, rounded down: Spark's own is rounded towards 0."""
+    divisor = f.lit(size).cast("bigint")
+    below = f.when(numbers % divisor < 0, f.lit(1)).otherwise(f.lit(0)).cast("bigint")
+    return f.call_function("div", numbers, divisor) - below

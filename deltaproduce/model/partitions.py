@@ -1,0 +1,220 @@
+"""Partitions of a column's values: days, weeks, months, or so many whole numbers.
+
+A partition has a number, in the order of its values; partitions of consecutive numbers meet.
+Which ones there are is said by `Ranges`, whatever their step: of days, or of the numbers of one
+step, from which those of weeks and months follow. The invariant: every value but null is in exactly
+one partition, and the moment of a timestamp is on the day that it has in UTC.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Partition: TypeAlias = date | int
+"""What a partition is called: its first value, a date for timestamps."""
+
+Step: TypeAlias = Literal["day", "week", "month"] | int
+
+Sort: TypeAlias = Literal["dates", "moments", "integers"]
+"""What the values of a column are."""
+
+SORTS: Final[Mapping[str, Sort]] = MappingProxyType(
+    {
+        "date": "dates",
+        "timestamp": "moments",
+        "timestamp_ntz": "moments",
+        **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integers"),
+    }
+)
+"""Those of the types of columns that have partitions."""
+
+DAY_MICROS: Final = 24 * 3_600_000_000
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_MONDAY: Final = 3
+"""The first of January 1970 is a Thursday, so many days after a Monday."""
+_LEAST: Final = -(2**63)
+_GREATEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """A set of whole numbers.
+
+    Attributes:
+        pairs: the first and the last of each run of consecutive numbers, in order.
+    """
+
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    @staticmethod
+    def of(pairs: Iterable[tuple[int, int]]) -> Ranges:
+        """The numbers of some ranges, which may overlap."""
+        found: list[tuple[int, int]] = []
+        for first, last in sorted(pairs):
+            if found and first <= found[-1][1] + 1:
+                found[-1] = found[-1][0], max(found[-1][1], last)
+            else:
+                found.append((first, last))
+        return Ranges(tuple(found))
+
+    @staticmethod
+    def of_numbers(numbers: NDArray[np.int64]) -> Ranges:
+        """The numbers of an array."""
+        once = np.unique(numbers)
+        breaks = np.flatnonzero(np.diff(once) != 1)
+        firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(once) - 1)
+        if not len(once):
+            return Ranges()
+        return Ranges(tuple(zip(once[firsts].tolist(), once[lasts].tolist(), strict=True)))
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def __len__(self) -> int:
+        return sum(last - first + 1 for first, last in self.pairs)
+
+    def __iter__(self) -> Iterator[int]:
+        for first, last in self.pairs:
+            yield from range(first, last + 1)
+
+    @property
+    def greatest(self) -> int:
+        """The greatest number, of at least one."""
+        return self.pairs[-1][1]
+
+    def union(self, other: Ranges) -> Ranges:
+        """The numbers of both."""
+        return Ranges.of((*self.pairs, *other.pairs))
+
+    def within(self, other: Ranges) -> Ranges:
+        """The numbers that are in both."""
+        return self.without(other.complement())
+
+    def without(self, other: Ranges) -> Ranges:
+        """The numbers that are not in the other."""
+        found: list[tuple[int, int]] = []
+        gone = other.pairs
+        ends = [last for _, last in gone]
+        for first, last in self.pairs:
+            at = bisect_left(ends, first)
+            while at < len(gone) and gone[at][0] <= last:
+                if first < gone[at][0]:
+                    found.append((first, gone[at][0] - 1))
+                first = gone[at][1] + 1
+                at += 1
+            if first <= last:
+                found.append((first, last))
+        return Ranges(tuple(found))
+
+    def complement(self) -> Ranges:
+        """The numbers of 64 bits that are not in it."""
+        return Ranges(((_LEAST, _GREATEST),)).without(self)
+
+    def mapped(self, ascending: Callable[[int], int]) -> Ranges:
+        """What a function that never jumps makes of the numbers."""
+        return Ranges.of((ascending(first), ascending(last)) for first, last in self.pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """How the values of a column are put into partitions.
+
+    Attributes:
+        sort: what they are.
+        step: how much of them is a partition.
+    """
+
+    sort: Sort
+    step: Step
+
+    @property
+    def of_dates(self) -> bool:
+        """Whether partitions are called by dates."""
+        return self.sort != "integers"
+
+    @property
+    def unit(self) -> str:
+        """By what it is kept which partitions there are: by day, or as they are."""
+        return "day" if self.of_dates else str(self.step)
+
+    @property
+    def unit_size(self) -> int:
+        """How many of the numbers that stand for values (see `values`) a unit has."""
+        if self.sort == "dates":
+            return 1
+        return int(self.step) if isinstance(self.step, int) else DAY_MICROS
+
+    def number(self, unit: int) -> int:
+        """Which partition a unit is in."""
+        match self.step:
+            case "week":
+                return (unit + _MONDAY) // 7
+            case "month":
+                return int(np.datetime64(unit, "D").astype("datetime64[M]").astype(np.int64))
+        return unit
+
+    def first_unit(self, number: int) -> int:
+        """The first unit of a partition."""
+        match self.step:
+            case "week":
+                return number * 7 - _MONDAY
+            case "month":
+                return int(np.datetime64(number, "M").astype("datetime64[D]").astype(np.int64))
+        return number
+
+    def values(self, partitions: Ranges) -> Ranges:
+        """The values of some partitions, as numbers: days, microseconds, or themselves."""
+        size = self.unit_size
+        return Ranges(
+            tuple(
+                (
+                    max(self.first_unit(first) * size, _LEAST),
+                    min(self.first_unit(last + 1) * size - 1, _GREATEST),
+                )
+                for first, last in partitions.pairs
+            )
+        )
+
+    def name(self, number: int) -> Partition:
+        """What a partition is called.
+
+        Raises:
+            ValueError: Python has no such date.
+        """
+        unit = self.first_unit(number)
+        return date.fromordinal(_EPOCH + unit) if self.of_dates else unit * self.unit_size
+
+    def unit_of(self, named: Partition) -> int:
+        """The unit that a value is in, by which a partition is called or any of its others."""
+        if isinstance(named, date):
+            return day_number(named)
+        return named // self.unit_size
+
+
+def partitioning(data_type: str, step: Step | None) -> Partitioning | None:
+    """How values of a type are partitioned, by day or one by one if no step is said.
+
+    None if they cannot be, or not by that step.
+    """
+    sort = SORTS.get(data_type)
+    if sort is None or (step is not None and isinstance(step, str) == (sort == "integers")):
+        return None
+    return Partitioning(sort, step or (1 if sort == "integers" else "day"))
+
+
+def day_number(day: date) -> int:
+    """How many days a date is after the first of January 1970."""
+    return day.toordinal() - _EPOCH
+
+
+def day_of(number: int) -> date:
+    """The inverse of `day_number`."""
+    return date.fromordinal(_EPOCH + number)

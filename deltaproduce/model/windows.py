@@ -1,0 +1,362 @@
+"""Windows: which partitions of its feeder an aggregate stage is of, and how that moves.
+
+Pure: from a definition, the partitions that there are and a day to the first and the last partition
+of a window, and from two of these to what enters and leaves. The invariant: where a window is
+depends on its definition, the partitions that there are and the day alone, so that a refresh finds
+it where a step has moved it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from numbers import Integral
+from typing import Final, Literal, TypeAlias, get_args
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.partitions import (
+    Partition,
+    Partitioning,
+    Ranges,
+    Step,
+    partitioning,
+)
+from deltaproduce.types.columns import Columns, RowSchema
+from deltaproduce.types.excerpts import shown
+
+OnMissing: TypeAlias = Literal["skip", "error"]
+
+NOWHERE: Final = Ranges()
+"""Where a window is that is empty."""
+_STEPS: Final = ("day", "week", "month")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window over the partitions of a feeder's column; made by `window`.
+
+    Attributes:
+        column: a key column of the feeder.
+        last: how many partitions it has; None if it has a fixed start.
+        start: a value of its first partition; None if it has a fixed length.
+        step: how much of the column is a partition; a day, or 1, if None.
+        end: a value of its last partition, if that is fixed.
+        lag: how many partitions before the newest it ends.
+        on_missing: whether partitions that are missing count as empty.
+        max_partitions: how many of them its edge lets enter in one version, at most.
+    """
+
+    column: str
+    last: int | None = None
+    start: Partition | None = None
+    step: Step | None = None
+    end: Partition | None = None
+    lag: int = 0
+    on_missing: OnMissing = "skip"
+    max_partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWindow:
+    """A window over a column of a known type.
+
+    Attributes:
+        position: which of the feeders' key columns it is over.
+        start: the number of its first partition, if that is fixed.
+        end: that of its last one, if that is fixed.
+    """
+
+    window: Window
+    position: int
+    partitions: Partitioning
+    start: int | None
+    end: int | None
+
+    def place(self, present: Ranges, as_of: int | None) -> Ranges:
+        """The partitions from its first to its last one; none if it is empty.
+
+        Args:
+            present: the numbers of the partitions that there are.
+            as_of: the day that the store is as of.
+        """
+        if self.end is not None:
+            edge = self.end
+        elif as_of is not None and self.partitions.of_dates:
+            edge = self.partitions.number(as_of)
+        elif present:
+            edge = present.greatest - self.window.lag
+        else:
+            return NOWHERE
+        first = self._first(edge)
+        return Ranges(((first, edge),)) if first <= edge else NOWHERE
+
+    def _first(self, edge: int) -> int:
+        """Its first partition, if it ends at one."""
+        first = self.start if self.window.last is None else edge - self.window.last + 1
+        assert first is not None  # it has one of the two
+        return first
+
+    def next_place(self, before: Ranges, goal: Ranges, present: Ranges) -> Ranges:
+        """Where it is one version later, on its way to where it is to be.
+
+        Args:
+            before: where it was.
+            goal: where it is to be.
+            present: the numbers of the partitions that there are.
+        """
+        most = self.window.max_partitions
+        if most is None or not goal:
+            return goal
+        first, edge = goal.pairs[0]
+        begun = before.pairs[0] if before else (first, first - 1)
+        ahead = [*Ranges(((begun[1] + 1, edge),)).within(present)] if edge > begun[1] else []
+        if len(ahead) > most:
+            edge = ahead[most - 1]
+            return Ranges(((self._first(edge), edge),))
+        behind = [*Ranges(((first, begun[0] - 1),)).within(present)] if edge < begun[1] else []
+        if len(behind) > most and self.window.last is not None:
+            first = behind[-most]
+            return Ranges(((first, first + self.window.last - 1),))
+        return goal
+
+    def present(self, units: Ranges) -> Ranges:
+        """The numbers of the partitions that some units are in."""
+        return units.mapped(self.partitions.number)
+
+    def place_of(self, move: WindowMove | None) -> Ranges:
+        """Where the window was after a move."""
+        if move is None or move.first is None or move.last is None:
+            return NOWHERE
+        first, last = (
+            self.partitions.number(self.partitions.unit_of(end)) for end in (move.first, move.last)
+        )
+        return Ranges(((first, last),))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMove:
+    """Where a version has left the window of a stage, and how it came there.
+
+    Attributes:
+        first: its first partition; None if it is empty.
+        last: its last one.
+        entered: the partitions that there are and that it has now and had not.
+        left: those that it had and has no more.
+        reused: what the stage had was changed; else it was made anew from the window's partitions.
+        why: why so, in words.
+    """
+
+    first: Partition | None = None
+    last: Partition | None = None
+    entered: tuple[Partition, ...] = ()
+    left: tuple[Partition, ...] = ()
+    reused: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """From where to where a step moves a window.
+
+    Attributes:
+        before: where it was, of which the stage has its rows; None if it has none.
+        had: the partitions that there were.
+        after: where it is.
+        has: the partitions that there are.
+    """
+
+    window: PlannedWindow
+    before: Ranges | None
+    had: Ranges
+    after: Ranges
+    has: Ranges
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is elsewhere."""
+        return self.before != self.after
+
+    @property
+    def gains(self) -> Ranges:
+        """The partitions that it has now and had not, whether they are there or not."""
+        return self.after.without(self.before or NOWHERE)
+
+    @property
+    def loses(self) -> Ranges:
+        """Those that it had and has no more."""
+        return (self.before or NOWHERE).without(self.after)
+
+    @property
+    def entered(self) -> Ranges:
+        """The partitions that are there and that it has now and had not."""
+        return self.after.within(self.has).without((self.before or NOWHERE).within(self.had))
+
+    @property
+    def left(self) -> Ranges:
+        """Those that it had and has no more."""
+        return (self.before or NOWHERE).within(self.had).without(self.after)
+
+    def move(self, *, reused: bool, why: str) -> WindowMove:
+        """What a version says of it."""
+        name = self.window.partitions.name
+        first, last = self.after.pairs[0] if self.after else (None, None)
+        return WindowMove(
+            None if first is None else name(first),
+            None if last is None else name(last),
+            tuple(map(name, self.entered)),
+            tuple(map(name, self.left)),
+            reused,
+            why,
+        )
+
+
+def making(found: Window) -> tuple[object, ...]:
+    """What decides which rows are in a window."""
+    return found.column, found.last, found.start, found.step, found.end, found.lag
+
+
+def planned(given: Window, key: Columns, *, stage: str) -> PlannedWindow:
+    """A window over a column of a key, whose type is known.
+
+    Raises:
+        DefinitionError: it cannot be over that column; with `stage` and `column`.
+    """
+    position = key.names.index(given.column)
+    column = key.columns[position]
+    data_type = column.data_type.simpleString()
+    found = partitioning(data_type, given.step)
+    if found is None:
+        over = f"{column.name!r}, which is {data_type}"
+        fault = (
+            f"a window is over {over}; give a key column of type date, timestamp or integer"
+            if partitioning(data_type, None) is None
+            else f"step is {given.step!r} for a window over {over}"
+        )
+        message = f"stage {stage!r}: {fault}"
+        raise DefinitionError(message, stage=stage, column=column.name)
+    numbers = {}
+    for name, value in (("start", given.start), ("end", given.end)):
+        if value is not None and isinstance(value, date) != found.of_dates:
+            wanted = "a date" if found.of_dates else "an int"
+            message = f"stage {stage!r}: the window's {name} is {value!r}; give {wanted}"
+            raise DefinitionError(message, stage=stage, column=column.name)
+        numbers[name] = None if value is None else found.number(found.unit_of(value))
+    return PlannedWindow(given, position, found, numbers["start"], numbers["end"])
+
+
+def over(found: object, feeder: RowSchema, *, stage: str) -> Window:
+    """A window over a key column of a feeder, which is named without regard to case.
+
+    Raises:
+        DefinitionError: it is none, or cannot be over that column; with `stage`.
+    """
+    if not isinstance(found, Window):
+        message = f"stage {stage!r}: its window is {shown(found)}; give deltaproduce.window(…)"
+        raise DefinitionError(message, stage=stage)
+    name = found.column.strip().strip("`")
+    columns = [column for column in feeder.key if column.name.lower() == name.lower()]
+    if len(columns) != 1:
+        message = (
+            f"stage {stage!r}: its window is over {name!r}, and the feeder's key has the columns "
+            f"{', '.join(feeder.key.names)}"
+        )
+        raise DefinitionError(message, stage=stage)
+    found = replace(found, column=columns[0].name)
+    if columns[0].is_known:
+        planned(found, feeder.key, stage=stage)
+    return found
+
+
+def window(
+    column: str,
+    *,
+    last: int | None = None,
+    start: date | int | str | None = None,
+    step: Literal["day", "week", "month"] | int | None = None,
+    end: date | int | str | None = None,
+    lag: int = 0,
+    on_missing: Literal["skip", "error"] = "skip",
+    max_partitions: int | None = None,
+) -> Window:
+    """A window over the partitions of a column, for `Pipeline.aggregate`.
+
+    The aggregate is then of the rows whose partitions are from the window's first to its last one,
+    its edge. That is `end`, if the window has one; else, over dates, the day that the store is as
+    of (`Store.update`), if it is as of one; else the newest partition that is there, less `lag`.
+
+    Args:
+        column: a key column of the feeder, of type date, timestamp or of whole numbers.
+        last: a fixed length: how many partitions it has.
+        start: a fixed start: its first partition. Give one of the two.
+        step: what a partition is: ``"day"``, ``"week"`` (from Monday) or ``"month"``, in UTC, or,
+            of whole numbers, how many, from a multiple. A day, or 1, if None.
+        end: its last partition, if that is fixed.
+        lag: how many partitions before the newest its last one is.
+        on_missing: whether a partition from the first to the last that is not there counts as empty
+            (``"skip"``) or is a MissingPartitionsError (``"error"``).
+        max_partitions: how many partitions enter at most when the edge moves. The version that has
+            what is given for sources leaves the edge where it is; then it moves in versions of its
+            own, one after the other.
+
+    Raises:
+        DefinitionError: an argument is none of these, or they do not go together.
+    """
+    if not isinstance(column, str) or not column.strip():
+        raise DefinitionError(f"a window's column is {shown(column)}; give the name of one")
+    if (last is None) == (start is None):
+        raise DefinitionError(
+            f"the window over {column!r} has last={shown(last)} and start={shown(start)}; give one "
+            "of them"
+        )
+    for name, value, least in (
+        ("last", last, 1), ("lag", lag, 0), ("max_partitions", max_partitions, 1)
+    ):  # fmt: skip
+        if not (value is None and name != "lag") and not _is_integer(value, least):
+            raise _wrong(column, name, value, f"an int from {least} on")
+    if step is not None and not _is_integer(step, 1) and step not in _STEPS:
+        raise _wrong(column, "step", step, "'day', 'week', 'month', or an int from 1 on")
+    if end is not None and lag:
+        raise DefinitionError(f"the window over {column!r} has end= and lag=; give one of them")
+    if on_missing not in get_args(OnMissing):
+        raise _wrong(column, "on_missing", on_missing, "'skip' or 'error'")
+    return Window(
+        column,
+        None if last is None else int(last),
+        None if start is None else _partition(column, "start", start),
+        step if step is None or isinstance(step, str) else int(step),
+        None if end is None else _partition(column, "end", end),
+        int(lag),
+        on_missing,
+        None if max_partitions is None else int(max_partitions),
+    )
+
+
+def partition(value: object) -> Partition | None:
+    """A value that stands for a partition: a date, or its text, or a whole number; None if none."""
+    if isinstance(value, datetime):
+        return None
+    if isinstance(value, date):
+        return date(value.year, value.month, value.day)
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            return None
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+
+
+def _partition(column: str, name: str, value: object) -> Partition:
+    found = partition(value)
+    if found is None:
+        raise _wrong(column, name, value, "a date, as text, too, or an int")
+    return found
+
+
+def _is_integer(value: object, least: int) -> bool:
+    return (
+        isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) < 2**31
+    )
+
+
+def _wrong(column: str, name: str, value: object, wanted: str) -> DefinitionError:
+    return DefinitionError(f"the window over {column!r} has {name}={shown(value)}; give {wanted}")

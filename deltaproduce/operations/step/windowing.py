@@ -1,0 +1,332 @@
+"""The windows of a graph: over which columns they are, where they are, and what moves them.
+
+Pure but for the reading of columns in `present_in`. The invariant: where a window is follows from
+what its version says of partitions and the day (`WindowState`), whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import chain, islice
+from types import EllipsisType, MappingProxyType
+from typing import Final
+
+from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.marks import ALIVE, ROWS_OF_CHANGED_KEYS
+from deltaproduce.engines.spark.ranges import units_of
+from deltaproduce.errors import InvalidArgumentError, MissingPartitionsError
+from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.partitions import Partition, Partitioning, Ranges
+from deltaproduce.model.windows import NOWHERE, PlannedWindow, Shift, WindowMove, partition, planned
+from deltaproduce.storage.versions import Version, has_tables
+from deltaproduce.storage.window_states import Tracked, WindowState
+from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import shown
+
+Units = Mapping[Tracked, Ranges]
+_NAMED: Final = 1_000
+"""So many missing partitions are named at most."""
+_NO_MOVES: Final[Mapping[str, WindowMove | None]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A column of a stage whose partitions decide where windows are."""
+
+    stage: Stage
+    column: Column
+    partitions: Partitioning
+
+    @property
+    def tracked(self) -> Tracked:
+        """What a store calls it."""
+        return Tracked(self.stage.name, self.column.name, self.partitions.unit)
+
+    def units(self, rows: Rows) -> Units:
+        """The units that some rows of the stage are in."""
+        return {self.tracked: units_of(rows, self.column, self.partitions)}
+
+    def units_after(self, step: Comparison) -> Units:
+        """Those that the rows are in which a step has put there."""
+        which = ALIVE if step.complete else ROWS_OF_CHANGED_KEYS
+        return self.units(step.pick((self.column,), which))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedStage:
+    """A stage with a window.
+
+    Attributes:
+        roots: where the partitions of its feeders come from, each once.
+    """
+
+    stage: Stage
+    window: PlannedWindow
+    roots: tuple[Root, ...]
+
+    def present(self, state: WindowState) -> Ranges:
+        """The partitions that there are in some feeder."""
+        units = (state.present.get(root.tracked, Ranges()) for root in self.roots)
+        return self.window.present(Ranges.of(chain.from_iterable(u.pairs for u in units)))
+
+    def place(self, state: WindowState) -> Ranges:
+        """The partitions from its first to its last one."""
+        return self.window.place(self.present(state), state.as_of)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its edge moves in versions of its own."""
+        return self.window.window.max_partitions is not None
+
+    def shift(
+        self, head: Version, state: WindowState, *, redefined: bool = False, advances: bool = False
+    ) -> Shift:
+        """From where to where it moves after a version.
+
+        Args:
+            redefined: it was another window, or none, until then.
+            advances: it moves even if it is limited.
+        """
+        figures = head.stages.get(self.stage.name)
+        last = None if figures is None or redefined else figures.window
+        before = None if last is None else self.window.place_of(last)
+        had = NOWHERE if last is None else self.present(head.windows)
+        after, has, was = self.place(state), self.present(state), before or NOWHERE
+        if self.is_limited:
+            after = self.window.next_place(was, after, has) if advances else was
+        return Shift(self.window, before, had, after, has)
+
+    def check_present(self, state: WindowState) -> None:
+        """Refuse a window with partitions that are missing, if they are an error.
+
+        Raises:
+            MissingPartitionsError: with `stage` and `partitions`.
+        """
+        if self.window.window.on_missing == "skip":
+            return
+        place = self.place(state)
+        every = (
+            place.without(self.window.present(state.present.get(root.tracked, Ranges())))
+            for root in self.roots
+        )
+        missing = Ranges.of(chain.from_iterable(units.pairs for units in every))
+        if missing:
+            names = tuple(map(self.window.partitions.name, islice(missing, _NAMED)))
+            raise MissingPartitionsError(
+                f"stage {self.stage.name!r}: its window over {self.window.window.column!r} lacks "
+                f"{len(missing)} partitions: {shown([*map(str, names)])}; give their rows, or name "
+                "those that have none in partitions=",
+                stage=self.stage.name,
+                partitions=names,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an update says of windows.
+
+    Attributes:
+        as_of: the day that the store is as of from then on; None if of none, ``...`` as before.
+        present: partitions that there are, with or without rows.
+    """
+
+    as_of: int | EllipsisType | None = ...
+    present: Units = field(default_factory=dict)
+
+    def state(self, before: WindowState) -> WindowState:
+        """What windows depend on then, but for partitions that come with rows."""
+        as_of = before.as_of if isinstance(self.as_of, EllipsisType) else self.as_of
+        return replace(before, as_of=as_of).with_present(self.present)
+
+    @property
+    def told(self) -> list[object]:
+        """It as JSON has it; nothing if nothing is said."""
+        if self == NOTHING_ASKED:
+            return []
+        as_of = "as before" if isinstance(self.as_of, EllipsisType) else self.as_of
+        return [as_of, [[*tracked, units.pairs] for tracked, units in self.present.items()]]
+
+
+NOTHING_ASKED: Final = Asked()
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows of a graph.
+
+    Attributes:
+        stages: those with a window, by name, in topological order.
+    """
+
+    stages: Mapping[str, WindowedStage]
+
+    @staticmethod
+    def of(graph: Graph) -> Windows:
+        """Those of a graph whose columns all have types."""
+        found = (_windowed(stage) for stage in graph.stages)
+        return Windows({one.stage.name: one for one in found if one is not None})
+
+    def roots(self, stage: str | None = None) -> tuple[Root, ...]:
+        """The columns whose partitions count, each once; of one stage, if it is given."""
+        found = chain.from_iterable(windowed.roots for windowed in self.stages.values())
+        once = {root.tracked: root for root in found}
+        return tuple(root for root in once.values() if stage in (None, root.stage.name))
+
+    def named(self, partitions: Mapping[str, object]) -> Units:
+        """The units of partitions that are named.
+
+        Args:
+            partitions: source -> partitions of its column that windows are over; or column ->
+                partitions, where they are over several.
+
+        Raises:
+            InvalidArgumentError: no window is over that, or these are no partitions of it.
+        """
+        found: dict[Tracked, Ranges] = {}
+        for source, given in partitions.items():
+            roots = self.roots(source)
+            columns = list(dict.fromkeys(root.column.name for root in roots))
+            if not isinstance(given, Mapping) and len(columns) == 1:
+                given = {columns[0]: given}
+            if not isinstance(given, Mapping):
+                over = f"columns {', '.join(columns)}: say which" if columns else "no column of it"
+                raise _unnamed(f"{source!r} are {shown(given)}, and windows are over {over}")
+            for column, named in given.items():
+                mine = [root for root in roots if root.column.name == column]
+                if not mine:
+                    raise _unnamed(f"{source!r} are of {column!r}, which no window is over")
+                found |= {root.tracked: _units(root, named) for root in mine}
+        return found
+
+    def due(self, head: Version, state: WindowState, *, advances: bool) -> dict[str, str]:
+        """The stages whose windows move though nothing that they read changes, and why.
+
+        Args:
+            advances: those that are limited, too.
+        """
+        found = {}
+        for name, windowed in self.stages.items():
+            figures = head.stages.get(name)
+            if figures is None or figures.window is None or not has_tables(head, name):
+                continue
+            place = windowed.place(state)
+            stays = windowed.is_limited and not advances
+            if not stays and place != windowed.window.place_of(figures.window):
+                found[name] = f"its window moves to {_told(windowed.window, place)}"
+        return found
+
+    def behind(self, version: Version, moves: Mapping[str, WindowMove | None] = _NO_MOVES) -> bool:
+        """Whether a limited window is not yet where it is to be.
+
+        Args:
+            moves: where windows are that are not where the version's figures say.
+        """
+        for name, windowed in self.stages.items():
+            figures = version.stages.get(name)
+            move = moves.get(name, None if figures is None else figures.window)
+            if move is None or not windowed.is_limited:
+                continue
+            if windowed.window.place_of(move) != windowed.place(version.windows):
+                return True
+        return False
+
+    def moved(
+        self, head: Version, state: WindowState, settled: Iterable[str], *, advances: bool
+    ) -> Version:
+        """A version with its windows where they are in a state, of stages whose rows stay.
+
+        Args:
+            settled: stages that are not looked at.
+            advances: as for `due`.
+        """
+        figures = {
+            name: replace(
+                head.stages[name],
+                window=windowed.shift(head, state, advances=advances).move(
+                    reused=False, why="no row of it changes"
+                ),
+            )
+            for name, windowed in self.stages.items()
+            if name not in settled and name in head.stages and head.stages[name].window is not None
+        }
+        return replace(head, stages={**head.stages, **figures}, windows=state)
+
+    def back(self, stage: str, head: Version, wanted: Version, why: str) -> WindowMove | None:
+        """What a rollback makes of the window of a stage."""
+        figures, windowed = wanted.stages.get(stage), self.stages.get(stage)
+        if figures is None or figures.window is None:
+            return None
+        same = head.definitions.get(stage) == wanted.definitions.get(stage)
+        if windowed is None or not same:
+            return replace(figures.window, entered=(), left=(), reused=False, why=why)
+        shift = replace(
+            windowed.shift(head, wanted.windows),
+            after=windowed.window.place_of(figures.window),
+        )
+        return shift.move(reused=False, why=why)
+
+
+def differ(one: Version, other: Version) -> bool:
+    """Whether windows are elsewhere in two versions, or depend on something else."""
+    return one.windows != other.windows or _ends(one) != _ends(other)
+
+
+def _ends(version: Version) -> dict[str, tuple[Partition | None, Partition | None]]:
+    moves = {name: figures.window for name, figures in version.stages.items()}
+    return {name: (move.first, move.last) for name, move in moves.items() if move is not None}
+
+
+def _windowed(stage: Stage) -> WindowedStage | None:
+    window = stage.kind.window
+    if window is None:
+        return None
+    found = planned(window, stage.feeders[0].schema.key, stage=stage.name)
+    roots = chain.from_iterable(
+        _roots(feeder, feeder.schema.key.columns[found.position], found.partitions)
+        for feeder in stage.merged
+    )
+    once = {root.tracked: root for root in roots}
+    return WindowedStage(stage, found, tuple(once.values()))
+
+
+def _roots(stage: Stage, column: Column, partitions: Partitioning) -> Iterator[Root]:
+    """Where the partitions of a stage's column come from."""
+    name = stage.kind.passed_on(column.name) if stage.feeders else None
+    if name is None:
+        yield Root(stage, column, partitions)
+        return
+    place = stage.feeders[0].schema.names.index(name)
+    for feeder in stage.merged:
+        yield from _roots(feeder, _columns(feeder)[place], partitions)
+
+
+def _columns(stage: Stage) -> Sequence[Column]:
+    return (*stage.schema.key, *stage.schema.value)
+
+
+def _units(root: Root, named: object) -> Ranges:
+    if isinstance(named, str | bytes) or not isinstance(named, Iterable):
+        raise _unnamed(f"{root.stage.name!r} are {shown(named)}; give a list of them")
+    found = []
+    for one in named:
+        value = partition(one)
+        if value is None or isinstance(value, date) != root.partitions.of_dates:
+            wanted = "dates, as text, too" if root.partitions.of_dates else "ints"
+            raise _unnamed(f"{root.stage.name!r}, {root.column.name!r} have {shown(one)}; {wanted}")
+        unit = root.partitions.unit_of(value)
+        found.append((unit, unit))
+    return Ranges.of(found)
+
+
+def _unnamed(fault: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"partitions of {fault}", argument="partitions")
+
+
+def _told(window: PlannedWindow, place: Ranges) -> str:
+    if not place:
+        return "nowhere: it is empty"
+    first, last = (window.partitions.name(end) for end in place.pairs[0])
+    return f"{first} to {last}"

@@ -1,0 +1,102 @@
+"""What a step of a stage with a window reads: all that is in the window, or what its move changes.
+
+A move takes from the states the rows of the partitions that left and adds those of the ones that
+entered, and what changed of the rest. The invariant: both ways come to the rows that the feeders
+have after the step in the partitions where the window is then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.spark.ranges import rows_within
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.partitions import Ranges
+from deltaproduce.model.windows import NOWHERE, Shift
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.storage.stored import Stored
+from deltaproduce.types.columns import Column
+
+Part: TypeAlias = tuple[Rows, Stage, int]
+"""Rows of a feeder, and whether they have come (1) or are gone (-1)."""
+
+
+class Way(NamedTuple):
+    """How a window's rows are found.
+
+    Attributes:
+        reused: from those that it had.
+        why: in words.
+    """
+
+    reused: bool
+    why: str
+
+
+def rows_in_window(shift: Shift, inputs: Sequence[StageInput], engines: Engines) -> list[Part]:
+    """All rows in the window after the step, of each input that has some."""
+    values = shift.window.partitions.values(shift.after)
+    found = ((each, each.within(_column(shift, each), values, engines)) for each in inputs)
+    return [(rows, each.stage, 1) for each, rows in found if rows is not None]
+
+
+def rows_moved(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:
+    """The rows that came into the window, and those that are gone from it."""
+    return [part for each in inputs for part in _moved(shift, each, _column(shift, each))]
+
+
+def way(shift: Shift, inputs: Sequence[StageInput], content: Stored | None) -> Way:
+    """Whether moving the window reads fewer bytes than making it anew.
+
+    Args:
+        content: the stage's rows; None if there are none.
+    """
+    if not shift.moves:
+        return Way(True, "the window stays where it is")
+    moved = whole = changed = 0
+    for each in inputs:
+        before, column = each.before(), _column(shift, each)
+        if each.changed is not None:
+            changed += each.changed.counts.rows_added + each.changed.counts.rows_removed
+        if before is None:
+            continue
+        rows = [_count(shift, before, column, r) for r in (shift.gains, shift.loses, shift.after)]
+        moved += (rows[0] + rows[1]) * before.row_bytes
+        whole += rows[2] * before.row_bytes
+        changed += rows[0] + rows[1]
+    if content is not None:
+        moved += min(changed, content.count) * content.row_bytes
+        whole += content.count * content.row_bytes
+    told = f"to move it, about {moved:,} bytes are read, and {whole:,} to make it anew"
+    return Way(moved < whole, told)
+
+
+def _moved(shift: Shift, each: StageInput, column: Column) -> Iterator[Part]:
+    values = shift.window.partitions.values
+    if each.changed is not None:
+        place = (shift.before or NOWHERE) if each.is_after else shift.after
+        for rows, sign in zip(each.moved(), (-1, 1), strict=True):
+            yield rows_within(rows, column, values(place)), each.stage, sign
+    before = each.before() if shift.moves else None
+    if before is not None:
+        for partitions, sign in ((shift.loses, -1), (shift.gains, 1)):
+            if partitions:
+                yield before.within(column, values(partitions)), each.stage, sign
+
+
+def _count(shift: Shift, stored: Stored, column: Column, partitions: Ranges) -> int:
+    """About how many rows some partitions have."""
+    if not partitions:
+        return 0
+    found = stored.count_within(column, shift.window.partitions.values(partitions))
+    if found is not None:
+        return found
+    return stored.count * len(partitions.within(shift.has)) // max(len(shift.has), 1)
+
+
+def _column(shift: Shift, each: StageInput) -> Column:
+    """The window's column, as a feeder calls it."""
+    return each.stage.schema.key.columns[shift.window.position]

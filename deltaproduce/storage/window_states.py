@@ -1,0 +1,155 @@
+"""What a version knows of windows, and its JSON: where they are, and which partitions there are.
+
+Pure values. They are in the version log beside the figures of stages, and only where a pipeline has
+windows. The invariant: they are read back as they were written, and whatever no store has written
+is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+from deltaproduce.model.partitions import Partition, Ranges, day_number, day_of
+from deltaproduce.model.windows import WindowMove
+from deltaproduce.types.json_fields import Kind, fields, is_integer, is_text, optional
+
+
+class Tracked(NamedTuple):
+    """A column of a stage of which a store keeps which partitions there are, by unit."""
+
+    stage: str
+    column: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """What the windows of a store depend on beside its rows.
+
+    Attributes:
+        as_of: the day that the store is as of, after 1970; None if it is as of none.
+        present: the units of partitions that have or ever had rows, or were named.
+    """
+
+    as_of: int | None = None
+    present: Mapping[Tracked, Ranges] = field(default_factory=dict)
+
+    def with_present(self, units: Mapping[Tracked, Ranges]) -> WindowState:
+        """The state where these are there too."""
+        if not units:
+            return self
+        found = {key: self.present.get(key, Ranges()).union(more) for key, more in units.items()}
+        return replace(self, present={**self.present, **found})
+
+
+NO_WINDOWS: Final = WindowState()
+
+
+def state_to_json(state: WindowState) -> dict[str, Any]:
+    """The state as JSON has it."""
+    return {
+        "as_of": None if state.as_of is None else _told(day_of(state.as_of)),
+        "present": [
+            [*tracked, [list(pair) for pair in units.pairs]]
+            for tracked, units in sorted(state.present.items())
+        ],
+    }
+
+
+def state_from_json(found: object) -> WindowState | None:
+    """The inverse of `state_to_json`; None if it is none."""
+    known = fields(found, _STATE, required=("present",))
+    if known is None:
+        return None
+    as_of = known.get("as_of")
+    return WindowState(
+        None if as_of is None else day_number(date.fromisoformat(as_of)),
+        {
+            Tracked(*tracked): Ranges(tuple((first, last) for first, last in pairs))
+            for *tracked, pairs in known["present"]
+        },
+    )
+
+
+def move_to_json(move: WindowMove) -> dict[str, Any]:
+    """A move as JSON has it: dates as ISO 8601."""
+    return {
+        "first": _told(move.first),
+        "last": _told(move.last),
+        "entered": list(map(_told, move.entered)),
+        "left": list(map(_told, move.left)),
+        "reused": move.reused,
+        "why": move.why,
+    }
+
+
+def move_from_json(found: Mapping[str, Any]) -> WindowMove:
+    """The inverse of `move_to_json`, of what `is_move`."""
+    return WindowMove(
+        _partition(found["first"]),
+        _partition(found["last"]),
+        tuple(map(_partition, found["entered"])),
+        tuple(map(_partition, found["left"])),
+        found["reused"],
+        found["why"],
+    )
+
+
+def is_move(found: object) -> bool:
+    """Whether it is what `move_to_json` makes."""
+    return fields(found, _MOVE, required=tuple(_MOVE)) is not None
+
+
+def _told(named: Partition | None) -> str | int | None:
+    return named.isoformat() if isinstance(named, date) else named
+
+
+def _partition(told: Any) -> Any:  # noqa: ANN401 as it is
+    return date.fromisoformat(told) if isinstance(told, str) else told
+
+
+def _is_date(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
+
+
+def _is_partition(value: object) -> bool:
+    return is_integer(value) or _is_date(value)
+
+
+def _is_partitions(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_partition, value))
+
+
+def _is_present(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, list)
+        and len(one) == len(Tracked._fields) + 1
+        and all(map(is_text, one[:-1]))
+        and _is_pairs(one[-1])
+        for one in value
+    )
+
+
+def _is_pairs(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and all(map(is_integer, pair)) for pair in value
+    )
+
+
+_STATE: Final[Mapping[str, Kind]] = {"as_of": optional(_is_date), "present": _is_present}
+_MOVE: Final[Mapping[str, Kind]] = {
+    "first": optional(_is_partition),
+    "last": optional(_is_partition),
+    "entered": _is_partitions,
+    "left": _is_partitions,
+    "reused": lambda value: isinstance(value, bool),
+    "why": is_text,
+}

@@ -1,0 +1,170 @@
+"""Windows in plain Python, as the oracle computes them: dates and sets, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from types import EllipsisType
+from typing import Any, TypeAlias
+
+from deltaproduce.errors import MissingPartitionsError
+from deltaproduce.model.graph import Graph, Producer, Stage
+from deltaproduce.model.windows import Window
+
+Key: TypeAlias = tuple[str, str, int | None]
+"""A stage, one of its columns, and how many whole numbers are a partition; None for dates."""
+
+Named: TypeAlias = Mapping[str, Iterable[Any] | Mapping[str, Iterable[Any]]]
+AsOf: TypeAlias = date | str | EllipsisType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What the windows of one version depend on beside rows.
+
+    Attributes:
+        as_of: the day that they end at, if there is one.
+        present: the days, or the firsts of so many whole numbers, that there are.
+    """
+
+    as_of: date | None = None
+    present: Mapping[Key, frozenset[Any]] = field(default_factory=dict)
+
+    def asked(self, graph: Graph, named: Named, as_of: AsOf) -> Windows:
+        """They, after what an update says of partitions and of the day."""
+        day = self.as_of if isinstance(as_of, EllipsisType) else _day(as_of)
+        found: dict[Key, set[Any]] = {key: set(units) for key, units in self.present.items()}
+        for key in _keys(graph):
+            stage, column, step = key
+            given = named.get(stage, ())
+            if isinstance(given, Mapping):
+                given = given.get(column, ())
+            units = {_unit(_day(v) if isinstance(v, str) else v, step) for v in given}
+            found.setdefault(key, set()).update(units)
+        return replace(self, as_of=day, present={k: frozenset(v) for k, v in found.items() if v})
+
+    def seen(self, graph: Graph, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> Windows:
+        """They, after stages came to have these rows."""
+        found = dict(self.present)
+        for key in _keys(graph):
+            stage, column, step = key
+            values = {row[column] for row in rows.get(stage, ()) if row[column] is not None}
+            units = found.get(key, frozenset()) | {_unit(value, step) for value in values}
+            found |= {key: units} if units else {}
+        return replace(self, present=found)
+
+    def place(self, stage: Producer) -> tuple[Any, Any] | None:
+        """The first and the last partition of a stage's window; None if it is empty.
+
+        Raises:
+            MissingPartitionsError: one is missing, which is an error.
+        """
+        window = stage.kind.window
+        assert window is not None
+        mine = [self.present.get(key, frozenset()) for key in set(_keys_of(stage, window))]
+        if window.end is not None:
+            edge = _partition(window.end, window.step)
+        elif self.as_of is not None and _is_of_dates(stage, window):
+            edge = _partition(self.as_of, window.step)
+        elif any(mine):
+            edge = max(_partition(unit, window.step) for units in mine for unit in units)
+            edge = _moved(edge, window.step, -window.lag)
+        else:
+            return None
+        if window.start is not None:
+            first = _partition(window.start, window.step)
+        else:
+            assert window.last is not None
+            first = _moved(edge, window.step, 1 - window.last)
+        if first > edge:
+            return None
+        if window.on_missing == "error":
+            for units in mine:
+                there, at = {_partition(unit, window.step) for unit in units}, first
+                while at <= edge:
+                    if at not in there:
+                        message = f"stage {stage.name!r}: partition {at} is missing"
+                        raise MissingPartitionsError(message, stage=stage.name, partitions=(at,))
+                    at = _moved(at, window.step, 1)
+        return first, edge
+
+    def has(self, stage: Producer, value: Any) -> bool:  # noqa: ANN401 as it may be
+        """Whether a row with a value in the window's column is in the window."""
+        place, window = self.place(stage), stage.kind.window
+        if place is None or window is None or value is None:
+            return False
+        return bool(place[0] <= _partition(value, window.step) <= place[1])
+
+
+def window_place(stage: Producer) -> int:
+    """Which of its feeders' columns a stage's window is over."""
+    assert stage.kind.window is not None
+    return stage.feeders[0].schema.names.index(stage.kind.window.column)
+
+
+def _keys(graph: Graph) -> set[Key]:
+    """All that counts for windows of a graph."""
+    return {
+        key
+        for stage in graph.producers
+        if stage.kind.window is not None
+        for key in _keys_of(stage, stage.kind.window)
+    }
+
+
+def _keys_of(stage: Stage, window: Window) -> Iterator[Key]:
+    step = window.step if isinstance(window.step, int) else None
+    if step is None and not _is_of_dates(stage, window):
+        step = 1
+    place = stage.feeders[0].schema.names.index(window.column)
+    for feeder in stage.merged:
+        for root, column in _roots(feeder, place):
+            yield root, column, step
+
+
+def _roots(stage: Stage, place: int) -> Iterator[tuple[str, str]]:
+    name = stage.schema.names[place]
+    passed = stage.kind.passed_on(name) if stage.feeders else None
+    if passed is None:
+        yield stage.name, name
+        return
+    for feeder in stage.merged:
+        yield from _roots(feeder, stage.feeders[0].schema.names.index(passed))
+
+
+def _is_of_dates(stage: Stage, window: Window) -> bool:
+    columns: Sequence[Any] = stage.feeders[0].schema.key.columns
+    (column,) = (column for column in columns if column.name == window.column)
+    return str(column.data_type.simpleString()) in {"date", "timestamp", "timestamp_ntz"}
+
+
+def _unit(value: Any, step: int | None) -> Any:  # noqa: ANN401 as it may be
+    if step is not None:
+        return value - value % step
+    return value.date() if isinstance(value, datetime) else value
+
+
+def _partition(value: Any, step: Any) -> Any:  # noqa: ANN401 as it may be
+    """The first value of the partition that a value is in."""
+    if isinstance(value, datetime):
+        value = value.date()
+    if not isinstance(value, date):
+        return value - value % (step or 1)
+    if step == "week":
+        return value - timedelta(days=value.weekday())
+    return value.replace(day=1) if step == "month" else value
+
+
+def _moved(first: Any, step: Any, by: int) -> Any:  # noqa: ANN401 as it may be
+    """The partition so many after one."""
+    if not isinstance(first, date):
+        return first + by * (step or 1)
+    if step != "month":
+        return first + timedelta(days=by * (7 if step == "week" else 1))
+    months = first.year * 12 + first.month - 1 + by
+    return date(months // 12, months % 12 + 1, 1)
+
+
+def _day(named: date | str | None) -> date | None:
+    return date.fromisoformat(named) if isinstance(named, str) else named

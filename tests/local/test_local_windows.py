@@ -1,0 +1,545 @@
+"""Windows without a session: after every version their rows are those of the oracle."""
+
+import os
+import random
+from collections.abc import Collection
+from datetime import date, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from local_stores import as_rows, assert_same_here
+
+import deltaproduce as dp
+from deltaproduce import agg
+from deltaproduce.stages.aggregates import kind
+from deltaproduce.stages.aggregates.windowed import Way
+from deltaproduce.storage import failpoints
+from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.testing import Delete, Oracle, Upsert
+
+RUNS = dp.Limits(small_table_rows=0, group_rows=3)
+FOLDED = dp.Limits(
+    small_table_rows=0, group_rows=3, compaction_commits=2, compaction_rows=3, overlay_runs=3
+)
+WAYS: dict[str, tuple[dp.Limits, bool | None]] = {
+    "small": (dp.Limits(), None),
+    "small, moved": (dp.Limits(), True),
+    "runs, moved": (RUNS, True),
+    "runs, often folded, anew": (FOLDED, False),
+}
+"""Limits, and whether windows are always moved, or always made anew."""
+SEEDS = int(os.environ.get("DELTAPRODUCE_SEEDS", "2"))
+VERSIONS = 8
+VALUES = {"rows": agg.count(), "total": agg.sum("n"), "mean": agg.avg("n")}
+FIRST = date(2013, 2, 20)
+
+
+def site(chosen: Collection[str] = ()) -> dp.Pipeline:
+    """Windows of each sort, over columns of each type, anywhere in the key, and over aggregates.
+
+    Args:
+        chosen: those of the windows over sources that are wanted; all if there are none.
+    """
+    pipeline = dp.Pipeline("site")
+    days = pipeline.source("days", key="day date, id bigint", value="m bigint, n int")
+    late = pipeline.source("late", key="Id bigint, at_day date", value="member bigint, k int")
+    times = pipeline.source("times", key="id bigint, at timestamp desc", value="m bigint, n int")
+    bare = pipeline.source("bare", key="at timestamp_ntz, id bigint", value="m bigint, n int")
+    seqs = pipeline.source("seqs", key="id bigint, seq smallint", value="m bigint, n int")
+
+    def of(name: str, feeder: Any, window: dp.Window) -> None:
+        if not chosen or name in chosen:
+            pipeline.aggregate(name, feeder, key="m", values=VALUES, window=window)
+
+    of("of_days", days, dp.window("day", last=3))
+    of("since", days, dp.window("DAY", start="2013-02-25"))
+    of("lagging", days, dp.window("day", last=4, lag=1))
+    of("ended", days, dp.window("day", last=5, end=date(2013, 2, 28)))
+    of("of_weeks", days, dp.window("day", last=2, step="week"))
+    of("of_months", days, dp.window("day", start="2013-02-27", step="month"))
+    of("of_times", times, dp.window("at", last=3))
+    of("of_bare", bare, dp.window("at", start="2013-02-26"))
+    of("of_seqs", seqs, dp.window("seq", last=2, step=10))
+    of("of_numbers", seqs, dp.window("seq", start=-5))
+    merged = pipeline.source("merged", key="day date, id bigint", value="m bigint, n int")
+    of("of_two", dp.merge(days, merged), dp.window("day", last=3))
+    pipeline.aggregate("late_days", late, key="at_day, member", values={"n": agg.sum("k")})
+    pipeline.aggregate(
+        "of_partials",
+        "late_days",
+        key="member",
+        values={"rows": agg.count(), "n": agg.sum("n")},
+        window=dp.window("at_day", last=3),
+    )
+
+    if chosen:
+        return pipeline
+
+    @pipeline.producer(days, key="next date, m bigint", value="n int")
+    def moved(key: Any, values: Any) -> Any:
+        for value in values:
+            if key.day is not None:
+                yield (key.day + timedelta(days=1), value.m), value.n
+
+    of("of_moved", moved, dp.window("next", last=3))
+
+    @pipeline.producer("of_days", key="total bigint", value="m bigint")
+    def by_total(m: int, values: Any) -> Any:
+        for value in values:
+            yield value.total, m
+
+    return pipeline
+
+
+WINDOWED = [stage.name for stage in site().stages if stage.kind.window is not None]
+
+
+def some_key(chance: random.Random, source: str, version: int) -> tuple[Any, ...]:
+    near = chance.choice([-9, -3, -2, -1, -1, 0, 0, 0, 1, 2])
+    day = FIRST + timedelta(days=version + near)
+    number = chance.randrange(4)
+    hour = timedelta(hours=chance.choice([0, 1, 23]), microseconds=chance.choice([0, 1]))
+    moment = datetime(day.year, day.month, day.day) + hour
+    at: Any = {"seqs": 7 * version + 5 * near - 20, "times": moment, "bare": moment}.get(
+        source, day
+    )
+    if chance.random() < 0.05:
+        at = None
+    return (at, number) if source in ("days", "bare", "merged") else (number, at)
+
+
+def history(
+    seed: int, versions: int = VERSIONS
+) -> list[tuple[dict[str, list[Any]], dict[str, Any]]]:
+    """What each version is given, and what it is told of windows."""
+    chance, found = random.Random(seed), []
+    seen: dict[str, list[tuple[Any, ...]]] = {}
+    names = ["days", "late", "times", "bare", "seqs", "merged"]
+    for version in range(versions):
+        batch: dict[str, list[Any]] = {}
+        for name in chance.sample(names, chance.choice([0, 1, 3, 6])):
+            keys = {some_key(chance, name, version) for _ in range(chance.choice([1, 3, 6]))}
+            known = seen.setdefault(name, [])
+            gone = set(chance.sample(known, min(len(known), chance.choice([0, 0, 1, 4]))))
+            known += keys
+            upserts = [
+                Upsert(key, (chance.randrange(3), chance.choice([None, 1, 5])))
+                for key in sorted(keys, key=str)
+                for _ in range(chance.choice([1, 1, 2]))
+            ]
+            batch[name] = [*upserts, *(Delete(key) for key in sorted(gone - keys, key=str))]
+        told: dict[str, Any] = {}
+        if chance.random() < 0.3:
+            told["as_of"] = chance.choice([None, FIRST + timedelta(days=version - 2), "2013-02-26"])
+        if chance.random() < 0.3:
+            named = FIRST + timedelta(days=version + chance.choice([-4, 1, 3]))
+            told["partitions"] = {"days": [named, named.isoformat()], "seqs": {"seq": [version]}}
+        found.append((batch, told))
+    return found
+
+
+@pytest.fixture
+def limits(way: str, monkeypatch: pytest.MonkeyPatch) -> dp.Limits:
+    limits, reused = WAYS[way]
+    if reused is not None:
+        monkeypatch.setattr(kind, "way", lambda *_: Way(reused, "so it is tested"))
+    return limits
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_versions_equal_the_oracle(location: str, seed: int, limits: dp.Limits) -> None:
+    pipeline = site()
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline, limits=limits) as store:
+        for batch, told in history(seed):
+            version = store.update(as_rows(pipeline, batch), **told)
+            assert version.number == oracle.update(batch, **told)
+            assert_same_here(store, oracle, pipeline, [version.number])
+        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
+        assert store.verify(recompute=True) == ()
+        for stage in WINDOWED:  # states too are what a refresh makes
+            if store.head.delta_version(stage, "updates") is None:
+                continue
+            before = store.head.stages[stage].window
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+            assert before is not None
+            assert figures.window is not None
+            assert (figures.window.first, figures.window.last) == (before.first, before.last)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_version_that_is_rolled_back_to_is_gone_on_from(location: str, seed: int) -> None:
+    """Windows, the day and partitions are those of then, also where no row differs."""
+    pipeline = site()
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline) as store:
+        series = history(50 + seed)
+        for n, (batch, told) in enumerate(series):
+            store.update(as_rows(pipeline, batch), **told)
+            oracle.update(batch, **told)
+            if n in (3, 5):
+                back = chance_of(seed, n)
+                assert store.rollback(back).number == oracle.rollback(back)
+                assert store.head.as_of == store.versions()[back - 1].as_of
+                for name in WINDOWED:
+                    now, then = (
+                        v.stages[name].window for v in (store.head, store.versions()[back - 1])
+                    )
+                    assert (now is None) == (then is None)
+                    if now is not None and then is not None:
+                        assert (now.first, now.last) == (then.first, then.last)
+            assert_same_here(store, oracle, pipeline, [store.head.number])
+        assert store.verify(recompute=True) == ()
+
+
+def chance_of(seed: int, version: int) -> int:
+    return random.Random(10 * seed + version).randrange(1, version)
+
+
+def views(*windows: dp.Window, key: str = "day date, id bigint") -> dp.Pipeline:
+    pipeline = dp.Pipeline("views")
+    pipeline.source("events", key=key, value="member_id bigint")
+    for number, window in enumerate(windows):
+        pipeline.aggregate(
+            f"views_{number}", "events", key="member_id", values={"n": agg.count()}, window=window
+        )
+    return pipeline
+
+
+def day(number: int, members: list[int]) -> list[dict[str, Any]]:
+    """The events of a day of March 2013."""
+    at = date(2013, 3, number)
+    return [{"day": at, "id": n, "member_id": member} for n, member in enumerate(members)]
+
+
+def counts(store: dp.Store, number: int = 0) -> dict[int, int]:
+    rows = store.content(f"views_{number}")
+    return dict(zip(rows["member_id"].to_pylist(), rows["n"].to_pylist(), strict=True))
+
+
+FIFTEENTH = day(15, [1, 1, 1, 2, 3, 3])
+SIXTEENTH = day(16, [1, 1, 2, 2, 3])
+SEVENTEENTH = day(17, [1, 1, 2, 2, 2, 3, 3])
+
+
+def test_the_quick_start_of_hourglass(location: str) -> None:
+    pipeline = views(dp.window("day", start="2013-03-15"), dp.window("day", last=2))
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"events": FIFTEENTH + SIXTEENTH})
+        assert counts(store) == counts(store, 1) == {1: 5, 2: 3, 3: 3}
+        version = store.update({"events": SEVENTEENTH})
+        assert counts(store) == {1: 7, 2: 6, 3: 5}
+        assert counts(store, 1) == {1: 4, 2: 5, 3: 3}
+        move = version.stages["views_0"].window
+        assert move is not None
+        assert (move.first, move.last) == (date(2013, 3, 15), date(2013, 3, 17))
+        assert (move.entered, move.left, move.reused) == ((date(2013, 3, 17),), (), True)
+        move = version.stages["views_1"].window
+        assert move is not None
+        assert (move.entered, move.left) == ((date(2013, 3, 17),), (date(2013, 3, 15),))
+        assert store.verify(recompute=True) == ()
+
+
+def test_a_month_is_moved_by_what_leaves_and_enters(location: str) -> None:
+    """And one that moves by all of its length is made anew; of equals, too."""
+    pipeline = views(dp.window("day", last=20), dp.window("day", last=2))
+    with dp.Store(None, location, pipeline) as store:
+        for number in range(1, 24):
+            version = store.update({"events": day(number, [1, 2, 2, number])})
+        moves = [version.stages[f"views_{n}"].window for n in range(2)]
+        assert [move and move.reused for move in moves] == [True, False]
+        assert counts(store) == {1: 20, 2: 40, **dict.fromkeys(range(4, 24), 1)}
+        version = store.update({}, as_of="2013-03-03")
+        move = version.stages["views_0"].window
+        assert move is not None
+        assert not move.reused
+        assert move.left == tuple(date(2013, 3, n) for n in range(4, 24))
+        assert move.entered == tuple(date(2013, 3, n) for n in range(1, 4))
+        assert counts(store) == {1: 4, 2: 7, 3: 1}
+
+
+def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two days of twenty, of which each is a row group, though late rows lie beside them."""
+    read: list[int] = []
+    reads = ParquetFiles._read
+
+    def counted(files: ParquetFiles, footers: Any, groups: Any) -> Any:
+        if "events" in str(files._table):
+            read.extend(group.number for group in groups)
+        return reads(files, footers, groups)
+
+    pipeline = views(dp.window("day", last=15))
+    store = dp.Store(None, location, pipeline, limits=RUNS)
+    rows = [row for number in range(1, 21) for row in day(number, [1, number % 3, 5])]
+    store.update({"events": rows}, as_of="2013-03-18")
+    store.update({"events": day(12, [7, 7])})
+    monkeypatch.setattr(ParquetFiles, "_read", counted)
+    version = store.update({}, as_of="2013-03-19")
+    assert sorted(read) == [3, 18]
+    move = version.stages["views_0"].window
+    assert move is not None
+    assert (move.reused, move.left) == (True, (date(2013, 3, 4),))
+    assert store.verify(recompute=True) == ()
+    assert counts(store) == {0: 4, 1: 19, 2: 5, 5: 15, 7: 2}
+
+
+def test_the_day_moves_a_window_without_rows_and_is_kept(location: str) -> None:
+    pipeline = views(dp.window("day", last=2), dp.window("day", last=2, lag=1))
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"events": FIFTEENTH + SIXTEENTH + SEVENTEENTH})
+        assert counts(store, 1) == {1: 5, 2: 3, 3: 3}
+        steps = store.plan(as_of="2013-03-16")
+        assert [(step.stage.name, step.how) for step in steps] == [("views_0", "incremental")]
+        assert "2013-03-15 to 2013-03-16" in steps[0].reason
+        version = store.update({}, as_of=date(2013, 3, 16))
+        assert (version.number, version.as_of) == (2, date(2013, 3, 16))
+        assert counts(store) == counts(store, 1) == {1: 5, 2: 3, 3: 3}
+        assert store.update({}, as_of="2013-03-16").number == 2
+        store.update({"events": day(18, [9])})  # it waits
+        assert counts(store) == {1: 5, 2: 3, 3: 3}
+        assert store.head.as_of == date(2013, 3, 16)
+        store.update({}, as_of=None)
+        assert counts(store) == {1: 2, 2: 3, 3: 2, 9: 1}
+        assert store.head.as_of is None
+        assert store.rollback(2).as_of == date(2013, 3, 16)
+        assert counts(store) == {1: 5, 2: 3, 3: 3}
+
+
+def test_partitions_that_are_named_are_there_without_rows(location: str) -> None:
+    with dp.Store(None, location, views(dp.window("day", last=2))) as store:
+        assert store.update({}, partitions={"events": ["2013-03-14"]}).number == 1
+        store.update({"events": FIFTEENTH})
+        version = store.update({}, partitions={"events": {"day": [date(2013, 3, 17)]}})
+        assert version.number == 3
+        assert counts(store) == {}
+        move = version.stages["views_0"].window
+        assert move is not None
+        assert (move.first, move.last) == (date(2013, 3, 16), date(2013, 3, 17))
+        assert move.entered == (date(2013, 3, 17),)
+        assert move.left == (date(2013, 3, 14), date(2013, 3, 15))
+        assert store.update({}, partitions={"events": ["2013-03-17"]}).number == 3
+        gone = [{"day": row["day"], "id": row["id"], "_change_type": "delete"} for row in FIFTEENTH]
+        store.update({"events": gone})
+        store.update({"events": day(16, [1])})
+        assert counts(store) == {1: 1}
+        version = store.rollback(2)  # no row of the window differs in what is read
+        assert counts(store) == {1: 3, 2: 1, 3: 2}
+        store.update({"events": SIXTEENTH})
+        assert counts(store) == {1: 5, 2: 3, 3: 3}
+
+
+def test_partitions_that_are_missing_are_an_error_where_that_is_wanted(location: str) -> None:
+    window = dp.window("day", last=3, on_missing="error")
+    with dp.Store(None, location, views(window)) as store:
+        with pytest.raises(dp.MissingPartitionsError) as caught:
+            store.update({"events": FIFTEENTH + SEVENTEENTH})
+        assert caught.value.stage == "views_0"
+        assert caught.value.partitions == (date(2013, 3, 16),)
+        assert store.head.number == 0
+        named = {"events": ["2013-03-16"]}
+        store.update({"events": FIFTEENTH + SEVENTEENTH}, partitions=named)
+        assert counts(store) == {1: 5, 2: 4, 3: 4}
+        with pytest.raises(dp.MissingPartitionsError) as caught:
+            store.update({}, as_of="2013-03-16")
+        assert caught.value.partitions == (date(2013, 3, 14),)
+        with pytest.raises(dp.MissingPartitionsError) as caught:
+            store.update({}, as_of="2013-03-19")
+        assert caught.value.partitions == (date(2013, 3, 18), date(2013, 3, 19))
+        assert (store.head.number, store.head.as_of) == (1, None)
+
+
+def test_each_feeder_must_have_the_partitions_that_are_not_to_be_missing(location: str) -> None:
+    pipeline = dp.Pipeline("two")
+    both = [pipeline.source(n, key="day date", value="n int") for n in ("web", "till")]
+    for name, on_missing in (("loose", "skip"), ("strict", "error")):
+        window = dp.window("day", last=1, on_missing=on_missing)  # type: ignore[arg-type]
+        values = {"rows": agg.count()}
+        pipeline.aggregate(name, dp.merge(*both), key="n", values=values, window=window)
+    with dp.Store(None, location, pipeline) as store:
+        rows = {"web": [{"day": date(2013, 3, 15), "n": 1}]}
+        with pytest.raises(dp.MissingPartitionsError) as caught:
+            store.update(rows)
+        assert caught.value.stage == "strict"
+        store.update(rows, partitions={"till": ["2013-03-15"]})
+        assert store.content("loose").to_pylist() == store.content("strict").to_pylist()
+
+
+def test_a_window_over_an_aggregate_has_the_partitions_of_its_source(location: str) -> None:
+    pipeline = views()
+    days = pipeline.aggregate("days", "events", key="day, member_id", values={"n": agg.count()})
+    window = dp.window("day", last=2, on_missing="error")
+    pipeline.aggregate("all", days, key="member_id", values={"n": agg.sum("n")}, window=window)
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"events": FIFTEENTH}, partitions={"events": ["2013-03-14"]})
+        version = store.update({}, partitions={"events": ["2013-03-16"]})
+        assert store.content("all").select(["member_id", "n"]).to_pylist() == [
+            {"member_id": 1, "n": 3},
+            {"member_id": 2, "n": 1},
+            {"member_id": 3, "n": 2},
+        ]
+        move = version.stages["all"].window
+        assert move is not None
+        assert (move.first, move.last) == (date(2013, 3, 15), date(2013, 3, 16))
+
+
+def test_what_is_as_it_was_is_no_version(location: str) -> None:
+    with dp.Store(None, location, views(dp.window("day", last=2))) as store:
+        store.update({"events": FIFTEENTH + SIXTEENTH}, as_of="2013-03-16")
+        assert store.update({"events": FIFTEENTH}).number == 1
+        assert store.update().number == 1
+        assert store.rollback(1).number == 1
+        named = {"events": ["2013-03-15"]}
+        assert store.update({}, as_of="2013-03-16", partitions=named).number == 1
+
+
+def test_a_limited_window_catches_up_version_by_version(location: str) -> None:
+    """Rows and other windows come first; the id is that of the last version."""
+    limited = dp.window("day", start="2013-03-01", max_partitions=3)
+    pipeline = views(limited, dp.window("day", start="2013-03-01"))
+    rows = [row for number in range(1, 8) for row in day(number, [1, number])]
+    with dp.Store(None, location, pipeline) as store:
+        version = store.update({"events": rows}, "first")
+        assert (version.number, version.update_id) == (4, "first")
+        assert store.update({"events": rows}, "first").number == 4
+        told = [
+            [(move.last, len(move.entered)) for move in moves]
+            for moves in zip(
+                *(
+                    [v.stages[f"views_{n}"].window or dp.WindowMove() for v in store.versions()]
+                    for n in range(2)
+                ),
+                strict=True,
+            )
+        ]
+        third, sixth, seventh = (date(2013, 3, n) for n in (3, 6, 7))
+        assert told == [
+            [(None, 0), (seventh, 7)],
+            [(third, 3), (seventh, 0)],
+            [(sixth, 3), (seventh, 0)],
+            [(seventh, 1), (seventh, 0)],
+        ]
+        assert store.content("views_0", 2, ordered=True)["n"].to_pylist() == [4, 1, 1]
+        assert counts(store) == counts(store, 1)
+        version = store.update({"events": day(2, [9, 9]) + day(8, [1])})
+        assert version.number == 6  # the late one at once
+        assert [v.stages["views_0"].rows for v in store.versions()[3:]] == [7, 7, 7]
+        assert counts(store) == counts(store, 1)
+        store.rollback(2)
+        assert store.verify(recompute=True) == ()
+        store.refresh("views_0")
+        assert store.content("views_0", ordered=True)["n"].to_pylist() == [4, 1, 1]
+        assert store.plan()[0].stage.name == "views_0"
+        assert store.update().number == 9 + 1
+        assert counts(store) == counts(store, 1)
+        assert store.verify(recompute=True) == ()
+
+
+def test_versions_before_one_that_fails_stay(location: str) -> None:
+    pipeline = views(dp.window("day", start="2013-03-01", max_partitions=1))
+    rows = [row for number in range(1, 4) for row in day(number, [number])]
+    store = dp.Store(None, location, pipeline)
+
+    class CrashedError(Exception):
+        pass
+
+    def crash(when: str, name: str, table: str) -> None:
+        if (when, name) == ("before", "publish") and store.head.number == 2:
+            raise CrashedError
+
+    with failpoints.armed(crash), pytest.raises(CrashedError):
+        store.update({"events": rows}, "some")
+    assert store.head.number == 2
+    assert counts(store) == {1: 1}
+    version = dp.Store(None, location, pipeline).update({"events": rows}, "some")
+    assert (version.number, version.update_id) == (4, "some")
+    assert counts(store) == {1: 1, 2: 1, 3: 1}
+
+
+def test_holes_are_looked_for_where_a_limited_window_is_to_be(location: str) -> None:
+    window = dp.window("day", start="2013-03-01", max_partitions=1, on_missing="error")
+    store = dp.Store(None, location, views(window))
+    with pytest.raises(dp.MissingPartitionsError) as caught:
+        store.update({"events": [row for number in (1, 2, 4) for row in day(number, [1])]})
+    assert caught.value.partitions == (date(2013, 3, 3),)
+    assert store.head.number == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("as_of", "yesterday"),
+        ("as_of", 5),
+        ("as_of", datetime(2013, 3, 15)),
+        ("partitions", ["2013-03-15"]),
+        ("partitions", {"events": "2013-03-15"}),
+        ("partitions", {"events": [5]}),
+        ("partitions", {"events": ["x"]}),
+        ("partitions", {"events": {"id": [5]}}),
+        ("partitions", {"others": [5]}),
+    ],
+)
+def test_what_is_no_day_or_partition_is_refused(location: str, argument: str, value: Any) -> None:
+    pipeline = views(dp.window("day", last=2))
+    pipeline.source("others", key="n int", value="m int")
+    store = dp.Store(None, location, pipeline)
+    calls: list[Any] = [partial(store.update, {}), partial(store.load, {}), store.plan]
+    for call in calls:
+        with pytest.raises(dp.InvalidArgumentError) as caught:
+            call(**{argument: value})
+        assert caught.value.argument == argument
+    with pytest.raises(dp.NotFoundError):
+        store.update({}, partitions={"none": []})
+    assert store.head.number == 0
+
+
+def test_which_source_column_partitions_are_of_is_said_where_windows_are_over_several(
+    location: str,
+) -> None:
+    pipeline = views(dp.window("day", last=1), dp.window("id", last=1, step=10))
+    store = dp.Store(None, location, pipeline)
+    with pytest.raises(dp.InvalidArgumentError):
+        store.update({}, partitions={"events": ["2013-03-15"]})
+    store.update({"events": FIFTEENTH}, partitions={"events": {"id": [27]}})
+    assert (counts(store), counts(store, 1)) == ({1: 3, 2: 1, 3: 2}, {})
+
+
+def test_a_window_that_is_defined_later_knows_what_there_is(location: str) -> None:
+    dp.Store(None, location, views()).update({"events": FIFTEENTH + SIXTEENTH})
+    store = dp.Store(None, location, views(dp.window("day", last=1)))
+    assert store.update().stages["views_0"].mode == "full"
+    assert counts(store) == {1: 2, 2: 2, 3: 1}
+    changed = dp.Store(None, location, views(dp.window("day", last=2)))
+    assert changed.update().stages["views_0"].mode == "full"
+    assert counts(changed) == {1: 5, 2: 3, 3: 3}
+    assert changed.verify(recompute=True) == ()
+
+
+def test_the_lineage_of_a_window_ends_where_it_does(location: str) -> None:
+    store = dp.Store(None, location, views(dp.window("day", last=1)))
+    store.update({"events": FIFTEENTH + SIXTEENTH})
+    up = store.lineage("views_0", 3).upstream["events"].to_pylist()
+    assert up == [{"day": date(2013, 3, 16), "id": 4}]
+    down = [
+        store.lineage("events", (date(2013, 3, n), 0)).downstream["views_0"].to_pylist()
+        for n in (15, 16)
+    ]
+    assert down == [[], [{"member_id": 1}]]
+
+
+def test_versions_say_where_windows_are_as_json(location: str) -> None:
+    store = dp.Store(None, location, views(dp.window("day", last=1)))
+    told = store.update({"events": FIFTEENTH}).as_dict()["stages"]
+    assert told["views_0"]["window"] == {
+        "first": "2013-03-15",
+        "last": "2013-03-15",
+        "entered": ["2013-03-15"],
+        "left": [],
+        "reused": False,
+        "why": "first version of this stage",
+    }
+    assert "window" not in told["events"]

@@ -1,0 +1,87 @@
+"""Windows in Spark and on both engines in turn: the same laws as in `tests/local`."""
+
+from datetime import date
+
+import pytest
+from comparing import as_frames, assert_same
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+from selecting import chosen
+from test_local_windows import history, site
+
+import deltaproduce as dp
+from deltaproduce import agg
+from deltaproduce.stages.aggregates import kind, windowed
+from deltaproduce.testing import Oracle
+
+VERSIONS = 4
+WINDOWS = "of_days", "of_times", "of_bare", "of_seqs"
+
+
+@pytest.mark.parametrize("way", chosen(WAYS, "mixed", "in Spark, joined"), ids=lambda way: way.name)
+def test_versions_equal_the_oracle(
+    spark: SparkSession,
+    location: str,
+    way: Way,
+    long_run: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Windows are moved and made anew; what is stored, states too, is what a refresh makes.
+
+    In a short run two versions.
+    """
+    pipeline = site(WINDOWS)
+    oracle = Oracle(pipeline)
+    series = history(100 + WAYS.index(way))[: VERSIONS if long_run else 2]
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        for number, (batch, told) in enumerate(series):
+            found = windowed.Way(number % 2 == 1, "so it is tested")
+            monkeypatch.setattr(kind, "way", lambda *_, found=found: found)
+            version = store.update(as_frames(spark, pipeline, batch), **told)
+            assert version.number == oracle.update(batch, **told)
+            assert_same(store, oracle, pipeline, version.number)
+        for stage in (*WINDOWS, "of_partials") if long_run else ("of_times",):
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert_same(store, oracle, pipeline, 1)
+        assert store.verify(recompute=True) == ()
+
+
+@pytest.mark.parametrize("reused", [True, False])
+def test_a_table_of_others_has_only_its_rows_of_now(
+    spark: SparkSession, location: str, reused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a source that is read in place a move takes rows that are gone from what changed."""
+    monkeypatch.setattr(kind, "way", lambda *_: windowed.Way(reused, "so it is tested"))
+    place = f"{location}-others"
+    columns = "id bigint, day date, member bigint"
+
+    def there(rows: list[tuple[int, int, int]], mode: str) -> None:
+        dated = [(n, date(2013, 3, day), member) for n, day, member in rows]
+        spark.createDataFrame(dated, columns).write.format("delta").mode(mode).save(place)
+
+    there([(1, 1, 7), (2, 2, 7), (3, 3, 8), (4, 3, 8)], "append")
+    pipeline = dp.Pipeline("others")
+    events = pipeline.delta_source("events", table=place, key="id, day", value="member")
+    values = {"n": agg.count()}
+    pipeline.aggregate(
+        "views", events, key="member", values=values, window=dp.window("day", last=2)
+    )
+    store = dp.Store(spark, location, pipeline)
+
+    def counts() -> dict[int, int]:
+        return {row.member: row.n for row in store.content("views").collect()}
+
+    store.update()
+    assert counts() == {7: 1, 8: 2}
+    spark.sql(f"DELETE FROM delta.`{place}` WHERE id IN (2, 3)")
+    there([(5, 4, 9), (6, 3, 7)], "append")
+    version = store.update()
+    assert counts() == {7: 1, 8: 1, 9: 1}
+    move = version.stages["views"].window
+    assert move is not None
+    assert (move.last, move.left) == (date(2013, 3, 4), (date(2013, 3, 2),))
+    store.update({}, as_of="2013-03-02")
+    assert counts() == {7: 1}
+    assert store.verify(recompute=True) == ()
