@@ -327,12 +327,6 @@ class Pipeline:
         kind = Aggregate.defined(key, values, where, inputs[0][0].schema, window, stage=name)
         schema = kind.schema(inputs[0][0].schema, stage=name)
         auxiliary = kept_beside(kind, name, inputs, revision)
-        if window is not None and auxiliary:
-            message = (
-                f"stage {name!r}: ordered functions, such as agg.min, have no windows yet; "
-                "aggregate them without, or by the window's column first"
-            )
-            raise DefinitionError(message, stage=name)
         return self.add(Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary))
 
     def add(self, stage: AnyStage) -> AnyStage:

@@ -31,7 +31,13 @@ WAYS: dict[str, tuple[dp.Limits, bool | None]] = {
 """Limits, and whether windows are always moved, or always made anew."""
 SEEDS = int(os.environ.get("DELTAPRODUCE_SEEDS", "2"))
 VERSIONS = 8
-VALUES = {"rows": agg.count(), "total": agg.sum("n"), "mean": agg.avg("n")}
+VALUES = {
+    "rows": agg.count(),
+    "total": agg.sum("n"),
+    "mean": agg.avg("n"),
+    "least": agg.min("n"),
+    "kinds": agg.count_distinct("n"),
+}
 FIRST = date(2013, 2, 20)
 
 

@@ -18,7 +18,7 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.marks import ALIVE, ROWS_OF_CHANGED_KEYS
 from deltaproduce.engines.spark.ranges import units_of
 from deltaproduce.errors import InvalidArgumentError, MissingPartitionsError
-from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.graph import Graph, Stage, belongs_to
 from deltaproduce.model.partitions import Partition, Partitioning, Ranges
 from deltaproduce.model.windows import NOWHERE, PlannedWindow, Shift, WindowMove, partition, planned
 from deltaproduce.storage.versions import Version, has_tables
@@ -114,12 +114,13 @@ class WindowedStage:
         )
         missing = Ranges.of(chain.from_iterable(units.pairs for units in every))
         if missing:
+            stage = belongs_to(self.stage.name)
             names = tuple(map(self.window.partitions.name, islice(missing, _NAMED)))
             raise MissingPartitionsError(
-                f"stage {self.stage.name!r}: its window over {self.window.window.column!r} lacks "
+                f"stage {stage!r}: its window over {self.window.window.column!r} lacks "
                 f"{len(missing)} partitions: {shown([*map(str, names)])}; give their rows, or name "
                 "those that have none in partitions=",
-                stage=self.stage.name,
+                stage=stage,
                 partitions=names,
             )
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col
+from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Producer, Stage, auxiliary_name
 from deltaproduce.stages.aggregates.agg import count
 from deltaproduce.stages.aggregates.encodings import encoded, encoded_type
@@ -75,10 +76,17 @@ class Multiset(Aggregate):
 def kept_beside(
     kind: Aggregate, stage: str, inputs: tuple[tuple[Stage, ...], ...], revision: str | None
 ) -> tuple[Producer, ...]:
-    """The multisets that an aggregate is answered from, each once; see `Producer.auxiliary`."""
+    """The multisets that an aggregate is answered from, each once; see `Producer.auxiliary`.
+
+    They have its window, which moves in the same step. One that is limited does not begin where the
+    aggregate's begins, if that is redefined.
+
+    Raises:
+        DefinitionError: the window is limited; with `stage`.
+    """
     called = (multiset_of(call) for _, call in kind.values)
     read = {one.name: one for one in kind.arguments}
-    found = []
+    found = list[Producer]()
     for number, arguments in enumerate(dict.fromkeys(a for a in called if a is not None)):
         wanted = [name.lstrip("_") for name, _ in kind.key]
         wanted += [f"value_{n}" for n in range(len(arguments))]
@@ -89,11 +97,18 @@ def kept_beside(
             values=((counted, count()),),
             arguments=(),
             where=kind.where,
+            window=kind.window,
             width=len(kind.key),
         )
         schema = multiset.schema(inputs[0][0].schema, stage=stage)
         name = auxiliary_name(stage, number)
         found.append(Producer(name, inputs, schema, multiset, revision))
+    if found and kind.window is not None and kind.window.max_partitions is not None:
+        message = (
+            f"stage {stage!r}: its window has max_partitions, which ordered functions, such as "
+            "agg.min, do not take; leave it out, or make two stages"
+        )
+        raise DefinitionError(message, stage=stage)
     return tuple(found)
 
 
