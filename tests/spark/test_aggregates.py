@@ -29,7 +29,7 @@ VERSIONS = 3
 VALUES = PLAIN | ROUNDED | EXACT
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "mixed", "in Spark, joined"), ids=lambda way: way.name)
+@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
 def test_versions_equal_the_oracle(
     spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:

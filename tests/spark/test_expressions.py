@@ -164,7 +164,7 @@ def test_dates_are_those_on_the_clock_of_the_session(spark: SparkSession) -> Non
     given.unpersist()
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "mixed", "in Spark, joined"), ids=lambda way: way.name)
+@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
 def test_stages_equal_the_oracle(
     spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:
