@@ -10,6 +10,7 @@ from benchmarks.declarative import Declarative
 from benchmarks.ours import (
     TABLE_TYPES,
     Ours,
+    OursByAggregates,
     OursCopyOnWrite,
     OursInFull,
     OursMergeOnRead,
@@ -22,6 +23,7 @@ COMPETITORS: Final[dict[str, type[Competitor]]] = {
     "ours": Ours,
     "ours-cow": OursCopyOnWrite,
     "ours-mor": OursMergeOnRead,
+    "ours-agg": OursByAggregates,
     "refresh": OursInFull,
     "recompute": Recompute,
     "merge": Merge,
@@ -30,8 +32,10 @@ COMPETITORS: Final[dict[str, type[Competitor]]] = {
     "sdp": Declarative,
 }
 
-OURS: Final[dict[str, type[Ours]]] = {
-    name: kind for name, kind in COMPETITORS.items() if issubclass(kind, Ours) and name != "refresh"
+OURS: Final[dict[str, type[Ours]]] = {"ours": Ours} | {
+    name: kind
+    for name, kind in COMPETITORS.items()
+    if name in TABLE_TYPES and issubclass(kind, Ours)
 }
 """This library's table types."""
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 import deltaproduce as dp
 from benchmarks.workload import Function, Table, Workload, edition, picked
+from deltaproduce import agg
 
 ORDERS_KEY: Final = "order_id bigint"
 ORDERS_VALUE: Final = "customer_id bigint, amount decimal(12,2)"
@@ -47,16 +48,13 @@ def workload(stages: int = 3) -> Workload:
         derived=derived,
         rows=orders,
         changes=changes,
+        aggregated=lambda: aggregated(stages),
     )
 
 
 def pipeline(stages: int = 3, number: int = 0) -> dp.Pipeline:
     """W1's definition. The functions are nested, so workers need not import them."""
-    w1 = dp.Pipeline("w1")
-    orders = w1.source("orders", key=ORDERS_KEY, value=ORDERS_VALUE)
-    orders_by_customer = w1.producer(
-        orders, key="customer_id bigint", value="order_id bigint, amount decimal(12,2)"
-    )(edition(number)(by_customer()))
+    w1, orders_by_customer = _first_stage(number)
     if stages == 1:
         return w1
 
@@ -75,6 +73,39 @@ def pipeline(stages: int = 3, number: int = 0) -> dp.Pipeline:
             yield (int(total // BAND), customer_id), total
 
     return w1
+
+
+def aggregated(stages: int = 3) -> dp.Pipeline:
+    """The same tables, from aggregates where a stage has one row a key."""
+    w1, orders_by_customer = _first_stage(0)
+    if stages == 1:
+        return w1
+    customer_totals = w1.aggregate(
+        "customer_totals",
+        orders_by_customer,
+        key="customer_id",
+        values={"total": agg.sum("amount")},
+    )
+    if stages == 2:
+        return w1
+    w1.aggregate(
+        "customers_by_band",
+        customer_totals,
+        # No total is negative. Of whole numbers, unlike decimals, a quotient needs no Spark.
+        key=f"CAST(CAST(total AS bigint) div {BAND} AS int) AS band, customer_id",
+        # Of one total; a sum has ten digits more than what is added up.
+        values={"total": agg.sum("CAST(total AS decimal(12,2))")},
+    )
+    return w1
+
+
+def _first_stage(number: int) -> tuple[dp.Pipeline, dp.Producer]:
+    w1 = dp.Pipeline("w1")
+    orders = w1.source("orders", key=ORDERS_KEY, value=ORDERS_VALUE)
+    orders_by_customer = w1.producer(
+        orders, key="customer_id bigint", value="order_id bigint, amount decimal(12,2)"
+    )(edition(number)(by_customer()))
+    return w1, orders_by_customer
 
 
 def by_customer() -> Function:

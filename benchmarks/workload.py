@@ -51,6 +51,8 @@ class Workload:
         changes: one step's changes: of how many rows in all, of how many keys, and the step's
             number. Each step takes other keys. The source's columns and ``_change_type``.
         still: sources that are loaded once, beside the one that changes, and their rows.
+        aggregated: makes a definition of the same tables with `Pipeline.aggregate` in place of
+            functions, where a workload has one.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Workload:
     rows: Rows
     changes: Callable[[SparkSession, int, int, int], DataFrame]
     still: Mapping[str, Rows] = field(default_factory=dict)
+    aggregated: Callable[[], dp.Pipeline] | None = None
 
     @property
     def source(self) -> str:

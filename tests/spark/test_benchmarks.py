@@ -168,6 +168,7 @@ def test_a_run_of_all_spares_what_is_known_to_be_dear() -> None:
     assert list(found) == [1_000, 10], "the main case comes first"
     assert found[1_000]["ours"] == policy.MAIN
     assert list(found[10]) == ["ours"]
+    assert set(policy.LIMITS) == set(COMPETITORS)
 
 
 def test_who_can_do_a_shape_does() -> None:
@@ -177,6 +178,7 @@ def test_who_can_do_a_shape_does() -> None:
         "ours-cow",
     ]
     assert policy.shape_peers(["merge"], able("map")) == ["ours", "recompute"]
+    assert policy.shape_peers(["ours-agg"], able("map")) == ["ours", "recompute"]
 
 
 def test_the_planner_is_judged_by_the_same_stage_in_full() -> None:
