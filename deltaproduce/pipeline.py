@@ -324,8 +324,8 @@ class Pipeline:
         self._check_name(name)
         inputs = (self._input(feeder, stage=name),)
         check_inputs(inputs, stage=name)
-        kind = Aggregate.defined(key, values, where, inputs[0][0].schema, window, stage=name)
-        schema = kind.schema(inputs[0][0].schema, stage=name)
+        kind = Aggregate.defined(key, values, where, inputs[0], window, stage=name)
+        schema = kind.schema(inputs[0], stage=name)
         auxiliary = kept_beside(kind, name, inputs, revision)
         return self.add(Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary))
 

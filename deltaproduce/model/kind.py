@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from deltaproduce.model.windows import Window
 from deltaproduce.types.columns import RowSchema
@@ -46,6 +46,9 @@ ModelOfAll: TypeAlias = Callable[
     [Iterable[Mapping[str, Any]]], Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]
 ]
 """What a stage makes of all rows of its feeders, by column name, in plain Python: keys, values."""
+
+PARTS: Final = "_parts"
+"""Beside the columns of such a row: what each value is made of, if the stage goes by states."""
 
 
 class Kind(ABC):
@@ -115,6 +118,11 @@ class Kind(ABC):
         return None
 
     @property
+    def reads_states(self) -> bool:
+        """Whether it goes by the states of its feeders, which may change where no value does."""
+        return False
+
+    @property
     def model(self) -> Model | None:
         """What the oracle runs in place of it; None if it has no such thing.
 
@@ -125,6 +133,11 @@ class Kind(ABC):
     @property
     def model_of_all(self) -> ModelOfAll | None:
         """What the oracle runs in place of `model` where rows go with no one source key."""
+        return None
+
+    @property
+    def model_of_parts(self) -> ModelOfAll | None:
+        """As `model_of_all`, with what each value is made of in its place, for who merges them."""
         return None
 
     def settled(self, value: Any, example: Any) -> Any:  # noqa: ANN401 as the user's functions

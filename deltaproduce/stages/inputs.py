@@ -42,17 +42,23 @@ class StageInput:
         before: finds the rows that it had; None if there were none.
         step: its own step; None if the version did not reach it.
         is_after: what `before` finds are the rows after the step, of keys that it changed too.
+        by_states: the stage goes by the states of its rows, too (`Kind.reads_states`).
     """
 
     stage: Stage
     before: Callable[[], Stored | None]
     step: Comparison | None
     is_after: bool = False
+    by_states: bool = False
 
     @property
     def changed(self) -> Comparison | None:
-        """Its step, if any key changed."""
-        return self.step if self.step is not None and self.step.counts.keys_changed else None
+        """Its step, if any key changed; or the states of any, for a stage that goes by them."""
+        if self.step is None:
+            return None
+        counts = self.step.counts
+        is_changed = counts.pairs_changed if self.by_states else counts.keys_changed
+        return self.step if is_changed else None
 
     @property
     def content(self) -> tuple[Column, ...]:
@@ -62,10 +68,11 @@ class StageInput:
     def moved(self) -> tuple[Rows, Rows]:
         """The rows of its changed keys that are gone, and those that have come, unsorted.
 
-        Rows that stay what they are, in their places, are in neither.
+        Rows that stay what they are, in their places, are in neither; those whose states alone are
+        others are in both, for a stage that goes by them.
         """
         assert self.step is not None
-        differ = {ROW_DIFFERS: True, KEY_DIFFERS: True}
+        differ = {ROW_DIFFERS: True} if self.by_states else {ROW_DIFFERS: True, KEY_DIFFERS: True}
         gone, come = (
             self.step.pick(self.content, {SIDE: side, **differ}) for side in (BEFORE, AFTER)
         )
@@ -80,7 +87,7 @@ class StageInput:
             return self.step.content_after(None if before is None else before.rows)
         return None if before is None else before.rows()
 
-    def within(self, column: Column, values: Ranges, engines: Engines) -> Rows | None:
+    def within(self, column: Column, values: Ranges) -> Rows | None:
         """Its content after the step that has a value in some ranges; None if there is none.
 
         Args:
@@ -90,12 +97,8 @@ class StageInput:
         old = None if before is None else before.within(column, values)
         if self.step is None or (self.is_after and before is not None):
             return old
-        if old is None:
-            return rows_within(self.step.pick(self.content, ALIVE), column, values)
-        new = self.step.pick(self.content, {**ALIVE, KEY_DIFFERS: True})
-        keys, key = self.step.changed_keys.keys, self.stage.schema.key.columns
-        stays: Rows = engines.of(old, keys).without(old, self.content, keys, key)
-        return engines.united(stays, rows_within(new, column, values), self.content)
+        after = self.step.content_after(None if old is None else lambda: old)
+        return rows_within(after, column, values)
 
     def rows_of(self, keys: Selection, engines: Engines) -> Rows | None:
         """Its content of some keys after the step, unsorted; None if there is none.

@@ -37,7 +37,8 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError, ProducerError
-from deltaproduce.model.graph import Producer, Source
+from deltaproduce.model.graph import Producer, Source, Stage
+from deltaproduce.model.kind import PARTS
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.window_model import AsOf, Named, Windows, window_place
 from deltaproduce.types.columns import Column, Columns
@@ -469,16 +470,9 @@ def _rows_of_all(producer: Producer, state: _State, windows: Windows) -> list[_R
     """The rows of a producer that makes each from rows of many source keys."""
     model = producer.kind.model_of_all
     assert model is not None
-    names = producer.feeders[0].schema.names
-    found = [(*row.key, *row.value) for feeder in producer.merged for row in state[feeder.name]]
-    if producer.kind.window is not None:
-        windows.place(producer)  # it may not be, even if there is no row
-        place = window_place(producer)
-        found = [row for row in found if windows.has(producer, row[place])]
-    given = (dict(zip(names, row, strict=True)) for row in found)
     made = (
         _Row(_stored(key, producer.schema.key), (), 0, _stored(value, producer.schema.value))
-        for key, value in model(given)
+        for key, value in model(_given(producer, state, windows))
     )
     return sorted(made, key=lambda row: sort_key(row.key, producer.schema.key))
 
@@ -494,6 +488,33 @@ def _named_rows(
         ]
         for stage in stages
     }
+
+
+def _given(producer: Producer, state: _State, windows: Windows) -> Iterator[dict[str, Any]]:
+    """The rows that a producer reads, and what values are made of if it merges some."""
+    schema, window = producer.feeders[0].schema, producer.kind.window
+    if window is not None:
+        windows.place(producer)  # it may not be, even if there is no row
+    for feeder in producer.merged:
+        made = _parts(feeder, state, windows) if producer.kind.reads_states else None
+        for row in state[feeder.name]:
+            given = dict(zip(schema.names, (*row.key, *row.value), strict=True))
+            if window is not None and not windows.has(
+                producer, given[schema.names[window_place(producer)]]
+            ):
+                continue
+            if made is not None:
+                given[PARTS] = dict(zip(schema.value.names, made[plain(row.key)], strict=True))
+            yield given
+
+
+def _parts(stage: Stage, state: _State, windows: Windows) -> dict[Hashable, tuple[Any, ...]]:
+    """What the values of each key are made of."""
+    model = stage.kind.model_of_parts
+    assert model is not None  # only values of such stages are merged
+    assert isinstance(stage, Producer)
+    rows = model(_given(stage, state, windows))
+    return {plain(_stored(key, stage.schema.key)): made for key, made in rows}
 
 
 def _inputs(

@@ -135,22 +135,22 @@ FAULTS: Mapping[str, tuple[Mapping[str, Fault], set[tuple[str, str]]]] = {
 """What is done to the tables of ``by_customer`` -> what is found of them."""
 
 
-def planted(store: Store, faults: Mapping[str, Fault]) -> None:
-    """Make tables wrong, as if a version had done so."""
+def planted(store: Store, faults: Mapping[str, Fault], stage: str = "by_customer") -> None:
+    """Make tables of a stage wrong, as if a version had done so."""
     head = store.head
     attempt = Attempt.after(head, datetime.now(UTC))
     stages = {name: figures.carried() for name, figures in head.stages.items()}
     for kind, fault in faults.items():
-        table = store._opened.tables.location.table("by_customer", kind)
+        table = store._opened.tables.location.table(stage, kind)
         rows = fault(DeltaTable(table.address).to_pyarrow_table())
         told = CommitProperties({"userMetadata": attempt.metadata(table.name)})
         write_deltalake(
             table.address, rows, mode="overwrite", schema_mode="overwrite", commit_properties=told
         )
         newest = store._opened.tables.recent_commits(table)[0].delta_version
-        wrong = stages["by_customer"].at({kind: newest})
+        wrong = stages[stage].at({kind: newest})
         added = {**wrong.base.added, kind: int(fault is not _backwards)}
-        stages["by_customer"] = replace(wrong, base=replace(wrong.base, added=added))
+        stages[stage] = replace(wrong, base=replace(wrong.base, added=added))
     version = replace(head, number=head.number + 1, stages=stages, attempt=attempt)
     store._opened.log.publish(version, attempt)
 

@@ -76,6 +76,12 @@ class Repair(Update):
         refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
         unknown += filter(is_auxiliary, actions)  # what is answered from one goes by its steps
         refreshed |= {reader.name for name in unknown for reader in graph.readers_of(name)}
+        refreshed |= {
+            reader.name
+            for name in actions
+            for reader in graph.readers_of(name)
+            if reader.kind.reads_states  # nobody knows which states the feeder had
+        }
         update = Update.of(
             means, operation, head, started_at, batches=batches, arrivals={}, refreshed=refreshed
         )

@@ -232,14 +232,18 @@ class Update(Work):
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
         """What a stage reads."""
-        return [self._input(feeder, results) for feeder in stage.feeders]
+        by_states = stage.kind.reads_states
+        return [self._input(feeder, results, by_states=by_states) for feeder in stage.feeders]
 
-    def _input(self, feeder: Stage, results: Mapping[str, StepResult]) -> StageInput:
+    def _input(
+        self, feeder: Stage, results: Mapping[str, StepResult], *, by_states: bool = False
+    ) -> StageInput:
         return StageInput(
             feeder,
             self.rows_before(feeder, results),
             results[feeder.name].comparison if feeder.name in results else None,
             is_after=self.are_after(feeder),
+            by_states=by_states,
         )
 
     def rows_before(
@@ -306,11 +310,13 @@ class Update(Work):
         head, reader = self.head, self.means.reader
         figures = {**head.stages, stage.name: kept.figures}
         after = replace(head, number=head.number + 1, stages=figures)
+        readers = self.means.graph.readers_of(stage.name)
+        by_states = any(reader.kind.reads_states for reader in readers)  # no update tells of them
         comparison = stored_step(
             stage,
             reader.content(head, stage),
             reader.content(after, stage),
-            partial(reader.changed_keys, (head, after), stage),
+            None if by_states else partial(reader.changed_keys, (head, after), stage),
             self.means.engines,
             Redefinition.of(stage, head),
         )

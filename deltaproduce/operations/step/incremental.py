@@ -114,7 +114,7 @@ def stored_step(
     stage: Stage,
     before: Stored | None,
     after: Stored | None,
-    keys: Callable[[], Selection],
+    keys: Callable[[], Selection] | None,
     engines: Engines,
     redefined: Redefinition | None = None,
 ) -> Comparison:
@@ -123,7 +123,7 @@ def stored_step(
     Args:
         before: the stage's rows; None if there are none yet.
         after: its rows after the step; None if there are none left.
-        keys: finds all keys whose values differ.
+        keys: finds all keys whose rows differ, as for `difference`.
         redefined: if the stage has other columns than its tables.
     """
     if redefined is not None:

@@ -182,6 +182,9 @@ def _producer_step(
         return Step(stage, "full", "refresh asked for")
     if head.definitions[stage.name].function != definition.function:
         return Step(stage, "full", "its function changed", redefined=True)
+    anew = [name for name in reached if steps[name].redefined]
+    if anew and stage.kind.reads_states:
+        return Step(stage, "full", f"the states of {', '.join(anew)} changed", redefined=True)
     timed = None if now is None else stage.kind.due(head.committed_at, now)
     if timed is not None:
         return Step(stage, "full", timed)

@@ -33,6 +33,11 @@ class AggregateCall:
         given = (*self.arguments, *map(repr, self.parameters))
         return f"{self.function}({', '.join(given) or '*'})"
 
+    @property
+    def merges(self) -> bool:
+        """Whether it merges a value of the feeder, which is its argument."""
+        return self.function == _MERGE
+
 
 def count(column: str | None = None) -> AggregateCall:
     """How many rows there are, or how many in which a column is not null: a bigint."""
@@ -173,6 +178,17 @@ def listagg(column: str, delimiter: str = "") -> AggregateCall:
     return replace(_call("listagg", column), parameters=(delimiter,))
 
 
+def merge(column: str) -> AggregateCall:
+    """The value that a feeder's column has, of the rows of all its groups that are in one here.
+
+    The feeder is an aggregate stage, and ``column`` one of its values, by a function that keeps a
+    state, or merged itself. Its states are added up, and not its values: an average is that of all
+    rows.
+    """
+    return _call(_MERGE, column)
+
+
+_MERGE: Final = "merge"
 _MOST: Final = 2**31 - 1
 
 

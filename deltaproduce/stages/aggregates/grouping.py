@@ -18,6 +18,7 @@ from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.functions.catalogue import planned
 from deltaproduce.stages.aggregates.functions.plans import Planned
 from deltaproduce.stages.aggregates.measures import Measure, Rows
+from deltaproduce.stages.aggregates.partials import NO_PARTIALS, Partial, Partials
 from deltaproduce.types.columns import Column, Columns
 
 _STATE_PREFIX: Final = "_state_"
@@ -44,7 +45,8 @@ class Grouping:
     """What a stage computes.
 
     Attributes:
-        arguments: the expressions that its functions are called with, each once.
+        arguments: the expressions that its functions are called with, each once, and the states
+            of feeders that it merges.
         measures: what it keeps of each group, each once; how many rows it has comes first.
         results: its values, in order.
     """
@@ -55,20 +57,29 @@ class Grouping:
 
     @staticmethod
     def of(
-        values: Mapping[str, AggregateCall], types: Mapping[str, DataType], *, stage: str
+        values: Mapping[str, AggregateCall],
+        types: Mapping[str, DataType],
+        partials: Partials = NO_PARTIALS,
+        *,
+        stage: str,
     ) -> Grouping:
         """How some values are computed.
 
         Args:
             values: the value columns' names -> what they are.
             types: those of the expressions that the calls have.
+            partials: the values of feeders that are merged.
 
         Raises:
             DefinitionError: a function does not take an argument; with `stage` and `column`.
         """
-        arguments = _once(argument for call in values.values() for argument in call.arguments)
+        computed = [call for call in values.values() if not call.merges]
+        arguments = _once(argument for call in computed for argument in call.arguments)
         found = dict[str, Planned]()
         for name, call in values.items():
+            if call.merges:
+                found[name] = partials.planned(call.arguments[0], len(arguments))
+                continue
             places = [arguments.index(argument) for argument in call.arguments]
             try:
                 found[name] = planned(call, places, [types[a] for a in call.arguments])
@@ -80,7 +91,13 @@ class Grouping:
             Result(name, each, tuple(measures.index(m) for m in each.measures))
             for name, each in found.items()
         )
-        return Grouping(arguments, measures, tuple(results))
+        read = (column.name for column in partials.read)
+        return Grouping((*arguments, *read), measures, tuple(results))
+
+    def partial(self, place: int) -> Partial:
+        """One of the values, for who merges it."""
+        result = self.results[place]
+        return Partial(result.function, tuple(self.states.columns[n] for n in result.states))
 
     @property
     def value(self) -> Columns:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -26,8 +27,9 @@ from deltaproduce.stages.aggregates import in_spark, on_driver
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.folding import folded, state_columns
 from deltaproduce.stages.aggregates.grouping import Grouping
-from deltaproduce.stages.aggregates.model import grouped
+from deltaproduce.stages.aggregates.model import grouped, parts
 from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
+from deltaproduce.stages.aggregates.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.windowed import Part, rows_in_window, rows_moved, way
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
@@ -43,6 +45,9 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+
+_Typing: TypeAlias = Callable[[Projection, tuple[Column, ...]], dict[str, DataType]]
+"""Finds the types of a projection of rows in some columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class Aggregate(DerivedKind):
         key: str,
         values: Mapping[str, AggregateCall],
         where: str | None,
-        feeder: RowSchema,
+        feeders: Sequence[Stage],
         window: Window | None = None,
         *,
         stage: str,
@@ -96,11 +101,16 @@ class Aggregate(DerivedKind):
                 raise DefinitionError(message, stage=stage, column=str(name))
         if where is not None:
             check_text(where, "its condition", stage=stage)
+        feeder = feeders[0].schema
         read = {
             name: [_read(text, feeder, f"value {name!r}", stage, name) for text in call.arguments]
             for name, call in values.items()
         }
-        arguments = dict.fromkeys(one for of_value in read.values() for one in of_value)
+        for name, call in values.items():
+            if call.merges:
+                _check_merged(read[name][0], feeders, stage, name)
+        computed = (read[name] for name, call in values.items() if not call.merges)
+        arguments = dict.fromkeys(one for of_value in computed for one in of_value)
         return Aggregate(
             tuple(_key(key, feeder, stage=stage)),
             tuple(
@@ -134,6 +144,17 @@ class Aggregate(DerivedKind):
         """See `Kind.passed_on`."""
         return dict(self.key)[column].column if column in dict(self.key) else None
 
+    @property
+    def reads_states(self) -> bool:
+        """See `Kind.reads_states`."""
+        return bool(self._merged)
+
+    @property
+    def _merged(self) -> tuple[str, ...]:
+        """The values of the feeder that it merges, each once."""
+        calls = (call for _, call in self.values if call.merges)
+        return tuple(dict.fromkeys(argument for call in calls for argument in call.arguments))
+
     def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
         """Those of the rows of `projection` that count.
 
@@ -150,32 +171,50 @@ class Aggregate(DerivedKind):
             grouped, key=self.key, values=self.values, arguments=self.arguments, where=self.where
         )
 
+    @property
+    def model_of_parts(self) -> ModelOfAll:
+        """See `Kind.model_of_parts`."""
+        return partial(
+            parts, key=self.key, values=self.values, arguments=self.arguments, where=self.where
+        )
+
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that its feeder's columns give."""
         if self.window is not None:
             over(self.window, stage.feeders[0].schema, stage=stage.name)
-        read = _row(stage.feeders[0])
+        read, typing = _row(stage.feeders[0]), partial(Projection.resolved, engines=tables.engines)
         with _of(belongs_to(stage.name)):
-            types = self.projection.resolved(read, tables.engines)
-        return replace(stage, schema=self.typed(types, stage=stage.name))
+            types = typing(self.projection, read)
+        partials = self.partials(stage.merged, typing, stage=stage.name)
+        return replace(stage, schema=self.typed(types, partials, stage=stage.name))
 
-    def schema(self, feeder: RowSchema, *, stage: str) -> RowSchema:
+    def schema(self, feeders: Sequence[Stage], *, stage: str) -> RowSchema:
         """The columns of such a stage; of no type if only Spark knows some.
 
         Raises:
-            DefinitionError: a function does not take its argument; with `stage` and `column`.
+            DefinitionError: a function does not take its argument, or states of several feeders do
+                not add up; with `stage` and `column`.
         """
         with _of(stage):
-            types = self.projection.types((*feeder.key, *feeder.value))
-        if any(isinstance(found, NullType) for found in types.values()):
+            types = self.projection.types(_row(feeders[0]))
+        merged = (c for feeder in feeders for c in _row(feeder) if self.reads_states)
+        if any(isinstance(found, NullType) for found in types.values()) or not all(
+            column.is_known for column in merged
+        ):
             names = [name for name, _ in self.key], [name for name, _ in self.values]
             self._row_schema(*(_any_type(some) for some in names), stage=stage)  # checks the names
             return unknown_schema(dict.fromkeys(names[0], False), names[1])
-        return self.typed(types, stage=stage)
+        return self.typed(types, self.partials(feeders, Projection.types, stage=stage), stage=stage)
 
-    def typed(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
-        """The columns of such a stage, from the types of those of `projection`."""
-        grouping = self.grouping(types, stage=stage)
+    def typed(
+        self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
+    ) -> RowSchema:
+        """The columns of such a stage, from the types of those of `projection`.
+
+        Args:
+            partials: see `partials`.
+        """
+        grouping = self.grouping(types, partials, stage=stage)
         places = zip(self.key, self.keys, strict=True)
         key = StructType([StructField(name, types[place]) for (name, _), place in places])
         schema = self._row_schema(key, grouping.value.struct, stage=stage)
@@ -203,13 +242,13 @@ class Aggregate(DerivedKind):
         """See `DerivedKind.produced`."""
         fed, kept = _apart(production, inputs)
         if production.shift is None:
-            parts = [(rows, each.stage, 1) for each, rows in all_parts(fed)]
+            found = [(rows, each.stage, 1) for each, rows in all_parts(fed)]
         else:
-            parts = rows_in_window(production.shift, fed, production.engines)
-        if not parts:
+            found = rows_in_window(production.shift, fed)
+        if not found:
             return None
         step = _Step(self, production, kept)
-        return step.rows(step.states(parts), None)
+        return step.rows(step.states(found), None)
 
     def changed(
         self,
@@ -265,36 +304,70 @@ class Aggregate(DerivedKind):
         projection = Projection((*sources, *self.key), self.where)
         return projection.of(plain, (*layout.sources, *first), engines, stage=stage.name)
 
-    def grouping(self, types: Mapping[str, DataType], *, stage: str) -> Grouping:
+    def partials(self, feeders: Sequence[Stage], typing: _Typing, *, stage: str) -> Partials:
+        """The values of its feeders that it merges.
+
+        Raises:
+            DefinitionError: states of one do not add up; with `stage` and `column`.
+        """
+        if not self.reads_states:
+            return NO_PARTIALS
+        found = [_grouping(feeder, typing) for feeder in feeders]
+        places = {name: feeders[0].schema.value.names.index(name) for name in self._merged}
+        try:
+            return Partials.of(
+                {
+                    name: [grouping.partial(place) for grouping in found]
+                    for name, place in places.items()
+                }
+            )
+        except DefinitionError as error:
+            name = next(name for name, call in self.values if error.column in call.arguments)
+            message = f"stage {stage!r}, value {name!r}: {error}"
+            raise DefinitionError(message, stage=stage, column=name) from None
+
+    def grouping(
+        self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
+    ) -> Grouping:
         """What is computed of rows.
 
         Args:
             types: those of the arguments, by their names.
+            partials: see `partials`.
 
         Raises:
             DefinitionError: a function does not take its argument; with `stage` and `column`.
         """
-        return Grouping.of(dict(self.values), types, stage=stage)
+        return Grouping.of(dict(self.values), types, partials, stage=stage)
 
 
 class _Step:
     """One step of an aggregate stage: from rows of its feeders to rows of its own."""
 
     def __init__(self, kind: Aggregate, production: Production, kept: Sequence[StageInput]) -> None:
-        stage = production.stage
+        stage, row = production.stage, _row(production.stage.feeders[0])
+        typing: _Typing = partial(Projection.resolved, engines=production.engines)
         self._kind, self._production, self._kept = kind, production, kept
-        self._read = _row(stage.feeders[0])
-        self._types = kind.projection.resolved(self._read, production.engines)
-        self._grouping = kind.grouping(self._types, stage=stage.name)
+        self._partials = kind.partials(stage.merged, typing, stage=stage.name)
+        self._read = (*row, *self._partials.read)
+        self._types = typing(kind.projection, row)
+        self._grouping = kind.grouping(self._types, self._partials, stage=stage.name)
+        self._projection = kind.projection.beside(self._partials.read)
         self.layout = Layout.of(stage)
 
     def states(self, parts: Sequence[Part]) -> Rows:
         """The states of some rows, one row a key; computed."""
         engines = self._production.engines
         engine = engines.of(*(rows for rows, _, _ in parts))
+        given = ((rows, self._columns(stage), sign) for rows, stage, sign in parts)
         filled = (
-            (engine.filled(engine.here(rows, _row(stage)), self._read, stage.schema.names), sign)
-            for rows, stage, sign in parts
+            (
+                engine.filled(
+                    engine.here(rows, tuple(dict.fromkeys(own))), self._read, [c.name for c in own]
+                ),
+                sign,
+            )
+            for rows, own, sign in given
         )
         read = [(self._projected(rows), sign) for rows, sign in filled]
         key, grouping = self._kind.keys, self._grouping
@@ -307,9 +380,14 @@ class _Step:
             raise self._kind.projection.failed(error, stage=self._whose) from error
         return computed
 
+    def _columns(self, feeder: Stage) -> tuple[Column, ...]:
+        """What is read of a feeder, in the order of what is read."""
+        number = [one.name for one in self._production.stage.merged].index(feeder.name)
+        return (*_row(feeder), *self._partials.of_feeder(number))
+
     def _projected(self, rows: Rows) -> Rows:
-        engines, projection = self._production.engines, self._kind.projection
-        found = projection.of(rows, self._read, engines, stage=self._whose)
+        engines = self._production.engines
+        found = self._projection.of(rows, self._read, engines, stage=self._whose)
         return self._kind.counted(found, self._types)
 
     @property
@@ -354,6 +432,29 @@ def _moved(inputs: Sequence[StageInput]) -> list[Part]:
 
 def _row(stage: Stage) -> tuple[Column, ...]:
     return (*stage.schema.key, *stage.schema.value)
+
+
+def _grouping(feeder: Stage, typing: _Typing) -> Grouping:
+    """What an aggregate stage computes."""
+    kind = feeder.kind
+    assert isinstance(kind, Aggregate)  # the definition says so
+    types = typing(kind.projection, _row(feeder.merged[0]))
+    partials = kind.partials(feeder.merged, typing, stage=feeder.name)
+    return kind.grouping(types, partials, stage=feeder.name)
+
+
+def _check_merged(argument: Expression, feeders: Sequence[Stage], stage: str, column: str) -> None:
+    """Refuses what is no value of an aggregate."""
+    fault = None
+    if argument.column not in feeders[0].schema.value.names:
+        values = ", ".join(feeders[0].schema.value.names)
+        fault = f"is no value of {feeders[0].name!r}; its values are {values}"
+    for feeder in feeders:
+        if not isinstance(feeder.kind, Aggregate):
+            fault = f"is of {feeder.name!r}, which is no aggregate stage; use another function"
+    if fault:
+        message = f"stage {stage!r}, value {column!r}: agg.merge({argument.text!r}) {fault}"
+        raise DefinitionError(message, stage=stage, column=column)
 
 
 def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Expression]]:

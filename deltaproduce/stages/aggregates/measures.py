@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
@@ -20,7 +20,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, DataType, DecimalType, LongType
 
-from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.stages.aggregates.exact.numbers import (
     ExactNumbers,
     concatenated,
@@ -73,6 +73,15 @@ class Measure(ABC):
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """The sum of the states of each group; each has some."""
 
+    @abstractmethod
+    def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
+        """The states, some of them with the sign turned."""
+
+    def added_in_spark(self, state: Expression, sign: Expression) -> Expression | None:
+        """The sum of one group's states with signs, as `in_spark`; None if Spark has none."""
+        del state, sign
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class _Count(Measure):
@@ -97,6 +106,11 @@ class _Count(Measure):
         """See `Measure.added`."""
         return pa.array(_sums(np.asarray(states), groups, size))
 
+    def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
+        """See `Measure.turned`."""
+        numbers = np.asarray(states)
+        return pa.array(np.where(turned, -numbers, numbers))
+
 
 @dataclass(frozen=True, slots=True)
 class _SparkCount(_Count):
@@ -110,6 +124,10 @@ class _SparkCount(_Count):
         """See `Measure.in_spark`."""
         counted = sign if value is None else f.when(self.counted_in_spark(value), sign)
         return f.coalesce(f.sum(counted), f.lit(0)).cast(LongType())
+
+    def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
+        """See `Measure.added_in_spark`."""
+        return f.sum(state * sign).cast(LongType())
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +219,7 @@ class Total(Measure):
         if self.power == _SQUARED:
             terms = pc.multiply(terms, terms)
         terms = pc.fill_null(terms.cast(wide), pa.scalar(Decimal(0), wide))
-        signed = pc.if_else(pa.array(signs < 0), pc.negate(terms), terms)
-        return self.added(signed, groups, size)
+        return self.added(self.turned(terms, signs < 0), groups, size)
 
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
         """See `Measure.in_spark`."""
@@ -210,10 +227,8 @@ class Total(Measure):
         term = value.cast(self._of_values)
         if self.power == _SQUARED:
             term = term * term
-        term = term.cast(self.data_type)
-        signed = f.when(sign < 0, -term).otherwise(term)
         nothing = f.lit(0).cast(self.data_type)
-        return f.coalesce(f.sum(signed), nothing).cast(self.data_type)
+        return f.coalesce(self.added_in_spark(term.cast(self.data_type), sign), nothing)
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
@@ -222,6 +237,14 @@ class Total(Measure):
         places = np.empty(size, np.int64)
         places[found.column("group").to_numpy()] = np.arange(size)
         return found.column("state_sum").combine_chunks().take(pa.array(places))
+
+    def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
+        """See `Measure.turned`."""
+        return pc.if_else(pa.array(turned), pc.negate(states), states)
+
+    def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
+        """See `Measure.added_in_spark`."""
+        return f.sum(f.when(sign < 0, -state).otherwise(state)).cast(self.data_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +255,11 @@ class ExactTotal(Measure):
 
     Attributes:
         power: 1 for values, 2 for squares.
+        scale: how many digits values have behind the point, if they are decimals.
     """
 
     power: int = 1
+    scale: int = 0
 
     @property
     def data_type(self) -> DataType:
@@ -258,6 +283,57 @@ class ExactTotal(Measure):
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
         return to_binary(from_binary(states).summed(groups, size))
+
+    def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
+        """See `Measure.turned`."""
+        return to_binary(from_binary(states).turned(turned))
+
+
+@dataclass(frozen=True, slots=True)
+class Merged(Measure):
+    """A measure of the rows that groups of a feeder have, from the states that it keeps of them.
+
+    Attributes:
+        argument: the feeder's states.
+        measure: what they are of, without an argument.
+    """
+
+    measure: Measure
+
+    @staticmethod
+    def of(measure: Measure, argument: int) -> Merged:
+        """What merges the states that a feeder keeps by a measure."""
+        of_rows = (
+            measure.measure if isinstance(measure, Merged) else replace(measure, argument=None)
+        )
+        return Merged(argument, of_rows)
+
+    @property
+    def data_type(self) -> DataType:
+        """See `Measure.data_type`."""
+        return self.measure.data_type
+
+    def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.here`."""
+        assert values is not None
+        return self.added(self.turned(values, signs < 0), groups, size)
+
+    def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
+        """See `Measure.in_spark`."""
+        assert value is not None
+        return self.added_in_spark(value, sign)
+
+    def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.added`."""
+        return self.measure.added(states, groups, size)
+
+    def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
+        """See `Measure.turned`."""
+        return self.measure.turned(states, turned)
+
+    def added_in_spark(self, state: Expression, sign: Expression) -> Expression | None:
+        """See `Measure.added_in_spark`."""
+        return self.measure.added_in_spark(state, sign)
 
 
 def _exact(values: pa.Array) -> ExactNumbers:

@@ -11,12 +11,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from deltaproduce.model.kind import PARTS
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
 
 _Values: TypeAlias = Sequence[Any]
 """Those of a group, without nulls."""
+_Part: TypeAlias = tuple[AggregateCall, Sequence[tuple[Any, ...]]]
+"""A function, and what it is called with in each row."""
 
 
 def _or_null(of_some: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,20 +151,38 @@ def grouped(
         values: the names of the value columns, and what they are of arguments by their names.
         where: which rows count; all if None.
     """
+    for found, of_key in parts(rows, key, values, arguments, where):
+        yield found, tuple(_value(call, read) for call, read in of_key)
+
+
+def parts(
+    rows: Iterable[Mapping[str, Any]],
+    key: Sequence[tuple[str, Expression]],
+    values: Sequence[tuple[str, AggregateCall]],
+    arguments: Sequence[Expression],
+    where: Expression | None,
+) -> Iterator[tuple[tuple[Any, ...], tuple[_Part, ...]]]:
+    """As `grouped`, with what each value is made of in its place."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         if where is None or value_of(where, row):
             group = tuple(value_of(expression, row) for _, expression in key)
             read = {expression.name: value_of(expression, row) for expression in arguments}
-            groups.setdefault(group, []).append(read)
+            groups.setdefault(group, []).append({**read, PARTS: row.get(PARTS)})
     for found, of_key in groups.items():
-        yield found, tuple(_value(call, of_key) for _, call in values)
+        yield found, tuple(_part(call, of_key) for _, call in values)
 
 
-def _value(call: AggregateCall, rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 as it may be
+def _part(call: AggregateCall, rows: Sequence[Mapping[str, Any]]) -> _Part:
+    if call.merges:
+        merged = [row[PARTS][call.arguments[0]] for row in rows]
+        return merged[0][0], [values for _, read in merged for values in read]
+    return call, [tuple(_one_zero(row[name]) for name in call.arguments) for row in rows]
+
+
+def _value(call: AggregateCall, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa: ANN401 as it may be
     if not call.arguments:
-        return len(rows)
-    read = [tuple(_one_zero(row[name]) for name in call.arguments) for row in rows]
+        return len(read)
     counted = [values for values in read if values[-1] is not None]
     if call.function not in _BY:
         return _FUNCTIONS[call.function]([value for (value,) in counted], *call.parameters)

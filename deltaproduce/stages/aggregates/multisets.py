@@ -22,6 +22,7 @@ from deltaproduce.stages.aggregates.agg import count
 from deltaproduce.stages.aggregates.encodings import encoded, encoded_type
 from deltaproduce.stages.aggregates.functions.ordered import multiset_of
 from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.stages.aggregates.partials import NO_PARTIALS, Partials
 from deltaproduce.types.columns import Column, Columns, RowSchema
 
 _Batches = Iterator[pa.RecordBatch]
@@ -42,9 +43,11 @@ class Multiset(Aggregate):
         """See `Kind.word`."""
         return "multiset"
 
-    def typed(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
+    def typed(
+        self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
+    ) -> RowSchema:
         """See `Aggregate.typed`: values are in the types of keys."""
-        grouping = self.grouping(types, stage=stage)
+        grouping = self.grouping(types, partials, stage=stage)
         found = [types[place] for place in self.keys]
         found[self.width :] = map(encoded_type, found[self.width :])
         key = (
@@ -100,7 +103,7 @@ def kept_beside(
             window=kind.window,
             width=len(kind.key),
         )
-        schema = multiset.schema(inputs[0][0].schema, stage=stage)
+        schema = multiset.schema(inputs[0], stage=stage)
         name = auxiliary_name(stage, number)
         found.append(Producer(name, inputs, schema, multiset, revision))
     if found and kind.window is not None and kind.window.max_partitions is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.ranges import rows_within
 from deltaproduce.model.graph import Stage
@@ -36,10 +35,10 @@ class Way(NamedTuple):
     why: str
 
 
-def rows_in_window(shift: Shift, inputs: Sequence[StageInput], engines: Engines) -> list[Part]:
+def rows_in_window(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:
     """All rows in the window after the step, of each input that has some."""
     values = shift.window.partitions.values(shift.after)
-    found = ((each, each.within(_column(shift, each), values, engines)) for each in inputs)
+    found = ((each, each.within(_column(shift, each), values)) for each in inputs)
     return [(rows, each.stage, 1) for each, rows in found if rows is not None]
 
 

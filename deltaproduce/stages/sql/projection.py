@@ -8,7 +8,7 @@ driver are projected there if all that is asked of them is sure to be what Spark
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -41,6 +41,11 @@ class Projection:
 
     outputs: tuple[tuple[str, Expression], ...]
     where: Expression | None = None
+
+    def beside(self, columns: Sequence[Column]) -> Projection:
+        """The same, and some of the rows' columns as they are."""
+        added = ((c.name, Expression.of_column(c.name)) for c in columns)
+        return replace(self, outputs=(*self.outputs, *added))
 
     @property
     def _expressions(self) -> tuple[Expression, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -52,12 +53,13 @@ def planned(call: AggregateCall, arguments: Sequence[int], types: Sequence[DataT
         DefinitionError: it takes no such arguments.
     """
     if not arguments:
-        return count_rows()
-    found = _ordered(call, types) if multiset_of(call) else _measured(call, arguments, types)
+        found: Planned | None = count_rows()
+    else:
+        found = _ordered(call, types) if multiset_of(call) else _measured(call, arguments, types)
     if found is None:
         given = ", ".join(data_type.simpleString() for data_type in types)
         raise DefinitionError(f"{call.sql} is of type {given}, which {call.function} does not take")
-    return found
+    return replace(found, name=call.function)
 
 
 def _measured(

@@ -41,12 +41,14 @@ class Planned:
         measures: what it keeps.
         finish: makes its values of them.
         ordered: how it is answered, if that is from a sorted multiset; `finish` leaves it null.
+        name: the function's.
     """
 
     data_type: DataType
     measures: tuple[Measure, ...]
     finish: Finish
     ordered: Ordered | None = None
+    name: str = ""
 
 
 Plan: TypeAlias = Callable[[int, DataType], Planned | None]

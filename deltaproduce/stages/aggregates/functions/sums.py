@@ -92,7 +92,7 @@ def exact_sum(argument: int, data_type: DataType, power: int = 1) -> tuple[Measu
     """
     if power * _digits(data_type) <= TOTAL_DIGITS:
         return Total(argument, scale_of(data_type), power), of_decimals
-    return ExactTotal(argument, power), from_binary
+    return ExactTotal(argument, power, scale_of(data_type)), from_binary
 
 
 def beyond(argument: int, data_type: DataType) -> tuple[Measure, ...]:

@@ -1,0 +1,117 @@
+"""Partials: values of aggregate stages that another one merges, from the states they are kept by.
+
+States are columns of a feeder's content, and are read as its other columns are. What merges them
+adds them up, and finishes as the feeder does. The invariant: feeders that are read as one keep a
+value by the same measures, so their states are terms of one sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.aggregates.functions.plans import Planned
+from deltaproduce.stages.aggregates.measures import Merged
+from deltaproduce.types.columns import Column
+
+_READ_PREFIX: Final = "_merged_"
+
+
+class Partial(NamedTuple):
+    """A value of a stage.
+
+    Attributes:
+        function: makes it.
+        columns: in which columns of the stage its states are.
+    """
+
+    function: Planned
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """The values that a stage merges.
+
+    Attributes:
+        functions: what each of them is, by the name that the first feeder has for it.
+        states: which of `columns` are theirs.
+        columns: the columns that are read, each as every feeder has it.
+    """
+
+    functions: Mapping[str, Planned]
+    states: Mapping[str, tuple[int, ...]]
+    columns: tuple[tuple[Column, ...], ...]
+
+    @staticmethod
+    def of(found: Mapping[str, Sequence[Partial]]) -> Partials:
+        """What some values are merged from.
+
+        Args:
+            found: by the first feeder's name for each, what it is in each of the feeders.
+
+        Raises:
+            DefinitionError: states of one do not add up; with `column`.
+        """
+        for name, partials in found.items():
+            _check(name, partials)
+        read = {
+            name: list(zip(*(partial.columns for partial in partials), strict=True))
+            for name, partials in found.items()
+        }
+        columns = list(dict.fromkeys(one for of_value in read.values() for one in of_value))
+        return Partials(
+            {name: partials[0].function for name, partials in found.items()},
+            {name: tuple(map(columns.index, of_value)) for name, of_value in read.items()},
+            tuple(columns),
+        )
+
+    @property
+    def read(self) -> tuple[Column, ...]:
+        """What the columns are called where they are read."""
+        return tuple(
+            Column(f"{_READ_PREFIX}{n}", of_feeders[0].data_type)
+            for n, of_feeders in enumerate(self.columns)
+        )
+
+    def of_feeder(self, number: int) -> tuple[Column, ...]:
+        """The same as a feeder has them."""
+        return tuple(of_feeders[number] for of_feeders in self.columns)
+
+    def planned(self, name: str, before: int) -> Planned:
+        """How a value is merged.
+
+        Args:
+            before: how many arguments the stage has before the columns that are read.
+        """
+        function = self.functions[name]
+        places = (before + place for place in self.states[name])
+        measures = map(Merged.of, function.measures, places)
+        return replace(function, measures=tuple(measures))
+
+
+NO_PARTIALS: Final = Partials(MappingProxyType({}), MappingProxyType({}), ())
+"""Of a stage that merges nothing."""
+
+
+def _check(name: str, partials: Sequence[Partial]) -> None:
+    first = partials[0].function
+    if first.ordered is not None:
+        message = f"agg.merge takes no {first.name}, which keeps no state that adds up"
+        raise DefinitionError(message, column=name)
+    for other, _ in partials[1:]:
+        if _kept(other) != _kept(first):
+            message = (
+                f"agg.merge is given {first.name} of one feeder and {other.name} of another, whose "
+                "states are not the same; have them compute the same of columns of the same types"
+            )
+            raise DefinitionError(message, column=name)
+
+
+def _kept(function: Planned) -> object:
+    """What states are of: equal if they add up."""
+    measures = tuple(Merged.of(measure, 0) for measure in function.measures)
+    return function.name, function.data_type, measures

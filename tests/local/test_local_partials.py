@@ -1,0 +1,233 @@
+"""Aggregates that merge what others keep of parts, without a session: laws as of the others."""
+
+import random
+from contextlib import suppress
+from datetime import date
+from typing import Any
+
+import pytest
+from crashing import CrashAt, CrashError, fail
+from damaging import planted
+from local_stores import as_rows, assert_same_here
+from test_local_aggregates import EXACT, PLAIN, ROUNDED, VERSIONS, WAYS, history
+
+import deltaproduce as dp
+from deltaproduce import agg
+from deltaproduce.storage import failpoints
+from deltaproduce.testing import Delete, Oracle, Upsert
+
+VALUES = PLAIN | ROUNDED | EXACT
+MERGED = {f"all_{name}": agg.merge(name) for name in VALUES}
+STAGES = ("by_day", "more_by_day", "by_text", "over_all", "both")
+
+
+def partial_site() -> dp.Pipeline:
+    """Days first, then all of them; all of that again; and those of two that are merged."""
+    pipeline = dp.Pipeline("site")
+    value = "n int, b tinyint, l bigint, price decimal(28,2), w decimal(38,6), x double, y float, "
+    value += "rate decimal(14,3), ok boolean, day date, t string"
+    events, more = (pipeline.source(n, key="id bigint", value=value) for n in ("events", "more"))
+    by_day = pipeline.aggregate("by_day", events, key="day, t", values=VALUES)
+    by_text = pipeline.aggregate(
+        "by_text",
+        by_day,
+        key="CASE WHEN t IS NULL THEN '-' ELSE t END AS text",
+        where="day IS NULL OR ns > 0",
+        values={**MERGED, "days": agg.count(), "most": agg.max("rows"), "sum": agg.sum("ns")},
+    )
+    again = {name: agg.merge(f"all_{name}") for name in VALUES}
+    pipeline.aggregate("over_all", by_text, key="", values={**again, "n": agg.count()})
+    other = {
+        **VALUES,
+        "average": agg.avg("CASE WHEN n IS NULL THEN 1 ELSE n END"),
+        "any_ok": agg.bool_or("n > 0"),
+    }
+    more_by_day = pipeline.aggregate(
+        "more_by_day",
+        more,
+        key="day AS date, t AS u",
+        values={f"more_{name}": call for name, call in other.items()},
+    )
+    both = dp.merge(by_day, more_by_day)
+    pipeline.aggregate("both", both, key="t", values={**MERGED, "again": agg.merge("average")})
+    return pipeline
+
+
+@pytest.mark.parametrize(("seed", "way"), list(enumerate(WAYS)))
+def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
+    """And what is stored, states too, is what a refresh makes."""
+    pipeline = partial_site()
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
+        for batch in history(200 + seed):
+            version = store.update(as_rows(pipeline, batch))
+            assert version.number == oracle.update(batch)
+            assert_same_here(store, oracle, pipeline, [version.number])
+        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
+        assert store.verify(recompute=True) == ()
+        for stage in STAGES:
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        store.rollback(VERSIONS // 2)
+        oracle.rollback(VERSIONS // 2)
+        oracle.update(batch)
+        head = store.update(as_rows(pipeline, batch)).number
+        assert store.verify(recompute=True) == ()
+        for stage in STAGES:
+            found = store.content(stage, head, ordered=True).to_pylist()
+            expected = store.refresh(stage).number
+            assert repr(found) == repr(store.content(stage, expected, ordered=True).to_pylist())
+
+
+MEAN = {"mean": agg.avg("x")}
+
+
+def visits(values: dict[str, Any] = MEAN, of_type: str = "double", **options: Any) -> dp.Pipeline:
+    """Means of days, of which one may stay while what it is made of changes; and of all days."""
+    pipeline = dp.Pipeline("visits")
+    value = f"day date, member bigint, x {of_type}"
+    source = pipeline.source("visits", key="id bigint", value=value)
+    by_day = pipeline.aggregate("by_day", source, key="day, member", values=values)
+    merged = {"mean": agg.merge("mean"), "days": agg.count()}
+    pipeline.aggregate("by_member", by_day, key="member", values=merged, **options)
+    return pipeline
+
+
+def visit(number: int, day: int, x: float, member: int = 1) -> dict[str, Any]:
+    return {"id": number, "day": date(2013, 3, day), "member": member, "x": x}
+
+
+def means(store: dp.Store) -> list[tuple[float, int]]:
+    rows = store.content("by_member", ordered=True).to_pylist()
+    return [(row["mean"], row["days"]) for row in rows]
+
+
+FIRST = [visit(1, 1, 1.0), visit(2, 2, 4.0)]
+SAME_MEAN = [visit(3, 1, 1.0), visit(4, 1, 1.0)]
+WITHOUT_UPDATES = {"rows": dp.Limits(), "runs": dp.Limits(small_table_rows=0)}
+
+
+@pytest.mark.parametrize("way", WITHOUT_UPDATES)
+def test_a_day_that_has_no_update_has_changed_what_it_is_merged_into(
+    location: str, way: str
+) -> None:
+    store = dp.Store(None, location, visits(), limits=WITHOUT_UPDATES[way])
+    store.update({"visits": FIRST})
+    assert means(store) == [(2.5, 2)]
+    version = store.update({"visits": SAME_MEAN})
+    assert version.stages["by_day"].changed_keys == 0
+    assert version.stages["by_member"].changed_keys == 1
+    assert means(store) == [(1.75, 2)]
+    version = store.update({"visits": [{"id": n, "_change_type": "delete"} for n in (3, 4)]})
+    assert version.stages["by_day"].changed_keys == 0
+    assert means(store) == [(2.5, 2)]
+    assert store.verify(recompute=True) == ()
+
+
+@pytest.mark.parametrize("effect", range(5))
+def test_an_update_that_goes_on_knows_which_states_it_has_changed(
+    location: str, effect: int
+) -> None:
+    """Where it stopped between the day, which has no update to tell of, and what it is part of."""
+    limits = dp.Limits(small_table_rows=0)
+    with dp.Store(None, location, visits(), limits=limits) as store:
+        store.update({"visits": [*FIRST, *(visit(n, 3, 0.0, n) for n in range(10, 60))]})
+        with failpoints.armed(CrashAt(effect, fail)), suppress(CrashError):
+            store.update({"visits": SAME_MEAN}, update_id="one")
+    with dp.Store(None, location, visits(), limits=limits) as store:
+        store.update({"visits": SAME_MEAN}, update_id="one")
+        assert means(store)[0] == (1.75, 2)
+        assert store.verify(recompute=True) == ()
+
+
+def test_a_feeder_that_keeps_other_states_has_what_merges_them_made_anew(location: str) -> None:
+    """Even where the revision says that it stays."""
+    dp.Store(None, location, visits(revision="1")).update({"visits": FIRST})
+    for values in ({"n": agg.count(), **MEAN}, {"mean": agg.var_pop("x")}):
+        store = dp.Store(None, location, visits(values, revision="1"))
+        assert [step.how for step in store.plan()] == ["full", "full"]
+        store.update({"visits": SAME_MEAN})
+        assert store.verify(recompute=True) == ()
+        store.update({"visits": [{"id": n, "_change_type": "delete"} for n in (3, 4)]})
+        assert store.verify(recompute=True) == ()
+    assert means(store) == [(2.25, 2)]
+
+
+def test_states_that_someone_has_changed_are_repaired_with_what_merges_them(
+    location: str,
+) -> None:
+    pipeline = visits()
+    dp.Store(None, location, pipeline).update({"visits": FIRST})
+
+    def without(rows: Any) -> Any:
+        return rows.slice(1)
+
+    planted(dp.Store(None, location, pipeline), {"content": without}, "by_day")
+    store = dp.Store(None, location, pipeline)
+    assert store.verify(recompute=True) != ()
+    store.repair()
+    assert store.verify(recompute=True) == ()
+    store.update({"visits": SAME_MEAN})
+    assert means(store) == [(1.75, 2)]
+
+
+def test_a_large_group_of_parts_is_changed_by_the_parts_that_change(location: str) -> None:
+    chance = random.Random(1)
+    rows = [visit(n, 1 + n % 28, chance.random(), n % 3) for n in range(3_000)]
+    store = dp.Store(None, location, visits(), limits=dp.Limits(small_table_rows=0))
+    store.update({"visits": rows})
+    version = store.update({"visits": [visit(7, 8, 0.5, 1)]})
+    figures = version.stages["by_member"]
+    assert (figures.affected_keys, figures.rows_added, figures.mode) == (1, 1, "seek")
+    assert store.verify(recompute=True) == ()
+
+
+@pytest.mark.parametrize("way", WITHOUT_UPDATES)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_window_moves_over_parts_as_over_rows(location: str, seed: int, way: str) -> None:
+    """And sees days that have changed without an update of theirs."""
+    pipeline, chance = visits(window=dp.window("day", last=4)), random.Random(seed)
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline, limits=WITHOUT_UPDATES[way]) as store:
+        for newest in (4, 4, 6, 7, 9, 9, 12):
+            changes: list[Any] = [Delete((chance.randrange(30),))]
+            for number in chance.sample([n for n in range(30) if n != changes[0].key[0]], 6):
+                day = date(2013, 3, max(1, newest - chance.randrange(6)))
+                value = (day, chance.randrange(2), chance.choice([1.0, 1.0, 0.1, 1e16]))
+                changes.append(Upsert((number,), value))
+            as_of = chance.choice([None, date(2013, 3, newest - 1)])
+            version = store.update(as_rows(pipeline, {"visits": changes}), as_of=as_of)
+            assert version.number == oracle.update({"visits": changes}, as_of=as_of)
+            assert_same_here(store, oracle, pipeline, [version.number])
+        for stage in ("by_day", "by_member"):
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.rows_added, figures.rows_removed) == (0, 0)
+
+
+WRONG: dict[str, Any] = {
+    "no aggregate": ("orders", agg.merge("n")),
+    "a column that is not there": ("sums", agg.merge("x")),
+    "a key column": ("sums", agg.merge("k")),
+    "an expression": ("sums", agg.merge("n + 1")),
+    "no state that adds up": ("sums", agg.merge("most")),
+    "of several one is none": (dp.merge("sums", "numbers"), agg.merge("n")),
+    "other functions": (dp.merge("sums", "counts"), agg.merge("n")),
+    "other types": (dp.merge("sums", "averages"), agg.merge("mean")),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_definition_is_refused(case: str) -> None:
+    pipeline = dp.Pipeline("wrong")
+    orders = pipeline.source("orders", key="id bigint", value="k string, n bigint, x double")
+    plain = "n bigint, mean double, most bigint"
+    pipeline.source("numbers", key="k string", value=plain)
+    most = {"most": agg.max("n")}
+    sums = {"n": agg.sum("n"), "mean": agg.avg("n"), **most}
+    pipeline.aggregate("sums", orders, key="k", values=sums)
+    pipeline.aggregate("counts", orders, key="k", values={**sums, "n": agg.count("n")})
+    pipeline.aggregate("averages", orders, key="k", values={**sums, "mean": agg.avg("x")})
+    feeder, call = WRONG[case]
+    with pytest.raises(dp.DefinitionError) as caught:
+        pipeline.aggregate("wrong", feeder, key="k AS key", values={"value": call})
+    assert (caught.value.stage, caught.value.column) == ("wrong", "value")

@@ -1,0 +1,52 @@
+"""Aggregates that merge what others keep of parts, in Spark: the same laws as in `tests/local`."""
+
+import pytest
+from comparing import as_frames, assert_same
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+from selecting import chosen
+from test_local_aggregates import history
+from test_local_partials import FIRST, SAME_MEAN, STAGES, partial_site, visits
+
+import deltaproduce as dp
+from deltaproduce.testing import Oracle
+
+VERSIONS = 3
+
+
+@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
+def test_versions_equal_the_oracle(
+    spark: SparkSession, location: str, way: Way, long_run: bool
+) -> None:
+    """What is stored, states too, is what a refresh makes. In a short run two versions."""
+    pipeline = partial_site()
+    oracle = Oracle(pipeline)
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        for batch in history(300 + WAYS.index(way))[: VERSIONS if long_run else 2]:
+            version = store.update(as_frames(spark, pipeline, batch))
+            assert version.number == oracle.update(batch)
+            assert_same(store, oracle, pipeline, version.number)
+        for stage in STAGES if long_run else STAGES[2:3]:
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        if long_run:
+            assert store.verify(recompute=True) == ()
+
+
+@pytest.mark.parametrize("of_type", chosen(["double", "bigint"], "bigint"))
+def test_a_day_that_has_no_update_has_changed_what_it_is_merged_into(
+    spark: SparkSession, location: str, of_type: str
+) -> None:
+    """States are merged by the kernel, and by Spark's own aggregation."""
+    (way,) = (way for way in WAYS if way.name == "in Spark, runs")
+    with forced(way):
+        store = dp.Store(spark, location, visits(of_type=of_type), table_type=way.table_type)
+        for rows, mean in ((FIRST, 2.5), (SAME_MEAN, 1.75)):
+            plain = [tuple(row.values()) for row in rows]
+            given = spark.createDataFrame(plain, "id bigint, day date, member bigint, x double")
+            version = store.update({"visits": given.withColumn("x", given["x"].cast(of_type))})
+            rows = store.content("by_member").collect()
+            assert [(row["mean"], row["days"]) for row in rows] == [(mean, 2)]
+        assert version.stages["by_day"].changed_keys == 0
+        assert store.verify(recompute=True) == ()
