@@ -204,6 +204,31 @@ def test_a_window_moves_over_parts_as_over_rows(location: str, seed: int, way: s
             assert (figures.rows_added, figures.rows_removed) == (0, 0)
 
 
+def test_parts_may_have_a_window_and_what_merges_them_none(location: str) -> None:
+    pipeline, chance = dp.Pipeline("visits"), random.Random(3)
+    source = pipeline.source("visits", key="day date, id bigint", value="member bigint, x double")
+    window = dp.window("day", last=3)
+    by_day = pipeline.aggregate("by_day", source, key="day, member", values=MEAN, window=window)
+    merged = {"mean": agg.merge("mean"), "days": agg.count()}
+    pipeline.aggregate("by_member", by_day, key="member", values=merged)
+    oracle = Oracle(pipeline)
+    store = dp.Store(None, location, pipeline, limits=dp.Limits(small_table_rows=0))
+    for newest in (4, 4, 5, 8, 9, 9):
+        keys = {
+            (date(2013, 3, newest - chance.randrange(4)), chance.randrange(3)) for _ in range(7)
+        }
+        changes: list[Any] = [
+            Delete(key)
+            if chance.random() < 0.3
+            else Upsert(key, (chance.randrange(2), chance.choice([1.0, 1.0, 0.1, 1e16])))
+            for key in keys
+        ]
+        version = store.update(as_rows(pipeline, {"visits": changes}))
+        assert version.number == oracle.update({"visits": changes})
+        assert_same_here(store, oracle, pipeline, [version.number])
+    assert store.verify(recompute=True) == ()
+
+
 WRONG: dict[str, Any] = {
     "no aggregate": ("orders", agg.merge("n")),
     "a column that is not there": ("sums", agg.merge("x")),

@@ -16,9 +16,9 @@ from pyspark.sql.types import DataType
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.functions.catalogue import planned
+from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partial, Partials
 from deltaproduce.stages.aggregates.functions.plans import Planned
 from deltaproduce.stages.aggregates.measures import Measure, Rows
-from deltaproduce.stages.aggregates.partials import NO_PARTIALS, Partial, Partials
 from deltaproduce.types.columns import Column, Columns
 
 _STATE_PREFIX: Final = "_state_"

@@ -26,10 +26,10 @@ from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates import in_spark, on_driver
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.folding import folded, state_columns
+from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.model import grouped, parts
 from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
-from deltaproduce.stages.aggregates.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.windowed import Part, rows_in_window, rows_moved, way
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production

@@ -21,8 +21,8 @@ from deltaproduce.model.graph import Producer, Stage, auxiliary_name
 from deltaproduce.stages.aggregates.agg import count
 from deltaproduce.stages.aggregates.encodings import encoded, encoded_type
 from deltaproduce.stages.aggregates.functions.ordered import multiset_of
+from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.kind import Aggregate
-from deltaproduce.stages.aggregates.partials import NO_PARTIALS, Partials
 from deltaproduce.types.columns import Column, Columns, RowSchema
 
 _Batches = Iterator[pa.RecordBatch]
