@@ -490,17 +490,17 @@ def _named_rows(
     }
 
 
-def _given(producer: Producer, state: _State, windows: Windows) -> Iterator[dict[str, Any]]:
-    """The rows that a producer reads, and what values are made of if it merges some."""
-    schema, window = producer.feeders[0].schema, producer.kind.window
+def _given(stage: Stage, state: _State, windows: Windows) -> Iterator[dict[str, Any]]:
+    """The rows that a stage reads, and what values are made of if it merges some."""
+    schema, window = stage.feeders[0].schema, stage.kind.window
     if window is not None:
-        windows.place(producer)  # it may not be, even if there is no row
-    for feeder in producer.merged:
-        made = _parts(feeder, state, windows) if producer.kind.reads_states else None
+        windows.place(stage)  # it may not be, even if there is no row
+    for feeder in stage.merged:
+        made = _parts(feeder, state, windows) if stage.kind.reads_states else None
         for row in state[feeder.name]:
             given = dict(zip(schema.names, (*row.key, *row.value), strict=True))
             if window is not None and not windows.has(
-                producer, given[schema.names[window_place(producer)]]
+                stage, given[schema.names[window_place(stage)]]
             ):
                 continue
             if made is not None:
@@ -512,7 +512,6 @@ def _parts(stage: Stage, state: _State, windows: Windows) -> dict[Hashable, tupl
     """What the values of each key are made of."""
     model = stage.kind.model_of_parts
     assert model is not None  # only values of such stages are merged
-    assert isinstance(stage, Producer)
     rows = model(_given(stage, state, windows))
     return {plain(_stored(key, stage.schema.key)): made for key, made in rows}
 

@@ -9,7 +9,7 @@ from types import EllipsisType
 from typing import Any, TypeAlias
 
 from deltaproduce.errors import MissingPartitionsError
-from deltaproduce.model.graph import Graph, Producer, Stage
+from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.windows import Window
 
 Key: TypeAlias = tuple[str, str, int | None]
@@ -54,7 +54,7 @@ class Windows:
             found |= {key: units} if units else {}
         return replace(self, present=found)
 
-    def place(self, stage: Producer) -> tuple[Any, Any] | None:
+    def place(self, stage: Stage) -> tuple[Any, Any] | None:
         """The first and the last partition of a stage's window; None if it is empty.
 
         Raises:
@@ -89,7 +89,7 @@ class Windows:
                     at = _moved(at, window.step, 1)
         return first, edge
 
-    def has(self, stage: Producer, value: Any) -> bool:  # noqa: ANN401 as it may be
+    def has(self, stage: Stage, value: Any) -> bool:  # noqa: ANN401 as it may be
         """Whether a row with a value in the window's column is in the window."""
         place, window = self.place(stage), stage.kind.window
         if place is None or window is None or value is None:
@@ -97,7 +97,7 @@ class Windows:
         return bool(place[0] <= _partition(value, window.step) <= place[1])
 
 
-def window_place(stage: Producer) -> int:
+def window_place(stage: Stage) -> int:
     """Which of its feeders' columns a stage's window is over."""
     assert stage.kind.window is not None
     return stage.feeders[0].schema.names.index(stage.kind.window.column)
