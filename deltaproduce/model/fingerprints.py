@@ -57,6 +57,8 @@ def fingerprint(stage: Stage) -> Fingerprint:
         "source key": stage.feeders[0].schema.key.ddl if stage.feeders else "",
         "surrogate": stage.kind.numbered,
     }
+    if stage.schema.states:
+        layout["states"] = stage.schema.states.ddl
     return Fingerprint(_digest(json.dumps(layout, sort_keys=True)), _digest(_making(stage)))
 
 

@@ -153,6 +153,18 @@ def test_a_feeder_that_keeps_other_states_has_what_merges_them_made_anew(locatio
     assert means(store) == [(2.25, 2)]
 
 
+def test_states_of_another_type_are_made_anew_and_what_merges_them(location: str) -> None:
+    """Where the values are as before: squares of a wider type may need more digits."""
+    values = {"mean": agg.var_pop("x")}
+    first = visits(values, "int")
+    dp.Store(None, location, first).update({"visits": [visit(1, 1, 1), visit(2, 2, 4)]})
+    store = dp.Store(None, location, visits(values, "bigint"))
+    store.load({"visits": [visit(1, 1, 1), visit(2, 2, 4), visit(3, 2, 2)]})
+    store.update({"visits": [{"id": 1, "_change_type": "delete"}]})
+    assert means(store) == [(1.0, 1)]
+    assert store.verify(recompute=True) == ()
+
+
 def test_states_that_someone_has_changed_are_repaired_with_what_merges_them(
     location: str,
 ) -> None:
