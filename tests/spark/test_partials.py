@@ -36,9 +36,9 @@ def test_versions_equal_the_oracle(
 
 @pytest.mark.parametrize("of_type", chosen(["double", "bigint"], "bigint"))
 def test_a_day_that_has_no_update_has_changed_what_it_is_merged_into(
-    spark: SparkSession, location: str, of_type: str
+    spark: SparkSession, location: str, of_type: str, long_run: bool
 ) -> None:
-    """States are merged by the kernel, and by Spark's own aggregation."""
+    """Whichever states it is of."""
     (way,) = (way for way in WAYS if way.name == "in Spark, runs")
     with forced(way):
         store = dp.Store(spark, location, visits(of_type=of_type), table_type=way.table_type)
@@ -49,4 +49,5 @@ def test_a_day_that_has_no_update_has_changed_what_it_is_merged_into(
             rows = store.content("by_member").collect()
             assert [(row["mean"], row["days"]) for row in rows] == [(mean, 2)]
         assert version.stages["by_day"].changed_keys == 0
-        assert store.verify(recompute=True) == ()
+        if long_run:
+            assert store.verify(recompute=True) == ()

@@ -227,8 +227,10 @@ class Total(Measure):
         term = value.cast(self._of_values)
         if self.power == _SQUARED:
             term = term * term
+        term = term.cast(self.data_type)
+        signed = f.when(sign < 0, -term).otherwise(term)
         nothing = f.lit(0).cast(self.data_type)
-        return f.coalesce(self.added_in_spark(term.cast(self.data_type), sign), nothing)
+        return f.coalesce(f.sum(signed), nothing).cast(self.data_type)
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
@@ -242,9 +244,9 @@ class Total(Measure):
         """See `Measure.turned`."""
         return pc.if_else(pa.array(turned), pc.negate(states), states)
 
-    def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
-        """See `Measure.added_in_spark`."""
-        return f.sum(f.when(sign < 0, -state).otherwise(state)).cast(self.data_type)
+    def added_in_spark(self, state: Expression, sign: Expression) -> None:
+        """Spark rounds a decimal of more than 34 digits where it turns its sign."""
+        del state, sign
 
 
 @dataclass(frozen=True, slots=True)
