@@ -100,13 +100,13 @@ NO_PARTIALS: Final = Partials(MappingProxyType({}), MappingProxyType({}), ())
 def _check(name: str, partials: Sequence[Partial]) -> None:
     first = partials[0].function
     if first.ordered is not None:
-        message = f"agg.merge takes no {first.name}, which keeps no state that adds up"
+        message = f"agg.merge({name!r}) is {first.name}, which keeps no state that adds up"
         raise DefinitionError(message, column=name)
     for other, _ in partials[1:]:
         if _kept(other) != _kept(first):
             message = (
-                f"agg.merge is given {first.name} of one feeder and {other.name} of another, whose "
-                "states are not the same; have them compute the same of columns of the same types"
+                f"agg.merge({name!r}) is {first.name} in one feeder and {other.name} in another, "
+                "and their states do not add up; use one function of arguments of one type"
             )
             raise DefinitionError(message, column=name)
 
