@@ -12,6 +12,8 @@ import deltaproduce as dp
 from deltaproduce.testing import Oracle
 
 VERSIONS = 3
+SEEDS = (300, 324, 351, 361, 376, 383, 386, 389)
+"""Of series in which both sources have rows at once, and one that is merged changes at once."""
 
 
 @pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
@@ -23,11 +25,12 @@ def test_versions_equal_the_oracle(
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in history(300 + WAYS.index(way))[: VERSIONS if long_run else 2]:
+        seed = SEEDS[WAYS.index(way) % len(SEEDS)]
+        for batch in history(seed)[: VERSIONS if long_run else 2]:
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in STAGES if long_run else STAGES[2:3]:
+        for stage in STAGES if long_run else ["by_text"]:
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
         if long_run:
