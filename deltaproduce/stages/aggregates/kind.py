@@ -8,28 +8,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
 
-from deltaproduce.engines.choice import Engines, is_empty
-from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.kind import ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
 from deltaproduce.model.windows import Window, making, over
-from deltaproduce.stages.aggregates import in_spark, on_driver
 from deltaproduce.stages.aggregates.agg import AggregateCall
-from deltaproduce.stages.aggregates.folding import folded, state_columns
 from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.model import grouped, parts
-from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
+from deltaproduce.stages.aggregates.step import AggregateStep, row_columns
 from deltaproduce.stages.aggregates.windowed import Part, rows_in_window, rows_moved, way
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
@@ -182,7 +175,10 @@ class Aggregate(DerivedKind):
         """See `StageKind.resolved`: with the types that its feeder's columns give."""
         if self.window is not None:
             over(self.window, stage.feeders[0].schema, stage=stage.name)
-        read, typing = _row(stage.feeders[0]), partial(Projection.resolved, engines=tables.engines)
+        read, typing = (
+            row_columns(stage.feeders[0]),
+            partial(Projection.resolved, engines=tables.engines),
+        )
         with _of(belongs_to(stage.name)):
             types = typing(self.projection, read)
         partials = self.partials(stage.merged, typing, stage=stage.name)
@@ -196,8 +192,8 @@ class Aggregate(DerivedKind):
                 not add up; with `stage` and `column`.
         """
         with _of(stage):
-            types = self.projection.types(_row(feeders[0]))
-        merged = (c for feeder in feeders for c in _row(feeder) if self.reads_states)
+            types = self.projection.types(row_columns(feeders[0]))
+        merged = (c for feeder in feeders for c in row_columns(feeder) if self.reads_states)
         if any(isinstance(found, NullType) for found in types.values()) or not all(
             column.is_known for column in merged
         ):
@@ -247,8 +243,7 @@ class Aggregate(DerivedKind):
             found = rows_in_window(production.shift, fed)
         if not found:
             return None
-        step = _Step(self, production, kept)
-        return step.rows(step.states(found), None)
+        return self._step(production, kept).made(found)
 
     def changed(
         self,
@@ -260,43 +255,41 @@ class Aggregate(DerivedKind):
         """See `DerivedKind.changed`: what went is taken from the states, and what came is added."""
         del mappings
         fed, kept = _apart(production, inputs)
-        step, shift = _Step(self, production, kept), production.shift
+        step, shift = self._step(production, kept), production.shift
         if shift is None:
-            return self._changed(step, production, content, _moved(fed))
+            return step.changed(content, _moved(fed))
         reused, why = way(shift, fed, content)
         if reused:
-            found = self._changed(step, production, content, rows_moved(shift, fed))
+            found = step.changed(content, rows_moved(shift, fed))
         else:
             made = self.produced(production, inputs)
             found = None if made is None else production.replaced(content, *made)
         return found and replace(found, window=shift.move(reused=reused, why=why))
 
-    def _changed(
-        self, step: _Step, production: Production, content: Stored | None, moved: Sequence[Part]
-    ) -> Found | None:
-        """What rows that came and went change; None if there are none."""
-        states = step.states(moved) if moved else None
-        if states is None or is_empty(states):
-            return None
-        layout, engines = step.layout, production.engines
-        affected = Selection.of(engines.of(states).here(states, layout.key), layout.key, engines)
-        if content is None:
-            return production.first(*step.rows(states, None))
-        whole = content.small and affected.is_here
-        before = content.fetched() if whole else content.of(affected)
-        known = affected.exactly(before)
-        together = engines.united(known, states, state_columns(layout))
-        new, _ = step.rows(together, Known(affected, known))
-        return Found(
-            Comparison.of_some(
-                before, affected, new, layout, complete=whole, sought=affected.is_here
-            )
+    def _step(self, production: Production, kept: Sequence[StageInput]) -> AggregateStep:
+        """What it computes in a step.
+
+        Args:
+            kept: what it keeps beside its feeders.
+        """
+        stage = production.stage
+        typing: _Typing = partial(Projection.resolved, engines=production.engines)
+        partials = self.partials(stage.merged, typing, stage=stage.name)
+        types = typing(self.projection, row_columns(stage.feeders[0]))
+        return AggregateStep(
+            production,
+            kept,
+            self.projection.beside(partials.read),
+            self.keys,
+            partial(self.counted, types=types),
+            partials,
+            self.grouping(types, partials, stage=stage.name),
         )
 
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
         """See `DerivedKind.pairs`: which keys the rows of each of the feeder's are in."""
         layout = Layout(stage.schema, sources_of(feeder.schema.key))
-        first, own = _row(stage.feeders[0]), _row(feeder)
+        first, own = row_columns(stage.feeders[0]), row_columns(feeder)
         plain = engines.of(rows).filled(
             rows, (*layout.sources, *first), [*feeder.schema.key.names, *(c.name for c in own)]
         )
@@ -341,77 +334,6 @@ class Aggregate(DerivedKind):
         return Grouping.of(dict(self.values), types, partials, stage=stage)
 
 
-class _Step:
-    """One step of an aggregate stage: from rows of its feeders to rows of its own."""
-
-    def __init__(self, kind: Aggregate, production: Production, kept: Sequence[StageInput]) -> None:
-        stage, row = production.stage, _row(production.stage.feeders[0])
-        typing: _Typing = partial(Projection.resolved, engines=production.engines)
-        self._kind, self._production, self._kept = kind, production, kept
-        self._partials = kind.partials(stage.merged, typing, stage=stage.name)
-        self._read = (*row, *self._partials.read)
-        self._types = typing(kind.projection, row)
-        self._grouping = kind.grouping(self._types, self._partials, stage=stage.name)
-        self._projection = kind.projection.beside(self._partials.read)
-        self.layout = Layout.of(stage)
-
-    def states(self, parts: Sequence[Part]) -> Rows:
-        """The states of some rows, one row a key; computed."""
-        engines = self._production.engines
-        engine = engines.of(*(rows for rows, _, _ in parts))
-        given = ((rows, self._columns(stage), sign) for rows, stage, sign in parts)
-        filled = (
-            (
-                engine.filled(
-                    engine.here(rows, tuple(dict.fromkeys(own))), self._read, [c.name for c in own]
-                ),
-                sign,
-            )
-            for rows, own, sign in given
-        )
-        read = [(self._projected(rows), sign) for rows, sign in filled]
-        key, grouping = self._kind.keys, self._grouping
-        if all(isinstance(rows, pa.Table) for rows, _ in read):
-            return on_driver.states_of(read, key, grouping, self.layout)
-        found = in_spark.states_of(read, key, grouping, self.layout)
-        try:
-            computed, _ = self._production.computed(found, state_columns(self.layout))
-        except PySparkException as error:
-            raise self._kind.projection.failed(error, stage=self._whose) from error
-        return computed
-
-    def _columns(self, feeder: Stage) -> tuple[Column, ...]:
-        """What is read of a feeder, in the order of what is read."""
-        number = [one.name for one in self._production.stage.merged].index(feeder.name)
-        return (*_row(feeder), *self._partials.of_feeder(number))
-
-    def _projected(self, rows: Rows) -> Rows:
-        engines = self._production.engines
-        found = self._projection.of(rows, self._read, engines, stage=self._whose)
-        return self._kind.counted(found, self._types)
-
-    @property
-    def _whose(self) -> str:
-        """The stage whose definition has the expressions."""
-        return belongs_to(self._production.stage.name)
-
-    def rows(self, states: Rows, known: Known | None) -> tuple[Rows, int]:
-        """The rows of the stage that come of some states, and how many.
-
-        Args:
-            states: of all keys that it has, each once, if nothing is known.
-            known: what it had before of the keys.
-        """
-        engines, stage = self._production.engines, self._production.stage
-        given = self._grouping, self.layout, stage.name, engines.time_zone
-        answers = Answers(self._kept, self._grouping, self.layout, engines)
-        if isinstance(states, DataFrame):
-            found = in_spark.rows_of(states, *given, once=known is None)
-            return self._production.computed(answers.in_spark(found, known))
-        rows = answers.here(folded(states, *given), known)
-        return rows, len(rows)
-
-
 def _apart(
     production: Production, inputs: Sequence[StageInput]
 ) -> tuple[Sequence[StageInput], Sequence[StageInput]]:
@@ -430,15 +352,11 @@ def _moved(inputs: Sequence[StageInput]) -> list[Part]:
     ]
 
 
-def _row(stage: Stage) -> tuple[Column, ...]:
-    return (*stage.schema.key, *stage.schema.value)
-
-
 def _grouping(feeder: Stage, typing: _Typing) -> Grouping:
     """What an aggregate stage computes."""
     kind = feeder.kind
     assert isinstance(kind, Aggregate)  # the definition says so
-    types = typing(kind.projection, _row(feeder.merged[0]))
+    types = typing(kind.projection, row_columns(feeder.merged[0]))
     partials = kind.partials(feeder.merged, typing, stage=feeder.name)
     return kind.grouping(types, partials, stage=feeder.name)
 

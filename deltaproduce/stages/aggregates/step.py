@@ -1,0 +1,144 @@
+"""A step of an aggregate stage: from rows of its feeders to states, and from states to its rows.
+
+Rows are worked on where they are, on the driver or in Spark. The invariant: the rows that a step
+makes of a key follow from its states and its multisets alone, so a change and a refresh make the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from deltaproduce.engines.choice import is_empty
+from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.selections import Selection
+from deltaproduce.model.graph import Stage, belongs_to
+from deltaproduce.model.layouts import Layout
+from deltaproduce.stages.aggregates import in_spark, on_driver
+from deltaproduce.stages.aggregates.folding import folded, state_columns
+from deltaproduce.stages.aggregates.functions.partials import Partials
+from deltaproduce.stages.aggregates.grouping import Grouping
+from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
+from deltaproduce.stages.aggregates.windowed import Part
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import Found, Production
+from deltaproduce.stages.sql.projection import Projection
+from deltaproduce.storage.stored import Stored
+from deltaproduce.types.columns import Column
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateStep:
+    """What a stage is made with in one step, and what it computes.
+
+    Attributes:
+        kept: what it keeps beside its feeders: its multisets.
+        projection: what it computes of a row of its feeders.
+        keys: the columns of the projection that are its key.
+        counted: of the rows of the projection those that count.
+        partials: the values of its feeders that it merges.
+        grouping: what it computes of a group.
+    """
+
+    production: Production
+    kept: Sequence[StageInput]
+    projection: Projection
+    keys: Sequence[str]
+    counted: Callable[[Rows], Rows]
+    partials: Partials
+    grouping: Grouping
+
+    @property
+    def layout(self) -> Layout:
+        """The stage's."""
+        return Layout.of(self.production.stage)
+
+    def made(self, parts: Sequence[Part]) -> tuple[Rows, int]:
+        """The rows that the stage has of these rows alone, and how many."""
+        return self._rows(self._states(parts), None)
+
+    def changed(self, content: Stored | None, moved: Sequence[Part]) -> Found | None:
+        """What rows that came and went change; None if there are none.
+
+        Args:
+            content: the stage's rows; None if there are none.
+        """
+        states = self._states(moved) if moved else None
+        if states is None or is_empty(states):
+            return None
+        layout, engines = self.layout, self.production.engines
+        affected = Selection.of(engines.of(states).here(states, layout.key), layout.key, engines)
+        if content is None:
+            return self.production.first(*self._rows(states, None))
+        whole = content.small and affected.is_here
+        before = content.fetched() if whole else content.of(affected)
+        known = affected.exactly(before)
+        together = engines.united(known, states, state_columns(layout))
+        new, _ = self._rows(together, Known(affected, known))
+        return Found(
+            Comparison.of_some(
+                before, affected, new, layout, complete=whole, sought=affected.is_here
+            )
+        )
+
+    def _states(self, parts: Sequence[Part]) -> Rows:
+        """The states of some rows, one row a key; computed."""
+        engines = self.production.engines
+        engine = engines.of(*(rows for rows, _, _ in parts))
+        read = []
+        for rows, feeder, sign in parts:
+            own = self._columns(feeder)
+            here = engine.here(rows, tuple(dict.fromkeys(own)))
+            filled = engine.filled(here, self._read, [column.name for column in own])
+            computed = self.projection.of(filled, self._read, engines, stage=self._whose)
+            read.append((self.counted(computed), sign))
+        if all(isinstance(rows, pa.Table) for rows, _ in read):
+            return on_driver.states_of(read, self.keys, self.grouping, self.layout)
+        found = in_spark.states_of(read, self.keys, self.grouping, self.layout)
+        try:
+            states, _ = self.production.computed(found, state_columns(self.layout))
+        except PySparkException as error:
+            raise self.projection.failed(error, stage=self._whose) from error
+        return states
+
+    def _rows(self, states: Rows, known: Known | None) -> tuple[Rows, int]:
+        """The rows of the stage that come of some states, and how many.
+
+        Args:
+            states: of all keys that it has, each once, if nothing is known.
+            known: what it had before of the keys.
+        """
+        engines, stage = self.production.engines, self.production.stage
+        given = self.grouping, self.layout, stage.name, engines.time_zone
+        answers = Answers(self.kept, self.grouping, self.layout, engines)
+        if isinstance(states, DataFrame):
+            found = in_spark.rows_of(states, *given, once=known is None)
+            return self.production.computed(answers.in_spark(found, known))
+        rows = answers.here(folded(states, *given), known)
+        return rows, len(rows)
+
+    @property
+    def _read(self) -> tuple[Column, ...]:
+        """The columns that are read of the feeders, as the first of them calls its own."""
+        return (*row_columns(self.production.stage.feeders[0]), *self.partials.read)
+
+    def _columns(self, feeder: Stage) -> tuple[Column, ...]:
+        """What is read of a feeder, in the order of what is read."""
+        number = [one.name for one in self.production.stage.merged].index(feeder.name)
+        return (*row_columns(feeder), *self.partials.of_feeder(number))
+
+    @property
+    def _whose(self) -> str:
+        """The stage whose definition has the expressions."""
+        return belongs_to(self.production.stage.name)
+
+
+def row_columns(stage: Stage) -> tuple[Column, ...]:
+    """The columns of a feeder that expressions are over."""
+    return (*stage.schema.key, *stage.schema.value)
