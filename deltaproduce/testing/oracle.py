@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError, ProducerError
-from deltaproduce.model.graph import Producer, Source, Stage
+from deltaproduce.model.graph import Producer, Source, Stage, is_auxiliary
 from deltaproduce.model.kind import PARTS
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.window_model import AsOf, Named, Windows, window_place
@@ -91,7 +91,6 @@ class Oracle:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._graph = pipeline.graph()
-        self._stages = pipeline.stages
         for producer in self._producers:
             if producer.kind.model is None and producer.kind.model_of_all is None:
                 message = (
@@ -105,8 +104,13 @@ class Oracle:
         self._number_by_update_id: dict[str, int] = {}
 
     @property
-    def _producers(self) -> tuple[Producer, ...]:
+    def _stages(self) -> tuple[Stage, ...]:
         """Those that the pipeline defines: what they bring along is how, and not what, they are."""
+        return tuple(stage for stage in self._graph.stages if not is_auxiliary(stage.name))
+
+    @property
+    def _producers(self) -> tuple[Producer, ...]:
+        """Those of them that are made from others."""
         return tuple(p for p in self._graph.producers if p in self._stages)
 
     @property
