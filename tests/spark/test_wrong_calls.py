@@ -53,10 +53,11 @@ WRONG: list[Any] = [
     *("1", b"orders", datetime(2026, 1, 1), 2**63, -(2**70)),
 ]
 
+WINDOWS: dict[str, Any] = {"partitions": {}, "as_of": None}
 CALLS: dict[str, dict[str, Any]] = {
-    "update": {"changes": {}, "update_id": None, "on_conflict": None},
-    "load": {"rows": {}, "update_id": None, "on_conflict": None},
-    "plan": {"given": ["orders"]},
+    "update": {"changes": {}, "update_id": None, **WINDOWS, "on_conflict": None},
+    "load": {"rows": {}, "update_id": None, **WINDOWS, "on_conflict": None},
+    "plan": {"given": ["orders"], **WINDOWS},
     "refresh": {"stage": "by_customer"},
     "rollback": {"version": 1},
     "forget": {"source": "orders", "key": 77},
@@ -101,6 +102,8 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "changes": lambda value: isinstance(value, dict) and not value,
     "rows": lambda value: isinstance(value, dict) and not value,
     "given": lambda value: isinstance(value, list | dict | tuple) and not value,
+    "partitions": lambda value: isinstance(value, dict) and not value,
+    "as_of": lambda value: value is None,
     "update_id": lambda value: value is None or is_text(value),
     "on_conflict": lambda value: value is None,
     "stream": lambda value: value is None or is_text(value),
