@@ -10,8 +10,9 @@ This is the one place that says what fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
+from types import MappingProxyType
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -97,8 +98,7 @@ def widens(found: DataType, declared: DataType) -> bool:
             whole = declared.precision - declared.scale
             return found.scale <= declared.scale and found.precision - found.scale <= whole
         case IntegralType(), DecimalType():
-            digits = _DIGITS[_INTEGERS.index(type(found))]
-            return digits <= declared.precision - declared.scale
+            return INTEGER_DIGITS[type(found)] <= declared.precision - declared.scale
         case ArrayType(), ArrayType():
             return widens(found.elementType, declared.elementType)
         case MapType(), MapType():
@@ -115,7 +115,10 @@ def widens(found: DataType, declared: DataType) -> bool:
 
 
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
-_DIGITS: Final = (3, 5, 10, 19)
+INTEGER_DIGITS: Final[Mapping[type[DataType], int]] = MappingProxyType(
+    dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
+)
+"""How many digits whole numbers of a type have at most."""
 
 
 def misfits(size: int, fits: Callable[[int, int], bool], most: int) -> list[int]:

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from damaging import planted
 from local_stores import as_rows, assert_same_here
+from two_sources import changes
 
 import deltaproduce as dp
 from deltaproduce import agg
-from deltaproduce.testing import Delete, Oracle, Upsert
+from deltaproduce.testing import Oracle
 
 WAYS = {
     "small": dp.Limits(),
@@ -88,43 +89,26 @@ def site() -> dp.Pipeline:
     return pipeline
 
 
-def some_rows(chance: random.Random, key: int) -> list[Upsert]:
-    def one() -> tuple[Any, ...]:
-        n = chance.choice([None, 0, 1, -1, 7, 2**31 - 1, -(2**31)])
-        price = chance.choice([None, Decimal("1.25"), Decimal("-0.01"), Decimal("9" * 26 + ".99")])
-        return (
-            n,
-            chance.choice([None, 1, -128, 127]),
-            chance.choice([None, 0, 5, 2**60, -(2**61)]),
-            price,
-            chance.choice(WIDE),
-            chance.choice(DOUBLES),
-            chance.choice(FLOATS),
-            chance.choice([None, Decimal("0.001"), Decimal("-99999999999.999"), Decimal("2.5")]),
-            chance.choice([None, True, False]),
-            chance.choice([None, date(1969, 12, 31), date(2013, 3, 15)]),
-            chance.choice([None, "", "a", "ü"]),
-        )
-
-    return [Upsert((key,), one()) for _ in range(chance.choice([1, 1, 2, 4]))]
+def some_values(chance: random.Random) -> tuple[Any, ...]:
+    n = chance.choice([None, 0, 1, -1, 7, 2**31 - 1, -(2**31)])
+    price = chance.choice([None, Decimal("1.25"), Decimal("-0.01"), Decimal("9" * 26 + ".99")])
+    return (
+        n,
+        chance.choice([None, 1, -128, 127]),
+        chance.choice([None, 0, 5, 2**60, -(2**61)]),
+        price,
+        chance.choice(WIDE),
+        chance.choice(DOUBLES),
+        chance.choice(FLOATS),
+        chance.choice([None, Decimal("0.001"), Decimal("-99999999999.999"), Decimal("2.5")]),
+        chance.choice([None, True, False]),
+        chance.choice([None, date(1969, 12, 31), date(2013, 3, 15)]),
+        chance.choice([None, "", "a", "ü"]),
+    )
 
 
 def history(seed: int) -> list[dict[str, list[Any]]]:
-    chance = random.Random(seed)
-    batches = []
-    for _ in range(VERSIONS):
-        batch: dict[str, list[Any]] = {}
-        for name in chance.choice([["events"], ["more"], ["events", "more"]]):
-            keys = chance.sample(range(12), chance.choice([1, 2, 5]))
-            batch[name] = [
-                change
-                for key in keys
-                for change in (
-                    [Delete((key,))] if chance.random() < 0.35 else some_rows(chance, key)
-                )
-            ]
-        batches.append(batch)
-    return batches
+    return changes(seed, VERSIONS, some_values)
 
 
 @pytest.mark.parametrize("way", WAYS)

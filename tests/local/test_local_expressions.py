@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from local_stores import as_rows, assert_same_here
+from two_sources import changes
 
 import deltaproduce as dp
 from deltaproduce import agg
-from deltaproduce.testing import Delete, Oracle, Upsert
+from deltaproduce.testing import Oracle
 
 WAYS = {"small": dp.Limits(), "runs": dp.Limits(small_table_rows=0)}
 VALUE = "n int, b tinyint, l bigint, ok boolean, day date, t string"
@@ -37,36 +38,19 @@ STAGES: dict[str, dict[str, Any]] = {
 }
 
 
-def some_rows(chance: random.Random, key: int) -> list[Upsert]:
-    def one() -> tuple[Any, ...]:
-        return (
-            chance.choice([None, 0, 1, -1, 7, 2**31 - 1, -(2**31)]),
-            chance.choice([None, 1, -128, 127]),
-            chance.choice([None, 0, 5, 2**60, -(2**61)]),
-            chance.choice([None, True, False]),
-            chance.choice([None, date(1969, 12, 31), date(2013, 3, 15)]),
-            chance.choice([None, "", "a", "ü"]),
-        )
-
-    return [Upsert((key,), one()) for _ in range(chance.choice([1, 1, 2, 4]))]
+def some_values(chance: random.Random) -> tuple[Any, ...]:
+    return (
+        chance.choice([None, 0, 1, -1, 7, 2**31 - 1, -(2**31)]),
+        chance.choice([None, 1, -128, 127]),
+        chance.choice([None, 0, 5, 2**60, -(2**61)]),
+        chance.choice([None, True, False]),
+        chance.choice([None, date(1969, 12, 31), date(2013, 3, 15)]),
+        chance.choice([None, "", "a", "ü"]),
+    )
 
 
 def history(seed: int) -> list[dict[str, list[Any]]]:
-    """Changes of both sources, a third of them deletes."""
-    chance = random.Random(seed)
-    return [
-        {
-            name: [
-                change
-                for key in chance.sample(range(12), chance.choice([1, 2, 5]))
-                for change in (
-                    [Delete((key,))] if chance.random() < 0.35 else some_rows(chance, key)
-                )
-            ]
-            for name in chance.choice([["events"], ["more"], ["events", "more"]])
-        }
-        for _ in range(8)
-    ]
+    return changes(seed, 8, some_values)
 
 
 def site(*names: str) -> dp.Pipeline:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from local_stores import as_rows, assert_same_here
+from two_sources import changes
 
 import deltaproduce as dp
 from deltaproduce import agg
@@ -90,30 +91,13 @@ def site(
     return pipeline
 
 
-def some_rows(chance: random.Random, key: int) -> list[Upsert]:
-    def one() -> tuple[Any, ...]:
-        values = (chance.choice(values) for _, values in COLUMNS.values())
-        return (chance.choice([None, "", "a", "b"]), *values)
-
-    return [Upsert((key,), one()) for _ in range(chance.choice([1, 1, 2, 4]))]
+def some_values(chance: random.Random) -> tuple[Any, ...]:
+    values = (chance.choice(values) for _, values in COLUMNS.values())
+    return (chance.choice([None, "", "a", "b"]), *values)
 
 
 def history(seed: int) -> list[dict[str, list[Any]]]:
-    chance = random.Random(seed)
-    batches = []
-    for _ in range(VERSIONS):
-        batch: dict[str, list[Any]] = {}
-        for name in chance.choice([["events"], ["more"], ["events", "more"]]):
-            keys = chance.sample(range(12), chance.choice([1, 2, 5]))
-            batch[name] = [
-                change
-                for key in keys
-                for change in (
-                    [Delete((key,))] if chance.random() < 0.35 else some_rows(chance, key)
-                )
-            ]
-        batches.append(batch)
-    return batches
+    return changes(seed, VERSIONS, some_values)
 
 
 CASES = {

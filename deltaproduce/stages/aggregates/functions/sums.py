@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import (
-    ByteType,
     DataType,
     DecimalType,
     DoubleType,
     FloatType,
     FractionalType,
-    IntegerType,
     IntegralType,
     LongType,
-    ShortType,
 )
 
 from deltaproduce.engines.local.arrays import Numbers
@@ -41,15 +37,13 @@ from deltaproduce.stages.aggregates.measures import (
     Values,
 )
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.conversions import INTEGER_DIGITS
 
 _DIGITS: Final = 38
 _ADDED_DIGITS: Final = 10
 """How many digits more a sum of decimals has than its terms, in Spark."""
 _AVERAGE_DIGITS: Final = 4
 """How many digits more an average of decimals has than its terms, behind the point, in Spark."""
-_INTEGER_DIGITS: Final[Mapping[type[DataType], int]] = MappingProxyType(
-    {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
-)
 
 Finite: TypeAlias = Callable[[ExactNumbers, Numbers], Doubles]
 """From sums, and how many values each is of, to doubles."""
@@ -196,4 +190,4 @@ def _digits(data_type: DataType) -> float:
     """How many digits values of a numeric type have at most."""
     if isinstance(data_type, DecimalType):
         return data_type.precision
-    return _INTEGER_DIGITS.get(type(data_type), math.inf)
+    return INTEGER_DIGITS.get(type(data_type), math.inf)
