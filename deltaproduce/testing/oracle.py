@@ -37,6 +37,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError, ProducerError
+from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Producer, Source, Stage, is_auxiliary
 from deltaproduce.model.kind import PARTS
 from deltaproduce.pipeline import Pipeline
@@ -101,6 +102,7 @@ class Oracle:
         self._states: list[_State] = [{stage.name: [] for stage in self._stages}]
         self._surrogates: list[dict[str, int]] = [{}]  # the last ones given out, by version
         self._windows: list[Windows] = [Windows()]
+        self._functions: list[dict[str, str]] = [{}]  # what made each stage, by version
         self._number_by_update_id: dict[str, int] = {}
 
     @property
@@ -163,7 +165,7 @@ class Oracle:
             )
         ):
             return self.head
-        surrogates = dict(self._surrogates[-1])
+        surrogates, functions = dict(self._surrogates[-1]), dict[str, str]()
         for producer in self._producers:
             name = producer.name
             state[name] = _produced_rows(producer, state, windows)
@@ -172,11 +174,14 @@ class Oracle:
                 state[name], surrogates[name] = _numbered_rows(
                     producer, state[name], before[name], surrogates.get(name, 0)
                 )
+            functions[name] = fingerprint(producer).function
             if producer.kind.depends_on_history:
-                state[name] = _preserved_rows(producer, state, before)
+                is_same = self._functions[-1].get(name) == functions[name]
+                state[name] = _preserved_rows(producer, state, before, is_same=is_same)
         self._states.append(state)
         self._surrogates.append(surrogates)
         self._windows.append(windows)
+        self._functions.append(functions)
         if update_id is not None:
             self._number_by_update_id[update_id] = self.head
         return self.head
@@ -228,6 +233,7 @@ class Oracle:
         if moves or any(self.content(name, version) != self.content(name) for name in names):
             self._states.append(self._states[version])
             self._windows.append(self._windows[version])
+            self._functions.append(self._functions[version])
             self._surrogates.append(self._surrogates[version])
         return self.head
 
@@ -558,8 +564,14 @@ def _numbered_rows(
     ], last
 
 
-def _preserved_rows(producer: Producer, state: _State, before: _State) -> list[_Row]:
-    """The rows of source keys that changed after the hook (S12), the others as they were."""
+def _preserved_rows(
+    producer: Producer, state: _State, before: _State, *, is_same: bool
+) -> list[_Row]:
+    """The rows of source keys that changed after the hook (S12), the others as they were.
+
+    Args:
+        is_same: the stage is made as before; else all of its source keys are produced again.
+    """
     old, columns = before[producer.name], producer.schema.value
     inputs_before, inputs_after = _inputs(producer, before), _inputs(producer, state)
     known = {(plain(row.source_key), plain(row.key), row.ordinal): row for row in old}
@@ -567,7 +579,8 @@ def _preserved_rows(producer: Producer, state: _State, before: _State) -> list[_
     rows: list[_Row] = []
     for row in state[producer.name]:
         source = plain(row.source_key)
-        if source in inputs_before and plain(inputs_before[source]) == plain(inputs_after[source]):
+        stays = is_same and source in inputs_before
+        if stays and plain(inputs_before[source]) == plain(inputs_after[source]):
             rows.append(known[source, plain(row.key), row.ordinal])
             continue
         example = examples.get(plain(row.key))

@@ -849,3 +849,31 @@ def test_law_rows_come_in_the_order_of_their_tables(run, data):
     for rows, start in ((oracle.content(stage.name), 0), (oracle.updates(stage.name), 2)):
         ranks = [sort_key(row[start : start + width], stage.schema.key) for row in rows]
         assert all(not after < before for before, after in itertools.pairwise(ranks))
+
+
+def test_a_stage_with_a_hook_is_made_anew_by_another_function():
+    """The hook gets each row, of source keys that did not change too."""
+
+    def made(skipped: int) -> Pipeline:
+        pipeline = Pipeline("hooked")
+        source = pipeline.source("source", key="k bigint", value="n bigint")
+
+        @pipeline.producer(
+            source,
+            key="k bigint",
+            value="n bigint",
+            name="first",
+            preserve=lambda new, old: new if old is None else old,
+        )
+        def first(k, values):
+            for n in [*values][skipped:]:
+                yield k, n
+
+        return pipeline
+
+    oracle = Oracle(made(0))
+    oracle.update({"source": [Upsert((1,), (5,)), Upsert((1,), (6,))]})
+    for skipped, expected in ((1, [(1, 1, 0, 5)]), (0, [(1, 1, 0, 5), (1, 1, 1, 5)])):
+        oracle._graph = made(skipped).graph()
+        oracle.update({}, f"edited to skip {skipped}")
+        assert oracle.content("first") == expected
