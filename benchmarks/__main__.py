@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks import options, policy, report, w1
 from benchmarks.competitors import COMPETITORS, OURS, able, all_of_them
-from benchmarks.first_load import first_load
+from benchmarks.first_load import first_load, of_w1
 from benchmarks.runs import Bench, Size, cases, guarded, opened
 from benchmarks.series import series
 from benchmarks.shapes import SHAPES
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         if FIRST_LOAD in given.shapes:
             ours = {name: OURS[name] for name in _ours(given)}
             for rows in given.load_rows:
-                load = partial(first_load, bench, rows, ours)
+                load = partial(first_load, bench, rows, of_w1(ours))
                 run["first loads"].append(guarded(FIRST_LOAD, load))
                 save()
     run["complete"] = True

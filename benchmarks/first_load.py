@@ -1,10 +1,10 @@
-"""The first load of a stage, beside a plain DataFrame job that runs the same function.
+"""The first load of a stage, beside a plain Spark job that makes the same content.
 
-Both read the same stored orders, from a copy that nobody has opened, and call the same Python
-function for each. Ours is `refresh` of one stage that has no tables yet, in a store whose source is
-loaded: a stage's part of a first load alone, with its content, key mappings, updates and the
-version. The plain job is `mapInArrow`, then a sort, then content alone written to a Delta table. As
-an order is one row, it needs no grouping.
+Both read the same stored rows of the source, from a copy that nobody has opened. Ours is `refresh`
+of one stage that has no tables yet, in a store whose source is loaded: a stage's part of a first
+load alone, with its content, key mappings, updates and the version. The plain job makes content
+alone, sorted, in a Delta table: of W1's first stage by `mapInArrow` with the same Python function,
+without grouping, as an order is one row.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,11 +25,10 @@ from benchmarks import w1
 from benchmarks.measures import Processes, Step, measured
 from benchmarks.ours import Ours
 from benchmarks.runs import Bench, medians, say
-from benchmarks.workload import digest
+from benchmarks.workload import Workload, digest
 
 WARM_UP: Final = 1
 MEASURED: Final = 3
-STAGE: Final = "orders_by_customer"
 PLAIN: Final = "plain"
 
 _SCHEMA: Final = (
@@ -41,20 +41,61 @@ Load = Callable[[Path], DataFrame]
 """Loads the stage into a copy of a store whose source is loaded, and returns its content."""
 
 
-def first_load(bench: Bench, rows: int, peers: Mapping[str, type[Ours]]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class FirstLoad:
+    """What is loaded, by whom.
+
+    Attributes:
+        workload: its first stage is loaded.
+        source_alone: the definition of its source, without stages.
+        peers: which of ours do it.
+        plain: what the plain job is called.
+        job: it; reads the content of the source in a store's directory, and writes there.
+    """
+
+    workload: Workload
+    source_alone: Callable[[], dp.Pipeline]
+    peers: Mapping[str, type[Ours]]
+    plain: str
+    job: Callable[[SparkSession, Path], DataFrame]
+
+    @property
+    def stage(self) -> str:
+        """The stage."""
+        return self.workload.stages[0]
+
+    def loads(self, spark: SparkSession) -> dict[str, Load]:
+        """How each loads."""
+        found: dict[str, Load] = {
+            name: partial(self._ours, spark, kind) for name, kind in self.peers.items()
+        }
+        return found | {PLAIN: partial(self.job, spark)}
+
+    def _ours(self, spark: SparkSession, kind: type[Ours], target: Path) -> DataFrame:
+        store = dp.Store(spark, str(target), self.workload.pipeline(0), **kind.settings)
+        store.refresh(self.stage)
+        return store.content(self.stage)
+
+
+def of_w1(peers: Mapping[str, type[Ours]]) -> FirstLoad:
+    """W1's first stage."""
+    return FirstLoad(w1.workload(1), _orders_alone, peers, "mapInArrow, content alone", _mapped)
+
+
+def first_load(bench: Bench, rows: int, what: FirstLoad) -> dict[str, Any]:
     """Load the stage by each, some times over, and compare what they loaded."""
+    workload, stage = what.workload, what.stage
     place = bench.work / "first-load"
-    names = {name: kind.name for name, kind in peers.items()} | {PLAIN: "mapInArrow, content alone"}
-    for name, kind in peers.items():
-        store = dp.Store(bench.spark, str(place / name), _source_alone(), **kind.settings)
-        store.update({"orders": w1.orders(bench.spark, rows)})
-        orders = store.content("orders")
-    loads: dict[str, Load] = {
-        name: partial(_ours, bench.spark, kind) for name, kind in peers.items()
-    }
-    loads[PLAIN] = partial(_plain, bench.spark)
-    loaded_source = {name: place / name for name in peers} | {PLAIN: place / next(iter(peers))}
-    right = digest(w1.derived(STAGE, orders))
+    names = {name: kind.name for name, kind in what.peers.items()} | {PLAIN: what.plain}
+    for name, kind in what.peers.items():
+        store = dp.Store(bench.spark, str(place / name), what.source_alone(), **kind.settings)
+        store.update(workload.loaded(bench.spark, rows))
+        source = store.content(workload.source)
+    loads = what.loads(bench.spark)
+    loaded_source = {name: place / name for name in what.peers}
+    loaded_source[PLAIN] = place / next(iter(what.peers))
+    columns = workload.tables[stage].columns
+    right = digest(workload.derived(stage, source).select(*columns))
     taken: dict[str, list[Step]] = {name: [] for name in loads}
     wrong: set[str] = set()
     for number in range(WARM_UP + MEASURED):
@@ -64,7 +105,7 @@ def first_load(bench: Bench, rows: int, peers: Mapping[str, type[Ours]]) -> dict
             loaded: list[DataFrame] = []
             taken[name].append(measured(lambda: loaded.append(load(target)), target, Processes()))  # noqa: B023
             say(f"first load, {rows:,} rows, {names[name]}: {taken[name][-1].seconds:.2f} s")
-            if digest(loaded[0].select(*w1.BY_CUSTOMER.columns)) != right:
+            if digest(loaded[0].select(*columns)) != right:
                 wrong.add(name)
             shutil.rmtree(target)
     shutil.rmtree(place)
@@ -77,19 +118,13 @@ def first_load(bench: Bench, rows: int, peers: Mapping[str, type[Ours]]) -> dict
     return {"rows": rows, "competitors": found}
 
 
-def _source_alone() -> dp.Pipeline:
+def _orders_alone() -> dp.Pipeline:
     pipeline = dp.Pipeline("w1")
     pipeline.source("orders", key=w1.ORDERS_KEY, value=w1.ORDERS_VALUE)
     return pipeline
 
 
-def _ours(spark: SparkSession, kind: type[Ours], target: Path) -> DataFrame:
-    store = dp.Store(spark, str(target), w1.pipeline(1), **kind.settings)
-    store.refresh(STAGE)
-    return store.content(STAGE)
-
-
-def _plain(spark: SparkSession, target: Path) -> DataFrame:
+def _mapped(spark: SparkSession, target: Path) -> DataFrame:
     function, delta = w1.by_customer(), spark.read.format("delta")
     orders = delta.load(str(target / "orders" / "content"))
 

@@ -1,10 +1,13 @@
-"""What one machine does without Spark: the MERGE of delta-rs, and DuckDB. Both for W1 only."""
+"""What one machine does without Spark: the MERGE of delta-rs, for W1 only, and DuckDB.
+
+DuckDB can do workloads of one source whose stages have a query in its SQL.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -12,15 +15,6 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame
 
 from benchmarks.competitor import Competitor
-from benchmarks.w1 import BAND, ORDERS
-
-_DERIVED: Final = {
-    "orders_by_customer": "SELECT customer_id, order_id, amount FROM {feeder}",
-    "customer_totals": "SELECT customer_id, CAST(sum(amount) AS DECIMAL(22,2)) AS total "
-    "FROM {feeder} GROUP BY customer_id",
-    "customers_by_band": f"SELECT CAST(floor(total / {BAND}) AS INTEGER) AS band, "
-    "customer_id, total FROM {feeder}",
-}
 
 
 class DeltaRs(Competitor):
@@ -32,7 +26,7 @@ class DeltaRs(Competitor):
         found: Any = rows["orders"].toArrow()
         for name, table in self.workload.tables.items():
             if name != self.workload.source:
-                found = _query(_DERIVED[name].format(feeder="rows"), rows=found)
+                found = _query(self._derived(name), rows=found)
             write_deltalake(
                 self.path(name),
                 found.sort_by([(column, "ascending") for column in table.row]),
@@ -52,10 +46,10 @@ class DeltaRs(Competitor):
                 touched = _query("FROM old UNION ALL FROM new", old=old, new=new)
                 old = self._rows(stage, touched, ("customer_id",))
                 now = self._rows(feeder, touched, ("customer_id",))
-                new = _query(_DERIVED[stage].format(feeder="rows"), rows=now)
+                new = _query(self._derived(stage), rows=now)
             else:
-                old = _query(_DERIVED[stage].format(feeder="rows"), rows=old)
-                new = _query(_DERIVED[stage].format(feeder="rows"), rows=new)
+                old = _query(self._derived(stage), rows=old)
+                new = _query(self._derived(stage), rows=new)
             self._merge(stage, old, new)
             feeder = stage
 
@@ -67,6 +61,9 @@ class DeltaRs(Competitor):
         newest = DeltaTable(self.path(self.last)).version()
         reader = self.spark.read.format("delta").option("readChangeFeed", "true")
         return reader.option("startingVersion", newest).load(self.path(self.last))
+
+    def _derived(self, stage: str) -> str:
+        return self.workload.queries[stage].format(feeder="rows")
 
     def _rows(self, name: str, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
         rows = DeltaTable(self.path(name)).to_pyarrow_dataset()
@@ -102,16 +99,20 @@ class DuckDb(Competitor):
     name = "full recompute (DuckDB)"
 
     def load(self, rows: Mapping[str, DataFrame]) -> None:
-        self._copy("rows", "orders", rows=rows["orders"].toArrow())
+        source = self.workload.source
+        self._copy("rows", source, rows=rows[source].toArrow())
         self._derive()
 
     def step(self, changes: DataFrame) -> None:
-        given = changes.toArrow()
-        names = ", ".join(ORDERS.columns)
-        query = f"""(SELECT {names} FROM '{self._file("orders")}' ANTI JOIN given USING (order_id)
+        source, given = self.workload.source, changes.toArrow()
+        names, key = (
+            ", ".join(of) for of in (self.described(source).columns, self.described(source).key)
+        )
+        query = f"""(SELECT {names} FROM '{self._file(source)}' ANTI JOIN given USING ({key})
             UNION ALL SELECT {names} FROM given WHERE _change_type = 'upsert')"""
-        self._copy(query, "orders.next", given=given, name="orders")
-        Path(self._file("orders.next")).replace(self._file("orders"))
+        following = f"{source}.next"
+        self._copy(query, following, given=given, name=source)
+        Path(self._file(following)).replace(self._file(source))
         Path(self._file(self.last)).replace(self._file("before"))
         self._derive()
         before, after = f"FROM '{self._file('before')}'", f"FROM '{self._file(self.last)}'"
@@ -128,9 +129,9 @@ class DuckDb(Competitor):
         return f"{self.path(name)}.parquet"
 
     def _derive(self) -> None:
-        feeder = "orders"
+        feeder = self.workload.source
         for stage in self.workload.stages:
-            query = _DERIVED[stage].format(feeder=f"'{self._file(feeder)}'")
+            query = self.workload.queries[stage].format(feeder=f"'{self._file(feeder)}'")
             self._copy(f"({query})", stage)
             feeder = stage
 

@@ -112,8 +112,8 @@ class Merge(Competitor):
         """The rows to be merged into a stage, from what changed in the first of its feeders."""
         changed, row = self.workload.feeders(stage)[0], list(self.described(stage).row)
         feed = self._changed(changed).localCheckpoint()
-        if self.described(changed).key == self.described(stage).row:
-            # One row a key, made from all that the feeders have of it.
+        if self.described(stage).key == tuple(row) and set(row) <= set(feed.columns):
+            # One row a key, which is of the feeder's columns: made from all that they have of it.
             touched = feed.select(*row).distinct()
             now = self._derived(stage, touched).withColumn("_gone", f.lit(False))
             found = touched.join(now, row, "left_outer")

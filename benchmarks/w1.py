@@ -35,6 +35,14 @@ ORDERS_A_CUSTOMER: Final = 10
 BAND: Final = 1000
 """A band is this much of a total; a total is about 5,000, so bands are few and large."""
 
+QUERIES: Final = {
+    "orders_by_customer": "SELECT customer_id, order_id, amount FROM {feeder}",
+    "customer_totals": "SELECT customer_id, CAST(sum(amount) AS DECIMAL(22,2)) AS total "
+    "FROM {feeder} GROUP BY customer_id",
+    "customers_by_band": f"SELECT CAST(floor(total / {BAND}) AS INTEGER) AS band, "
+    "customer_id, total FROM {feeder}",
+}
+
 _EVERY_DELETED: Final = 10
 
 
@@ -49,6 +57,7 @@ def workload(stages: int = 3) -> Workload:
         rows=orders,
         changes=changes,
         aggregated=lambda: aggregated(stages),
+        queries=QUERIES,
     )
 
 

@@ -53,6 +53,8 @@ class Workload:
         still: sources that are loaded once, beside the one that changes, and their rows.
         aggregated: makes a definition of the same tables with `Pipeline.aggregate` in place of
             functions, where a workload has one.
+        queries: the stages as `derived` has them, in the SQL of DuckDB, over ``{feeder}``; where it
+            is to take part.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Workload:
     changes: Callable[[SparkSession, int, int, int], DataFrame]
     still: Mapping[str, Rows] = field(default_factory=dict)
     aggregated: Callable[[], dp.Pipeline] | None = None
+    queries: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def source(self) -> str:

@@ -6,8 +6,22 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from selecting import chosen, long
 
-from benchmarks import declarative, forms, joins, memory, planner, policy, report, shapes, w1
+from benchmarks import (
+    aggregates,
+    declarative,
+    forms,
+    grouped,
+    joins,
+    memory,
+    planner,
+    policy,
+    report,
+    shapes,
+    w1,
+    windows,
+)
 from benchmarks.competitors import COMPETITORS, able, all_of_them
+from benchmarks.first_load import first_load
 from benchmarks.measures import EventLog
 from benchmarks.options import changed_keys
 from benchmarks.policy import Effort
@@ -149,6 +163,33 @@ def test_an_error_ends_one_competitor_s_run_and_is_reported(
 def test_the_forms_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     found = forms.forms(spark, tmp_path, ROWS, KEYS, ONE_STEP)
     assert [(form.name, form.right) for form in found] == [(name, True) for name in forms.FORMS]
+
+
+@pytest.mark.parametrize("stage", chosen(grouped.STAGES, "ordered"))
+def test_aggregates_are_checked(spark: SparkSession, tmp_path: Path, stage: str) -> None:
+    workload = grouped.grouped(stage, many=True)
+    found = aggregates.steps(
+        bench(spark, tmp_path), workload, ROWS, KEYS, aggregates.PEERS, ONE_STEP
+    )
+    for competitor in found["cases"][0]["competitors"].values():
+        assert "failure" not in competitor, competitor
+        assert competitor["feed"]["listed"]["keys"] == competitor["feed"]["changed"]["keys"] > 0
+    assert aggregates.markdown(workload, found)[-2] == "All tables are right."
+
+
+@long
+def test_an_aggregate_s_first_load_is_checked(spark: SparkSession, tmp_path: Path) -> None:
+    workload = grouped.grouped("invertible", many=False)
+    found = first_load(bench(spark, tmp_path), ROWS, aggregates.beside_group_by(workload))
+    assert not report.failed(found)
+    assert set(found["competitors"]) == {"ours", "plain"}
+
+
+@long
+def test_moves_of_a_window_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    found = windows.moves(bench(spark, tmp_path), ROWS, ONE_STEP)
+    assert [one.right for one in found] == [True, True, True]
+    assert {len(one.steps) for one in found} == {1}
 
 
 @long

@@ -1,0 +1,106 @@
+"""``python -m benchmarks.aggregates``: aggregates of one group of all rows, and of many small ones.
+
+What a step costs that changes one row of a group of ten million, and a thousand rows in as many
+groups, beside the same tables recomputed and merged by hand; and a first load beside the `GROUP BY`
+of the same functions, written to Delta. All tables are checked, and what is printed last is
+Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+import deltaproduce as dp
+from benchmarks import policy, report, tables
+from benchmarks.competitors import COMPETITORS
+from benchmarks.first_load import FirstLoad, first_load
+from benchmarks.grouped import READINGS_VALUE, STAGES, grouped
+from benchmarks.ours import Ours
+from benchmarks.policy import Effort
+from benchmarks.runs import Bench, Size, cases, opened, say
+from benchmarks.workload import Workload
+
+PEERS: Final = ("ours", "recompute", "merge", "duckdb")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Load, change and check; returns 1 if something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.aggregates", description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="in all groups together")
+    parser.add_argument("--changed", type=int, default=1_000, help="rows a step, of many groups")
+    parser.add_argument("--steps", type=int, default=5, help="measured, after those that warm up")
+    parser.add_argument("--stages", default=",".join(STAGES), help="which functions")
+    parser.add_argument("--peers", default=",".join(PEERS), help="who takes part")
+    parser.add_argument("--memory", default="8g", help="of the Java process")
+    parser.add_argument("--directory", help="where to work; a temporary one if none")
+    given = parser.parse_args(arguments)
+    effort, peers = Effort(policy.MAIN.warm_up, given.steps), given.peers.split(",")
+    lines: list[str] = []
+    wrong = False
+    with opened(given.directory, given.memory) as bench:
+        for stage in given.stages.split(","):
+            for many, changed in ((False, 1), (True, given.changed)):
+                workload = grouped(stage, many=many)
+                found = steps(bench, workload, given.rows, changed, peers, effort)
+                lines += markdown(workload, found)
+                loads = first_load(bench, given.rows, beside_group_by(workload))
+                lines += tables.first_load(loads)
+                wrong |= report.failed(found) or report.failed(loads)
+    say("\n".join(["", *lines]))
+    return int(wrong)
+
+
+def steps(
+    bench: Bench,
+    workload: Workload,
+    rows: int,
+    changed: int,
+    peers: Sequence[str],
+    effort: Effort,
+) -> dict[str, Any]:
+    """The figures of a workload of so many rows, of which some change a step."""
+    size = Size.of(bench, workload, rows, {name: COMPETITORS[name] for name in peers})
+    result: dict[str, Any] = {}
+    for _ in cases(size, {changed: dict.fromkeys(peers, effort)}, result):
+        pass
+    return result
+
+
+def beside_group_by(workload: Workload) -> FirstLoad:
+    """A workload's aggregate, beside the query of the same functions."""
+    stage, table = workload.stages[0], workload.tables[workload.stages[0]]
+
+    def source_alone() -> dp.Pipeline:
+        pipeline = dp.Pipeline("grouped")
+        pipeline.source(workload.source, key="n bigint", value=READINGS_VALUE)
+        return pipeline
+
+    def group_by(spark: SparkSession, target: Path) -> DataFrame:
+        delta = spark.read.format("delta")
+        readings = delta.load(str(target / workload.source / "content"))
+        made = workload.derived(stage, readings)
+        in_order = made.repartitionByRange(*table.row).sortWithinPartitions(*table.row)
+        in_order.write.format("delta").save(str(target / "plain"))
+        return delta.load(str(target / "plain"))
+
+    return FirstLoad(workload, source_alone, {"ours": Ours}, "GROUP BY, written to Delta", group_by)
+
+
+def markdown(workload: Workload, found: dict[str, Any]) -> list[str]:
+    """The tables of one workload."""
+    lines = [f"## {found['rows']:,} rows: {workload.what}", ""]
+    for case in found["cases"]:
+        lines += [f"{case['changed']:,} changed a step.", ""]
+        lines += tables.steps(case["competitors"], case["changed"])
+        lines += tables.by_stage(case["competitors"])
+    return [*lines, "All tables are right." if not report.failed(found) else "See what failed.", ""]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
