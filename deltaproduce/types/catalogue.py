@@ -48,6 +48,8 @@ class Atom:
         has_statistics: Delta may leave files out by its values.
         prunes: files are left out where it is a partition column.
         is_sized: all values take the same room.
+        is_whole: Parquet has whole numbers in place of the values; of a decimal where it has at
+            most `WHOLE_DIGITS`.
     """
 
     names: tuple[str, ...]
@@ -58,11 +60,23 @@ class Atom:
     has_statistics: bool = True
     prunes: bool = False
     is_sized: bool = True
+    is_whole: bool = False
+
+
+WHOLE_DIGITS: Final = 18
+"""Parquet has decimals of so many digits as whole numbers of 64 bits."""
 
 
 def atom(data_type: DataType) -> Atom | None:
     """What there is to know of a type; None if it has parts, or is none that is stored."""
     return ATOMS.get(type(data_type))
+
+
+def is_whole(data_type: DataType) -> bool:
+    """Whether Parquet has whole numbers in place of the values of a type."""
+    known = atom(data_type)
+    fits = not isinstance(data_type, DecimalType) or data_type.precision <= WHOLE_DIGITS
+    return known is not None and known.is_whole and fits
 
 
 def _any_of(*kinds: IsArrow) -> IsArrow:
@@ -94,10 +108,28 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
             pa.types.is_boolean,
             has_statistics=False,  # Delta: DATA_SKIPPING_NOT_SUPPORTED_TYPE, as for binary
         ),
-        ByteType: Atom(("tinyint", "byte"), pa.int8(), _INT, _is_integer, "number"),
-        ShortType: Atom(("smallint", "short"), pa.int16(), _INT, _is_integer, "number"),
-        IntegerType: Atom(("int", "integer"), pa.int32(), _INT, _is_integer, "number", prunes=True),
-        LongType: Atom(("bigint", "long"), pa.int64(), _INT, _is_integer, "number", prunes=True),
+        ByteType: Atom(("tinyint", "byte"), pa.int8(), _INT, _is_integer, "number", is_whole=True),
+        ShortType: Atom(
+            ("smallint", "short"), pa.int16(), _INT, _is_integer, "number", is_whole=True
+        ),
+        IntegerType: Atom(
+            ("int", "integer"),
+            pa.int32(),
+            _INT,
+            _is_integer,
+            "number",
+            prunes=True,
+            is_whole=True,
+        ),
+        LongType: Atom(
+            ("bigint", "long"),
+            pa.int64(),
+            _INT,
+            _is_integer,
+            "number",
+            prunes=True,
+            is_whole=True,
+        ),
         FloatType: Atom(("float", "real"), pa.float32(), _FLOAT, _is_float),
         DoubleType: Atom(
             ("double",), pa.float64(), _FLOAT, _any_of(_is_float, pa.types.is_float64)
@@ -107,6 +139,7 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
             pa.decimal128(38),
             frozenset({Decimal, int}),
             _any_of(pa.types.is_decimal, _is_integer),
+            is_whole=True,
         ),
         StringType: Atom(
             ("string",),
@@ -126,19 +159,27 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
             is_sized=False,
         ),
         DateType: Atom(
-            ("date",), pa.date32(), frozenset({date}), pa.types.is_date, "number", prunes=True
+            ("date",),
+            pa.date32(),
+            frozenset({date}),
+            pa.types.is_date,
+            "number",
+            prunes=True,
+            is_whole=True,
         ),
         TimestampType: Atom(
             ("timestamp", "timestamp_ltz"),
             pa.timestamp("us", "UTC"),
             frozenset({datetime}),
             _timestamp(zoned=True),
+            is_whole=True,
         ),
         TimestampNTZType: Atom(
             ("timestamp_ntz",),
             pa.timestamp("us"),
             frozenset({datetime}),
             _timestamp(zoned=False),
+            is_whole=True,
         ),
     }
 )

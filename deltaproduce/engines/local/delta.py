@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import (
+    ColumnProperties,
     CommitProperties,
     DeltaTable,
     PostCommitHookProperties,
@@ -33,6 +34,7 @@ from deltaproduce.engines.delta_tables import (
     LoggedCommit,
     RefusedError,
     Write,
+    packed,
 )
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.handles import Handles, opened_at
@@ -44,6 +46,7 @@ _GROUP_ROWS: Final = 1 << 20
 """The most rows of a row group where keys are not looked up."""
 
 _ONE_FILE: Final = 1 << 40
+_PACKED: Final = ColumnProperties(encoding="DELTA_BINARY_PACKED", dictionary_enabled=False)
 _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 """Checkpoints are made as the table's properties say. Its log is kept for ever, and to look for
 what has expired takes as long as the commit."""
@@ -93,7 +96,9 @@ def written(directory: Directory, write: Write, handles: Handles, *, alone: bool
             storage_options=directory.storage_options,
             target_file_size=_ONE_FILE,
             writer_properties=WriterProperties(
-                compression="SNAPPY", max_row_group_size=write.group_rows or _GROUP_ROWS
+                compression="SNAPPY",
+                max_row_group_size=write.group_rows or _GROUP_ROWS,
+                column_properties=dict.fromkeys(packed(write.columns), _PACKED),
             ),
             commit_properties=_said(
                 write.metadata,

@@ -29,6 +29,7 @@ from deltaproduce.engines.delta_tables import (
     Place,
     RefusedError,
     Write,
+    packed,
 )
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
@@ -42,7 +43,13 @@ PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
 
 _USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"  # for statements
 _MARKED_ROWS: Final = "spark.databricks.delta.delete.deletionVectors.persistent"
-_GROUP_ROWS: Final = "parquet.block.row.count.limit"  # Delta passes it to Parquet as a setting only
+# Delta passes these to Parquet as settings only, not as options of a write.
+_GROUP_ROWS: Final = "parquet.block.row.count.limit"
+_ENCODINGS: Final = {
+    "parquet.writer.version": "PARQUET_2_0",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+_DICTIONARY: Final = "parquet.enable.dictionary#"
 _UNKNOWN_COLUMN: Final = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 
 _UNWRITABLE: Final = re.compile(
@@ -239,8 +246,10 @@ class SparkDelta(DeltaTables):
         """Write rows."""
         with self._session() as session:
             given = _framed(write, session, self._limits)
-            layout = {} if write.group_rows is None else {_GROUP_ROWS: str(write.group_rows)}
-            with settings.temporary(session, layout), settings.handed_over(given, session) as rows:
+            with (
+                settings.temporary(session, _layout(write)),
+                settings.handed_over(given, session) as rows,
+            ):
                 _written(rows, place, write)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
@@ -326,6 +335,17 @@ def _save(writer: DataFrameWriter, place: Place) -> None:
         writer.saveAsTable(place.address)
     else:
         writer.save(place.address)
+
+
+def _layout(write: Write) -> dict[str, str]:
+    """How Parquet is to write its files, as settings.
+
+    Its second version has differences where there is no dictionary, of timestamps where they are
+    whole numbers.
+    """
+    undictionaried = {f"{_DICTIONARY}{name}": "false" for name in packed(write.columns)}
+    groups = {} if write.group_rows is None else {_GROUP_ROWS: str(write.group_rows)}
+    return {**_ENCODINGS, **undictionaried, **groups}
 
 
 def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
