@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import deltaproduce
@@ -33,6 +34,9 @@ def all_kinds(kind: type = Kind) -> Iterator[type]:
 
 def names_of_kinds() -> set[str]:
     """Sources, producers, and whatever they may be."""
+    for path in modules():
+        if path.startswith("stages/"):
+            import_module(dotted(path))  # classes are known once they are imported
     kinds = (kind for kind in all_kinds() if kind.__module__.startswith("deltaproduce."))
     return {"Source", "Producer", *(kind.__name__ for kind in kinds)}
 
