@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as t
 
 from deltaproduce.engines.local.arrays import order_codes
-from deltaproduce.stages.aggregates.ordered.encodings import decoded, encoded, encoded_type
+from deltaproduce.stages.aggregates.functions.encodings import decoded, encoded, encoded_type
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, row_schema
 
@@ -22,6 +22,7 @@ IN_ORDER = {
     "timestamp": (t.TimestampType(), [day.replace(tzinfo=UTC) for day in DAYS]),
     "timestamp_ntz": (t.TimestampNTZType(), DAYS),
     "small decimal": (t.DecimalType(18, 2), [Decimal(n).scaleb(-2) for n in CENTS]),
+    "decimal of no whole digits": (t.DecimalType(4, 4), [Decimal("-0.9999"), Decimal("0.0001")]),
     "large decimal": (t.DecimalType(38, 2), [Decimal("-1e30"), Decimal("0.01"), Decimal("1e30")]),
     "date": (t.DateType(), [date(1969, 12, 31), date(2013, 1, 1)]),
     "text": (t.StringType(), ["", "a", "ü", "\uffff", "\U0001f600"]),

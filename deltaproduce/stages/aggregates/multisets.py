@@ -3,7 +3,7 @@
 One is a stage with a row for each key and value, which the definition of an aggregate brings along
 (`Producer.auxiliary`): an aggregate itself, that counts. So its rows are kept, looked up, put in
 order, rolled back and repaired like those of any stage. The invariant: it has a row for each value
-that some row of its group has now, by a key in the values' order (`ordered.encodings`).
+that some row of its group has now, by a key in the values' order (`functions.encodings`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from deltaproduce.engines.spark.columns import col
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Producer, Stage, auxiliary_name
 from deltaproduce.stages.aggregates.agg import count
+from deltaproduce.stages.aggregates.functions.encodings import encoded, encoded_type
 from deltaproduce.stages.aggregates.functions.ordered import multiset_of
 from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.kind import Aggregate
-from deltaproduce.stages.aggregates.ordered.encodings import encoded, encoded_type
 from deltaproduce.types.columns import Column, Columns, RowSchema
 
 _Batches = Iterator[pa.RecordBatch]

@@ -9,6 +9,7 @@ ranges. The invariant:
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -45,7 +46,7 @@ def encoded(values: pa.Array, data_type: DataType) -> pa.Array:
             bits = one_of_each(values.cast(pa.float64()).fill_null(0.0)).view(np.int64)
             numbers = np.where(bits < 0, bits ^ _MAGNITUDE, bits)
         case DecimalType() if _is_encoded(data_type):
-            zero = pa.scalar(0, pa.int8()).cast(values.type)
+            zero = pa.scalar(Decimal(0), values.type)
             numbers = codes(pa.chunked_array([values.fill_null(zero)]))
         case TimestampType() | TimestampNTZType():
             return values.cast(pa.int64())
