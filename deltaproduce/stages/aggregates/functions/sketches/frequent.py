@@ -1,0 +1,144 @@
+"""The most frequent values of a group, by counters that are merged.
+
+A state has so many values with how often each came, in the order of the values; all that the group
+has, if they are no more. Of more, the count of the most frequent one that has no place is taken
+from all counts, and who has none left gives its place up. So a count is too low by at most a share
+of ``1 / (tracked + 1)`` of all values, in any order of merging.
+
+Source of the algorithm and of its error: Misra and Gries, "Finding repeated elements", 1982; that
+it merges: Agarwal et al., "Mergeable summaries", 2012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
+
+from deltaproduce.engines.local.arrays import Marks, Numbers, order_codes, places, sorted_by
+from deltaproduce.stages.aggregates.functions.encodings import decoded, encoded, encoded_type
+from deltaproduce.stages.aggregates.functions.plans import Plan, Planned
+from deltaproduce.stages.aggregates.measures import Measure
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.catalogue import atom
+from deltaproduce.types.columns import Column
+
+TRACKED: Final = 10_000
+"""So many values have a count; Spark's number."""
+_GROUP, _ITEM, _COUNT = "group", "item", "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Frequent(Measure):
+    """Counts of the most frequent values, null not among them.
+
+    Attributes:
+        of: the type of the values.
+        tracked: how many values have a count at most.
+    """
+
+    of: DataType
+    tracked: int = TRACKED
+
+    @property
+    def data_type(self) -> DataType:
+        """See `Measure.data_type`."""
+        return _counts_of(encoded_type(self.of))
+
+    def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.here`; all rows have come."""
+        assert values is not None
+        del signs
+        there = values.is_valid()
+        items = encoded(values.filter(there), self.of)
+        ones = np.ones(len(items), np.int64)
+        return self._states(_counted(groups[np.asarray(there)], items, ones), size)
+
+    def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.added`."""
+        rows = _rows(states)
+        of_rows = groups[rows.column(_GROUP).to_numpy()]
+        return self._states(_counted(of_rows, rows.column(_ITEM), rows.column(_COUNT)), size)
+
+    def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
+        """See `Measure.turned`: none is."""
+        assert not turned.any()
+        return states
+
+    def _states(self, counted: pa.Table, size: int) -> pa.Array:
+        """The states of some groups.
+
+        Args:
+            counted: groups, items of each, and how often they came, in any order.
+        """
+        rows = counted.group_by([_GROUP, _ITEM], use_threads=False).aggregate([(_COUNT, "sum")])
+        rows = rows.rename_columns([_GROUP, _ITEM, _COUNT])
+        stored = Column(_ITEM, encoded_type(self.of))
+        rows = sorted_by(rows, order_codes(rows, (Column(_GROUP, LongType()), stored)))
+        counts = _lowered(rows, size, self.tracked)
+        kept = pa.array(counts > 0)
+        rows = rows.set_column(2, _COUNT, pa.array(counts)).filter(kept)
+        return _lists(rows, rows.column(_ITEM).combine_chunks(), size, self.data_type)
+
+
+def approx_top_k(k: int) -> Plan:
+    """About the ``k`` most frequent values with their counts, the most frequent first."""
+
+    def plan(argument: int, data_type: DataType) -> Planned | None:
+        if atom(data_type) is None:
+            return None
+        stored, result = encoded_type(data_type), _counts_of(data_type)
+
+        def finish(states: Sequence[pa.Array]) -> pa.Array:
+            rows = _rows(states[0])
+            by_count = Column(_COUNT, LongType(), descending=True)
+            order = (Column(_GROUP, LongType()), by_count, Column(_ITEM, stored))
+            rows = sorted_by(rows, order_codes(rows, order))
+            first = places([rows.column(_GROUP).to_numpy()]) < k
+            rows = rows.filter(pa.array(first))
+            items = decoded(rows.column(_ITEM).combine_chunks(), data_type)
+            return _lists(rows, items, len(states[0]), result)
+
+        return Planned(result, (Frequent(argument, data_type),), finish)
+
+    return plan
+
+
+def _counts_of(data_type: DataType) -> ArrayType:
+    """Values with counts, as Spark's function gives them."""
+    return ArrayType(StructType([StructField(_ITEM, data_type), StructField(_COUNT, LongType())]))
+
+
+def _counted(groups: Numbers, items: pa.Array, counts: pa.Array) -> pa.Table:
+    return pa.table([pa.array(groups), items, counts], [_GROUP, _ITEM, _COUNT])
+
+
+def _rows(states: pa.Array) -> pa.Table:
+    """The counts of states, with the place of each state as its group."""
+    inside = states.flatten()
+    groups = np.repeat(np.arange(len(states)), np.asarray(pc.list_value_length(states), np.int64))
+    return _counted(groups, pc.struct_field(inside, [0]), pc.struct_field(inside, [1]))
+
+
+def _lowered(rows: pa.Table, size: int, tracked: int) -> Numbers:
+    """The counts, of groups that have too many items less that of the first without a place."""
+    groups = rows.column(_GROUP).to_numpy()
+    counts: Numbers = rows.column(_COUNT).to_numpy().copy()
+    bounds = np.searchsorted(groups, np.arange(size + 1))
+    for group in np.flatnonzero(np.diff(bounds) > tracked):
+        part = counts[bounds[group] : bounds[group + 1]]
+        part -= np.partition(part, -tracked - 1)[-tracked - 1]
+    return counts
+
+
+def _lists(rows: pa.Table, items: pa.Array, size: int, data_type: DataType) -> pa.Array:
+    """Rows with a group, in their order, as a list for each group."""
+    ends = np.searchsorted(rows.column(_GROUP).to_numpy(), np.arange(size + 1)).astype(np.int32)
+    counts = rows.column(_COUNT).combine_chunks()
+    found = pa.StructArray.from_arrays([items, counts], [_ITEM, _COUNT])
+    return pa.ListArray.from_arrays(pa.array(ends), found).cast(arrow_type(data_type))

@@ -1,0 +1,141 @@
+"""Sketches of the Apache DataSketches library, as measures.
+
+Spark's sketches are of the same library, in Java: either reads the bytes of the other, and values
+become items alike. So a state may be made in Spark, and merged on the driver. The invariant: what
+is stored has gone through `Sketch.united`, wherever its parts were made.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column as Expression
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegralType,
+    LongType,
+    TimestampType,
+)
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.stages.aggregates.functions.encodings import decoded, encoded, encoded_type
+from deltaproduce.stages.aggregates.measures import Measure
+from deltaproduce.types.atoms import arrow_type
+
+Items: TypeAlias = Sequence[int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch(Measure):
+    """A sketch of the values of a group, null not among them.
+
+    Attributes:
+        of: the type of the values.
+    """
+
+    of: DataType
+
+    @property
+    def data_type(self) -> DataType:
+        """See `Measure.data_type`."""
+        return BinaryType()
+
+    @abstractmethod
+    def items(self, values: pa.Array) -> Items:
+        """Values as a sketch takes them; none is null."""
+
+    @abstractmethod
+    def item_in_spark(self, value: Expression) -> Expression | None:
+        """The same for a value in Spark, where null stays null; None if Spark cannot make it."""
+
+    @abstractmethod
+    def sketched(self, items: Items) -> bytes:
+        """The sketch of some items."""
+
+    @abstractmethod
+    def sketched_in_spark(self, item: Expression) -> Expression:
+        """The same as an aggregate expression, which leaves out nulls."""
+
+    @abstractmethod
+    def united(self, states: Sequence[bytes]) -> bytes:
+        """The sketch of all that some sketches are of."""
+
+    @abstractmethod
+    def united_in_spark(self, state: Expression) -> Expression:
+        """The same as an aggregate expression."""
+
+    def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.here`; all rows have come."""
+        assert values is not None
+        del signs
+        there = values.is_valid()
+        parts = _by_group(values.filter(there), groups[np.asarray(there)], size)
+        return pa.array((self.sketched(self.items(part)) for part in parts), pa.binary(), size=size)
+
+    def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
+        """See `Measure.in_spark`; all rows have come."""
+        assert value is not None
+        del sign
+        item = self.item_in_spark(value)
+        return None if item is None else self.sketched_in_spark(item)
+
+    def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """See `Measure.added`."""
+        parts = _by_group(states, groups, size)
+        return pa.array((self.united(part.to_pylist()) for part in parts), pa.binary(), size=size)
+
+    def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
+        """See `Measure.turned`: none is."""
+        assert not turned.any()
+        return states
+
+    def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
+        """See `Measure.added_in_spark`; all states have come."""
+        del sign
+        return self.united_in_spark(state)
+
+
+def whole_numbers(values: pa.Array, data_type: DataType) -> pa.Array:
+    """Values as whole numbers in their order; those of a type that `encodings` makes such."""
+    found = encoded(values, data_type)
+    return (found.cast(pa.int32()) if pa.types.is_date(found.type) else found).cast(pa.int64())
+
+
+def from_whole_numbers(numbers: pa.Array, data_type: DataType) -> pa.Array:
+    """The values that `whole_numbers` made numbers of, in the type of `arrow_type`."""
+    if isinstance(data_type, DateType):
+        return numbers.cast(pa.int32()).cast(arrow_type(data_type))
+    return decoded(numbers, data_type)
+
+
+def whole_number_in_spark(value: Expression, data_type: DataType) -> Expression | None:
+    """As `whole_numbers`, of a value in Spark; None where Spark has no expression for it."""
+    match data_type:
+        case IntegralType() | BooleanType():
+            return value.cast(LongType())
+        case DateType():
+            return f.unix_date(value).cast(LongType())
+        case TimestampType():
+            return f.unix_micros(value)
+        case DecimalType(scale=scale) if isinstance(encoded_type(data_type), LongType):
+            return (value * f.lit(10**scale).cast(DecimalType(scale + 1, 0))).cast(LongType())
+    return None
+
+
+def _by_group(values: pa.Array, groups: Numbers, size: int) -> Iterator[pa.Array]:
+    """The values of each group."""
+    order = np.argsort(groups, kind="stable")
+    bounds = np.searchsorted(groups[order], np.arange(size + 1))
+    in_order = values.take(pa.array(order))
+    return (in_order.slice(begin, end - begin) for begin, end in pairwise(bounds.tolist()))
