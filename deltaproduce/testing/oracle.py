@@ -175,7 +175,7 @@ class Oracle:
                     producer, state[name], before[name], surrogates.get(name, 0)
                 )
             functions[name] = fingerprint(producer).function
-            if producer.kind.depends_on_history:
+            if producer.kind.depends_on_history and producer.kind.model is not None:
                 is_same = self._functions[-1].get(name) == functions[name]
                 state[name] = _preserved_rows(producer, state, before, is_same=is_same)
         self._states.append(state)

@@ -7,16 +7,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from comparing import as_frames, assert_same
+from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
+from selecting import chosen
+from test_local_ordered import history
+from test_local_sketches import STAGES, site
 
+import deltaproduce as dp
 from deltaproduce.stages.aggregates.functions.sketches.distinct import Distinct
 from deltaproduce.stages.aggregates.functions.sketches.quantiles import (
     Quantiles,
     approx_percentile,
 )
 from deltaproduce.stages.aggregates.functions.sketches.sketch import Sketch
+from deltaproduce.testing import Oracle
 from deltaproduce.types.atoms import arrow_type
 
 SIZE = 1_000
@@ -105,3 +112,23 @@ def test_quantiles_of_many_values_in_spark_keep_to_their_error(spark: SparkSessi
         (median,) = planned.finish([pa.array([state])]).to_pylist()
         values = sorted(VALUES[ddl])
         assert values[SIZE // 2 - 33] <= median <= values[SIZE // 2 + 33], ddl
+
+
+@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined", "mixed"), ids=lambda way: way.name)
+def test_versions_equal_the_oracle(
+    spark: SparkSession, location: str, way: Way, long_run: bool
+) -> None:
+    """What is stored, sketches too, is what a refresh makes; in a short run two versions."""
+    pipeline = site(("n", "t") if not long_run else ("n", "x", "day", "at", "t"))
+    oracle = Oracle(pipeline)
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        for batch in history(500 + WAYS.index(way))[: 4 if long_run else 2]:
+            version = store.update(as_frames(spark, pipeline, batch))
+            assert version.number == oracle.update(batch)
+            assert_same(store, oracle, pipeline, version.number)
+        for stage in STAGES if long_run else ["of_two"]:
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        if long_run:
+            assert store.verify(recompute=True) == ()

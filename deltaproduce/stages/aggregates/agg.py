@@ -38,6 +38,16 @@ class AggregateCall:
         """Whether it merges a value of the feeder, which is its argument."""
         return self.function == _MERGE
 
+    @property
+    def subtracts(self) -> bool:
+        """Whether rows that are gone are taken from what it keeps of a group."""
+        return not self.function.startswith(_APPROXIMATE)
+
+    @property
+    def estimates(self) -> bool:
+        """Whether its values, within their error, depend on how rows came."""
+        return self.function in ("approx_percentile", "approx_top_k")
+
 
 def count(column: str | None = None) -> AggregateCall:
     """How many rows there are, or how many in which a column is not null: a bigint."""
@@ -129,9 +139,7 @@ def max_by(column: str, by: str) -> AggregateCall:
 
 def top_k(column: str, k: int) -> AggregateCall:
     """The ``k`` greatest values, the greatest first, equal ones too: an array; without nulls."""
-    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= _MOST:
-        raise DefinitionError(f"agg.top_k is given k {k!r}; give a whole number from 1 to {_MOST}")
-    return replace(_call("top_k", column), parameters=(k,))
+    return replace(_call("top_k", column), parameters=(_whole("top_k", "k", k, 1, _MOST),))
 
 
 def mode(column: str) -> AggregateCall:
@@ -152,15 +160,7 @@ def percentile(column: str, p: float | Sequence[float]) -> AggregateCall:
     Args:
         p: a number from 0 to 1, or a list of them.
     """
-    some = tuple(p) if isinstance(p, Sequence) and not isinstance(p, str) else (p,)
-    for one in some:
-        is_number = isinstance(one, int | float) and not isinstance(one, bool)
-        if not is_number or not 0 <= one <= 1:
-            raise DefinitionError(f"agg.percentile is given p {p!r}; give numbers from 0 to 1")
-    parameter = tuple(map(float, some)) if some != (p,) else float(some[0])
-    if parameter == ():
-        raise DefinitionError("agg.percentile is given no p; give numbers from 0 to 1")
-    return replace(_call("percentile", column), parameters=(parameter,))
+    return replace(_call("percentile", column), parameters=(_shares("percentile", p),))
 
 
 def array_sorted(column: str) -> AggregateCall:
@@ -178,6 +178,49 @@ def listagg(column: str, delimiter: str = "") -> AggregateCall:
     return replace(_call("listagg", column), parameters=(delimiter,))
 
 
+def approx_count_distinct(column: str, lg_k: int = 12) -> AggregateCall:
+    """About how many different values there are, null not among them: a bigint.
+
+    It is the estimate of a HyperLogLog sketch, which depends on the set of values alone. Its
+    standard error is ``1.04 / sqrt(2**lg_k)``, 1.6 % of the number with 12; that of a few hundred
+    values is far less.
+
+    Args:
+        lg_k: a number from 4 to 21. A sketch has ``2**lg_k`` bytes at most.
+    """
+    parameter = _whole("approx_count_distinct", "lg_k", lg_k, 4, 21)
+    return replace(_call("approx_count_distinct", column), parameters=(parameter,))
+
+
+def approx_percentile(column: str, p: float | Sequence[float]) -> AggregateCall:
+    """A value with about the share ``p`` of values below it or equal, in their type; or an array.
+
+    It is the least value that is not below the share ``p`` of all, and exact of up to 200 values.
+    Of more it is that of a share 1.65 % higher or lower at most, in 99 cases of 100. NaN is the
+    greatest number.
+
+    Args:
+        column: numbers, dates or timestamps.
+        p: a number from 0 to 1, or a list of them.
+    """
+    parameter = _shares("approx_percentile", p)
+    return replace(_call("approx_percentile", column), parameters=(parameter,))
+
+
+def approx_top_k(column: str, k: int) -> AggregateCall:
+    """About the ``k`` most frequent values: an array of ``struct<item, count bigint>``.
+
+    The most frequent is the first, of equal counts the least value; null is not among them. It is
+    exact while there are no more than 10,000 different values; beyond, a count is too low by at
+    most a 10,000th of the number of all values.
+
+    Args:
+        k: a number from 1 to 10,000.
+    """
+    parameter = _whole("approx_top_k", "k", k, 1, 10_000)
+    return replace(_call("approx_top_k", column), parameters=(parameter,))
+
+
 def merge(column: str) -> AggregateCall:
     """The value that a feeder's column has, of the rows of all its groups that are in one here.
 
@@ -189,7 +232,30 @@ def merge(column: str) -> AggregateCall:
 
 
 _MERGE: Final = "merge"
+_APPROXIMATE: Final = "approx_"
 _MOST: Final = 2**31 - 1
+
+
+def _shares(function: str, p: object) -> float | tuple[float, ...]:
+    """A share, or several, as a parameter."""
+    some = tuple(p) if isinstance(p, Sequence) and not isinstance(p, str) else (p,)
+    shares = tuple(float(one) for one in some if _is_share(one))
+    if not shares or len(shares) < len(some):
+        raise DefinitionError(f"agg.{function} is given p {p!r}; give numbers from 0 to 1")
+    return shares if some != (p,) else shares[0]
+
+
+def _is_share(one: object) -> bool:
+    return isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= 1
+
+
+def _whole(function: str, name: str, value: object, least: int, most: int) -> int:
+    """A whole number as a parameter."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise DefinitionError(
+            f"agg.{function} is given {name} {value!r}; give a whole number from {least} to {most}"
+        )
+    return value
 
 
 def _call(function: str, *arguments: str) -> AggregateCall:

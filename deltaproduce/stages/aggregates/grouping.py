@@ -94,6 +94,11 @@ class Grouping:
         read = (column.name for column in partials.read)
         return Grouping((*arguments, *read), measures, tuple(results))
 
+    @property
+    def subtracts(self) -> bool:
+        """Whether what is gone can be taken from all that it keeps."""
+        return all(measure.subtracts for measure in self.measures)
+
     def partial(self, place: int) -> Partial:
         """One of the values, for who merges it."""
         result = self.results[place]

@@ -17,13 +17,13 @@ from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.kind import ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
-from deltaproduce.model.windows import Window, making, over
+from deltaproduce.model.windows import Shift, Window, making, over
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.model import grouped, parts
 from deltaproduce.stages.aggregates.step import AggregateStep, row_columns
-from deltaproduce.stages.aggregates.windowed import Part, rows_in_window, rows_moved, way
+from deltaproduce.stages.aggregates.windowed import KEPT, Part, rows_in_window, rows_moved, way
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.expressions.expression import Expression, items
@@ -53,6 +53,7 @@ class Aggregate(DerivedKind):
         arguments: these, of a row of the feeder; each once.
         where: which of the feeder's rows count; all if None.
         window: of which partitions of its feeder it is; of all rows if None.
+        estimates: some value, within its error, depends on how rows came.
     """
 
     key: tuple[tuple[str, Expression], ...]
@@ -60,6 +61,7 @@ class Aggregate(DerivedKind):
     arguments: tuple[Expression, ...]
     where: Expression | None
     window: Window | None = None
+    estimates: bool = False
 
     @staticmethod
     def defined(
@@ -95,6 +97,7 @@ class Aggregate(DerivedKind):
         if where is not None:
             check_text(where, "its condition", stage=stage)
         feeder = feeders[0].schema
+        checked = None if window is None else over(window, feeder, stage=stage)
         read = {
             name: [_read(text, feeder, f"value {name!r}", stage, name) for text in call.arguments]
             for name, call in values.items()
@@ -102,6 +105,8 @@ class Aggregate(DerivedKind):
         for name, call in values.items():
             if call.merges:
                 _check_merged(read[name][0], feeders, stage, name)
+            elif checked is not None and checked.last is not None:
+                _check_dropping(call, checked, stage, name)
         computed = (read[name] for name, call in values.items() if not call.merges)
         arguments = dict.fromkeys(one for of_value in computed for one in of_value)
         return Aggregate(
@@ -112,7 +117,8 @@ class Aggregate(DerivedKind):
             ),
             tuple(arguments),
             None if where is None else _read(where, feeder, "its condition", stage),
-            None if window is None else over(window, feeder, stage=stage),
+            checked,
+            any(_estimates(call, feeders[0]) for call in values.values()),
         )
 
     @property
@@ -136,6 +142,11 @@ class Aggregate(DerivedKind):
     def passed_on(self, column: str) -> str | None:
         """See `Kind.passed_on`."""
         return dict(self.key)[column].column if column in dict(self.key) else None
+
+    @property
+    def depends_on_history(self) -> bool:
+        """See `Kind.depends_on_history`: a key none of whose rows change keeps its sketch."""
+        return self.estimates
 
     @property
     def reads_states(self) -> bool:
@@ -237,10 +248,7 @@ class Aggregate(DerivedKind):
     ) -> tuple[Rows, int] | None:
         """See `DerivedKind.produced`."""
         fed, kept = _apart(production, inputs)
-        if production.shift is None:
-            found = [(rows, each.stage, 1) for each, rows in all_parts(fed)]
-        else:
-            found = rows_in_window(production.shift, fed)
+        found = _all_rows(production.shift, fed)
         if not found:
             return None
         return self._step(production, kept).made(found)
@@ -256,11 +264,12 @@ class Aggregate(DerivedKind):
         del mappings
         fed, kept = _apart(production, inputs)
         step, shift = self._step(production, kept), production.shift
+        after = partial(_all_rows, shift, fed)
         if shift is None:
-            return step.changed(content, _moved(fed))
-        reused, why = way(shift, fed, content)
+            return step.changed(content, _moved(fed), after)
+        reused, why = KEPT if self.estimates else way(shift, fed, content)
         if reused:
-            found = step.changed(content, rows_moved(shift, fed))
+            found = step.changed(content, rows_moved(shift, fed), after)
         else:
             made = self.produced(production, inputs)
             found = None if made is None else production.replaced(content, *made)
@@ -280,6 +289,7 @@ class Aggregate(DerivedKind):
             production,
             kept,
             self.projection.beside(partials.read),
+            (*(Column(name, found) for name, found in types.items()), *partials.read),
             self.keys,
             partial(self.counted, types=types),
             partials,
@@ -342,6 +352,13 @@ def _apart(
     return inputs[:fed], inputs[fed:]
 
 
+def _all_rows(shift: Shift | None, fed: Sequence[StageInput]) -> list[Part]:
+    """All rows of feeders after the step, or those in a window of them."""
+    if shift is None:
+        return [(rows, each.stage, 1) for each, rows in all_parts(fed)]
+    return rows_in_window(shift, fed)
+
+
 def _moved(inputs: Sequence[StageInput]) -> list[Part]:
     """The rows of the inputs that came, and those that are gone."""
     return [
@@ -373,6 +390,26 @@ def _check_merged(argument: Expression, feeders: Sequence[Stage], stage: str, co
     if fault:
         message = f"stage {stage!r}, value {column!r}: agg.merge({argument.text!r}) {fault}"
         raise DefinitionError(message, stage=stage, column=column)
+
+
+def _check_dropping(call: AggregateCall, window: Window, stage: str, column: str) -> None:
+    """Refuses what a window that drops partitions cannot take them from."""
+    if not call.subtracts:
+        message = (
+            f"stage {stage!r}, value {column!r}: a window with last= drops partitions, and nothing "
+            f"is taken from agg.{call.function}; aggregate by {window.column!r} first, and let "
+            "agg.merge in a window over that merge it"
+        )
+        raise DefinitionError(message, stage=stage, column=column)
+
+
+def _estimates(call: AggregateCall, feeder: Stage) -> bool:
+    """Whether a value depends on how rows came."""
+    if not call.merges:
+        return call.estimates
+    kind = feeder.kind
+    assert isinstance(kind, Aggregate)  # `_check_merged` has seen it
+    return _estimates(dict(kind.values)[call.arguments[0]], feeder.merged[0])
 
 
 def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Expression]]:

@@ -1,8 +1,9 @@
 """Measures: what a stage keeps of each group, and changes by what comes and goes.
 
 A measure is a state that adds up: that of some rows is the sum of theirs, and what goes is added
-with the sign turned. The invariant: equal groups have equal states, bit for bit, however their rows
-came; so a step and a refresh store the same.
+with the sign turned, where it `subtracts`; else rows only come. The invariant: equal groups have
+equal states, bit for bit, however their rows came, or within an error that is stated; so a step and
+a refresh store the same.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ class Measure(ABC):
     @abstractmethod
     def data_type(self) -> DataType:
         """What it is stored as; never null."""
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether states are taken away again; else a group that has lost a row is made again."""
+        return True
 
     @abstractmethod
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
@@ -314,6 +320,11 @@ class Merged(Measure):
     def data_type(self) -> DataType:
         """See `Measure.data_type`."""
         return self.measure.data_type
+
+    @property
+    def subtracts(self) -> bool:
+        """See `Measure.subtracts`."""
+        return self.measure.subtracts
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""

@@ -107,6 +107,21 @@ def _percentile(values: _Values, p: float | tuple[float, ...]) -> Any:  # noqa: 
     return (math.ceil(place) - place) * float(low) + (place - math.floor(place)) * float(high)
 
 
+def _share(values: _Values, p: float | tuple[float, ...]) -> Any:  # noqa: ANN401 one or several
+    """The least value that is not below a share of all."""
+    if isinstance(p, tuple):
+        return [_share(values, one) for one in p]
+    return _sorted(values)[max(math.ceil(p * len(values)), 1) - 1]
+
+
+def _most_frequent(values: _Values, k: int) -> list[tuple[Any, int]]:
+    """The first of the different values by how often they are there, with that."""
+    counts = Counter(map(_order, values))
+    different = {_order(value): value for value in values}
+    in_order = sorted(counts, key=lambda order: (-counts[order], order))
+    return [(different[order], counts[order]) for order in in_order[:k]]
+
+
 _DIGITS: Final = 1_000
 _MOST_DIGITS: Final = 38
 _AVERAGE_DIGITS: Final = 4
@@ -130,6 +145,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "median": _or_null(lambda values: _percentile(values, 0.5)),
         "percentile": _or_null(_percentile),
         "array_sorted": _sorted,
+        "approx_count_distinct": lambda values, _: len(set(map(_order, values))),
+        "approx_percentile": _or_null(_share),
+        "approx_top_k": _most_frequent,
         "listagg": _or_null(lambda values, delimiter: delimiter.join(_sorted(values))),
     }
 )

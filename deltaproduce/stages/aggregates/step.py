@@ -40,7 +40,8 @@ class AggregateStep:
     Attributes:
         kept: what it keeps beside its feeders: its multisets.
         projection: what it computes of a row of its feeders.
-        keys: the columns of the projection that are its key.
+        columns: those of the projection.
+        keys: those of them that are its key; the first.
         counted: of the rows of the projection those that count.
         partials: the values of its feeders that it merges.
         grouping: what it computes of a group.
@@ -49,6 +50,7 @@ class AggregateStep:
     production: Production
     kept: Sequence[StageInput]
     projection: Projection
+    columns: tuple[Column, ...]
     keys: Sequence[str]
     counted: Callable[[Rows], Rows]
     partials: Partials
@@ -61,25 +63,37 @@ class AggregateStep:
 
     def made(self, parts: Sequence[Part]) -> tuple[Rows, int]:
         """The rows that the stage has of these rows alone, and how many."""
-        return self._rows(self._states(parts), None)
+        states = self._states(parts)
+        assert states is not None  # of some rows
+        return self._rows(states, None)
 
-    def changed(self, content: Stored | None, moved: Sequence[Part]) -> Found | None:
+    def changed(
+        self,
+        content: Stored | None,
+        moved: Sequence[Part],
+        after: Callable[[], Sequence[Part]],
+    ) -> Found | None:
         """What rows that came and went change; None if there are none.
 
         Args:
             content: the stage's rows; None if there are none.
+            after: finds all rows that the stage is of after the step.
         """
-        states = self._states(moved) if moved else None
-        if states is None or is_empty(states):
-            return None
         layout, engines = self.layout, self.production.engines
+        lost = None if self.grouping.subtracts else self._lost(moved)
+        states = self._states(moved) if lost is None else self._states_again(moved, lost, after())
+        if states is None or (lost is None and is_empty(states)):
+            return None
         affected = Selection.of(engines.of(states).here(states, layout.key), layout.key, engines)
+        if lost is not None:
+            affected = affected.union(lost)
         if content is None:
             return self.production.first(*self._rows(states, None))
         whole = content.small and affected.is_here
         before = content.fetched() if whole else content.of(affected)
         known = affected.exactly(before)
-        together = engines.united(known, states, state_columns(layout))
+        added_to = known if lost is None else self._without(known, layout.content, lost)
+        together = engines.united(added_to, states, state_columns(layout))
         new, _ = self._rows(together, Known(affected, known))
         return Found(
             Comparison.of_some(
@@ -87,17 +101,49 @@ class AggregateStep:
             )
         )
 
-    def _states(self, parts: Sequence[Part]) -> Rows:
-        """The states of some rows, one row a key; computed."""
-        engines = self.production.engines
-        engine = engines.of(*(rows for rows, _, _ in parts))
-        read = []
-        for rows, feeder, sign in parts:
-            own = self._columns(feeder)
-            here = engine.here(rows, tuple(dict.fromkeys(own)))
-            filled = engine.filled(here, self._read, [column.name for column in own])
-            computed = self.projection.of(filled, self._read, engines, stage=self._whose)
-            read.append((self.counted(computed), sign))
+    def _lost(self, moved: Sequence[Part]) -> Selection | None:
+        """The keys that have lost a row; None if there are none."""
+        engines, key = self.production.engines, self.layout.key
+        gone = [rows for rows, _ in self._computed([part for part in moved if part[2] < 0])]
+        keys = [engines.of(rows).filled(rows, key, list(self.keys)) for rows in gone]
+        if not keys:
+            return None
+        lost = Selection.of(engines.of(*keys).united(keys, key), key, engines)
+        return None if lost.empty else lost
+
+    def _states_again(
+        self, moved: Sequence[Part], lost: Selection, after: Sequence[Part]
+    ) -> Rows | None:
+        """The states of keys that have lost a row, of all their rows, and of what came for others.
+
+        Args:
+            after: all rows that the stage is of after the step.
+        """
+        columns = state_columns(self.layout)
+        come = self._states([part for part in moved if part[2] > 0])
+        again = self._states(after, lost)
+        if come is None or again is None:
+            return again
+        return self.production.engines.united(self._without(come, columns, lost), again, columns)
+
+    def _without(self, rows: Rows, columns: Sequence[Column], keys: Selection) -> Rows:
+        """Rows in these columns that have none of the stage's keys."""
+        engine = self.production.engines.of(rows, keys.keys)
+        left: Rows = engine.without(rows, columns, keys.keys, keys.columns)
+        return left
+
+    def _states(self, parts: Sequence[Part], of: Selection | None = None) -> Rows | None:
+        """The states of some rows, one row a key; computed. None if there are no parts.
+
+        Args:
+            of: the stage's keys that are wanted; all if None.
+        """
+        read = self._computed(parts)
+        if of is not None:
+            keys = of.renamed(self.columns[: len(self.keys)])
+            read = [(keys.only(rows, self.columns), sign) for rows, sign in read]
+        if not read:
+            return None
         if all(isinstance(rows, pa.Table) for rows, _ in read):
             return on_driver.states_of(read, self.keys, self.grouping, self.layout)
         found = in_spark.states_of(read, self.keys, self.grouping, self.layout)
@@ -106,6 +152,20 @@ class AggregateStep:
         except PySparkException as error:
             raise self.projection.failed(error, stage=self._whose) from error
         return states
+
+    def _computed(self, parts: Sequence[Part]) -> list[tuple[Rows, int]]:
+        """What is computed of some rows that count, in `columns`, and their signs."""
+        engine = self.production.engines.of(*(rows for rows, _, _ in parts))
+        found = []
+        for rows, feeder, sign in parts:
+            own = self._columns(feeder)
+            here = engine.here(rows, tuple(dict.fromkeys(own)))
+            filled = engine.filled(here, self._read, [column.name for column in own])
+            of_rows = self.projection.of(
+                filled, self._read, self.production.engines, stage=self._whose
+            )
+            found.append((self.counted(of_rows), sign))
+        return found
 
     def _rows(self, states: Rows, known: Known | None) -> tuple[Rows, int]:
         """The rows of the stage that come of some states, and how many.

@@ -8,7 +8,7 @@ have after the step in the partitions where the window is then.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.ranges import rows_within
@@ -33,6 +33,10 @@ class Way(NamedTuple):
 
     reused: bool
     why: str
+
+
+KEPT: Final = Way(True, "estimates of keys that it does not reach are kept")
+"""Of a stage with estimates that depend on how rows came."""
 
 
 def rows_in_window(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:

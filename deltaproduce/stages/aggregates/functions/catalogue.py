@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,9 @@ from deltaproduce.stages.aggregates.functions.counts import (
 )
 from deltaproduce.stages.aggregates.functions.ordered import multiset_of, ordered
 from deltaproduce.stages.aggregates.functions.plans import Plan, Planned
+from deltaproduce.stages.aggregates.functions.sketches.distinct import approx_count_distinct
+from deltaproduce.stages.aggregates.functions.sketches.frequent import approx_top_k
+from deltaproduce.stages.aggregates.functions.sketches.quantiles import approx_percentile
 from deltaproduce.stages.aggregates.functions.sums import average, total
 from deltaproduce.stages.aggregates.functions.variances import deviation, variance
 from deltaproduce.stages.aggregates.measures import Rows
@@ -40,6 +43,14 @@ _PLANS: Final[Mapping[str, Plan]] = MappingProxyType(
         "stddev_samp": deviation(less=1),
     }
 )
+_SKETCHES: Final[Mapping[str, Callable[[Any], Plan]]] = MappingProxyType(
+    {
+        "approx_count_distinct": approx_count_distinct,
+        "approx_percentile": approx_percentile,
+        "approx_top_k": approx_top_k,
+    }
+)
+"""By what else they are called with."""
 
 
 def planned(call: AggregateCall, arguments: Sequence[int], types: Sequence[DataType]) -> Planned:
@@ -59,13 +70,15 @@ def planned(call: AggregateCall, arguments: Sequence[int], types: Sequence[DataT
     if found is None:
         given = ", ".join(data_type.simpleString() for data_type in types)
         raise DefinitionError(f"{call.sql} is of type {given}, which {call.function} does not take")
-    return replace(found, name=call.function)
+    return replace(found, name=call.function, parameters=call.parameters)
 
 
 def _measured(
     call: AggregateCall, arguments: Sequence[int], types: Sequence[DataType]
 ) -> Planned | None:
     (argument,), (data_type,) = arguments, types
+    if call.function in _SKETCHES:
+        return _SKETCHES[call.function](*call.parameters)(argument, data_type)
     return _PLANS[call.function](argument, data_type)
 
 

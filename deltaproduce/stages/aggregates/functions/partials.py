@@ -106,7 +106,7 @@ def _check(name: str, partials: Sequence[Partial]) -> None:
         if _kept(other) != _kept(first):
             message = (
                 f"agg.merge({name!r}) is {first.name} in one feeder and {other.name} in another, "
-                "and their states do not add up; use one function of arguments of one type"
+                "and their states do not add up; use one function, called alike, of one type"
             )
             raise DefinitionError(message, column=name)
 
@@ -114,4 +114,4 @@ def _check(name: str, partials: Sequence[Partial]) -> None:
 def _kept(function: Planned) -> object:
     """What states are of: equal if they add up."""
     measures = tuple(Merged.of(measure, 0) for measure in function.measures)
-    return function.name, function.data_type, measures
+    return function.name, function.parameters, function.data_type, measures

@@ -42,6 +42,7 @@ class Planned:
         finish: makes its values of them.
         ordered: how it is answered, if that is from a sorted multiset; `finish` leaves it null.
         name: the function's.
+        parameters: what it was called with behind its arguments.
     """
 
     data_type: DataType
@@ -49,6 +50,7 @@ class Planned:
     finish: Finish
     ordered: Ordered | None = None
     name: str = ""
+    parameters: tuple[object, ...] = ()
 
 
 Plan: TypeAlias = Callable[[int, DataType], Planned | None]

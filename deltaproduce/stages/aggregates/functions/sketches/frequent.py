@@ -50,8 +50,13 @@ class Frequent(Measure):
         """See `Measure.data_type`."""
         return _counts_of(encoded_type(self.of))
 
+    @property
+    def subtracts(self) -> bool:
+        """See `Measure.subtracts`."""
+        return False
+
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`; all rows have come."""
+        """See `Measure.here`: rows only come."""
         assert values is not None
         del signs
         there = values.is_valid()

@@ -51,6 +51,11 @@ class Sketch(Measure):
         """See `Measure.data_type`."""
         return BinaryType()
 
+    @property
+    def subtracts(self) -> bool:
+        """See `Measure.subtracts`."""
+        return False
+
     @abstractmethod
     def items(self, values: pa.Array) -> Items:
         """Values as a sketch takes them; none is null."""
@@ -76,7 +81,7 @@ class Sketch(Measure):
         """The same as an aggregate expression."""
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`; all rows have come."""
+        """See `Measure.here`: rows only come."""
         assert values is not None
         del signs
         there = values.is_valid()
@@ -84,7 +89,7 @@ class Sketch(Measure):
         return pa.array((self.sketched(self.items(part)) for part in parts), pa.binary(), size=size)
 
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
-        """See `Measure.in_spark`; all rows have come."""
+        """See `Measure.in_spark`: rows only come."""
         assert value is not None
         del sign
         item = self.item_in_spark(value)
@@ -101,7 +106,7 @@ class Sketch(Measure):
         return states
 
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
-        """See `Measure.added_in_spark`; all states have come."""
+        """See `Measure.added_in_spark`: states only come."""
         del sign
         return self.united_in_spark(state)
 
