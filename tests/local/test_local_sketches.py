@@ -5,15 +5,18 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from crashing import CrashAt, CrashError, fail
 from local_stores import as_rows, assert_same_here
 from test_local_ordered import COLUMNS, history
 
 import deltaproduce as dp
 from deltaproduce import agg
+from deltaproduce.storage import failpoints
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 WAYS = {
@@ -40,8 +43,8 @@ def values(columns: Iterable[str] = COLUMNS) -> dict[str, agg.AggregateCall]:
     }
 
 
-def site(columns: Iterable[str] = COLUMNS) -> dp.Pipeline:
-    """Sketches of a source, of two that are merged, and of days; of all days, and all."""
+def site(columns: Iterable[str] = COLUMNS, *, by_days: bool = True) -> dp.Pipeline:
+    """Sketches of a source and of two that are merged; of days, of all days, and all."""
     pipeline = dp.Pipeline("site")
     value = "g string, " + ", ".join(f"{name} {ddl}" for name, (ddl, _) in COLUMNS.items())
     events, more = (pipeline.source(n, key="id bigint", value=value) for n in ("events", "more"))
@@ -57,6 +60,8 @@ def site(columns: Iterable[str] = COLUMNS) -> dp.Pipeline:
     )
     of_two = {name: agg.merge(name) for name in two}
     pipeline.aggregate("of_two", by_two, key="ok", values={**of_two, "texts": agg.count()})
+    if not by_days:
+        return pipeline
     by_day = pipeline.aggregate("by_day", both, key="day AS on_day, g", values=some)
     merged = {f"all_{name}": agg.merge(name) for name in some}
     all_days = pipeline.aggregate(
@@ -133,7 +138,7 @@ def assert_near(row: dict[str, Any], members: Iterable[int]) -> None:
     assert abs(row["visitors"] - exact) <= (0.05 * exact if exact > 300 else 0)
     below = sum(who < row["middle"] for who in whos) / len(whos)
     until = sum(who <= row["middle"] for who in whos) / len(whos)
-    slack = 0.033 if len(whos) > 200 else 0
+    slack = 0.027 if len(whos) > 200 else 0
     assert below - slack <= 0.5 <= until + slack
     counts = Counter(whos)
     expected = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:3]
@@ -193,6 +198,30 @@ def test_a_key_that_no_change_reaches_keeps_its_sketch_and_its_value(location: s
         assert version.stages["by_page"].affected_keys == 1
         assert quiet() == before
         assert store.verify(recompute=True) == ()
+
+
+@pytest.mark.parametrize("effect", range(6))
+def test_an_update_that_goes_on_makes_keys_again_that_have_lost_rows(
+    location: str, effect: int
+) -> None:
+    """Where it stopped between the days and what merges them."""
+    limits = dp.Limits(small_table_rows=0)
+    rows = [{"day": FIRST, "id": n, "page": "ab"[n % 2], "who": n % 7} for n in range(40)]
+    batch = [{**row, "_change_type": "delete"} for row in rows[:6]]
+    batch += [{"day": FIRST, "id": 99, "page": "a", "who": 99}]
+    pipeline = visits()
+    with dp.Store(None, location, pipeline, limits=limits) as store:
+        store.update({"visits": rows})
+        with failpoints.armed(CrashAt(effect, fail)), suppress(CrashError):
+            store.update({"visits": batch}, update_id="one")
+    with dp.Store(None, location, pipeline, limits=limits) as store:
+        store.update({"visits": batch}, update_id="one")
+        for page in store.content("by_page").to_pylist():
+            left = [row["who"] for row in [*rows[6:], batch[-1]] if row["page"] == page["page"]]
+            assert_near(page, left)
+        for stage in ("by_day", "by_page"):
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.rows_added, figures.rows_removed) == (0, 0)
 
 
 @pytest.mark.parametrize("value", SKETCHES)

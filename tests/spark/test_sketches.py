@@ -111,15 +111,18 @@ def test_quantiles_of_many_values_in_spark_keep_to_their_error(spark: SparkSessi
         assert planned is not None
         (median,) = planned.finish([pa.array([state])]).to_pylist()
         values = sorted(VALUES[ddl])
-        assert values[SIZE // 2 - 33] <= median <= values[SIZE // 2 + 33], ddl
+        assert values[SIZE // 2 - 27] <= median <= values[SIZE // 2 + 27], ddl
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined", "mixed"), ids=lambda way: way.name)
+@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
 def test_versions_equal_the_oracle(
     spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:
-    """What is stored, sketches too, is what a refresh makes; in a short run two versions."""
-    pipeline = site(("n", "t") if not long_run else ("n", "x", "day", "at", "t"))
+    """What is stored, sketches too, is what a refresh makes.
+
+    In a short run two versions, of sketches that Spark makes and of ones that the kernels do.
+    """
+    pipeline = site(("n", "x", "day", "at", "t")) if long_run else site(("t",), by_days=False)
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)

@@ -196,7 +196,7 @@ def approx_percentile(column: str, p: float | Sequence[float]) -> AggregateCall:
     """A value with about the share ``p`` of values below it or equal, in their type; or an array.
 
     It is the least value that is not below the share ``p`` of all, and exact of up to 200 values.
-    Of more it is that of a share 1.65 % higher or lower at most, in 99 cases of 100. NaN is the
+    Of more it is that of a share 1.33 % higher or lower at most, in 99 cases of 100. NaN is the
     greatest number.
 
     Args:
