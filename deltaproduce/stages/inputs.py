@@ -93,12 +93,28 @@ class StageInput:
         Args:
             column: one of its key.
         """
+        found = self._after(lambda before: before.within(column, values))
+        return None if found is None else rows_within(found, column, values)
+
+    def having(self, keys: Selection) -> Rows | None:
+        """Its content after the step that has some values, and perhaps more; None if there is none.
+
+        Args:
+            keys: in columns of its key, perhaps not in all of them.
+        """
+        return self._after(lambda before: before.of(keys))
+
+    def _after(self, read: Callable[[Stored], Rows]) -> Rows | None:
+        """Some rows of its content after the step, and perhaps others that the step changed.
+
+        Args:
+            read: finds the rows of stored ones; all of a pair, or none.
+        """
         before = None if self.step is not None and self.step.complete else self.before()
-        old = None if before is None else before.within(column, values)
+        old = None if before is None else read(before)
         if self.step is None or (self.is_after and before is not None):
             return old
-        after = self.step.content_after(None if old is None else lambda: old)
-        return rows_within(after, column, values)
+        return self.step.content_after(None if old is None else lambda: old)
 
     def rows_of(self, keys: Selection, engines: Engines) -> Rows | None:
         """Its content of some keys after the step, unsorted; None if there is none.

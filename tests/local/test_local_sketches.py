@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import date, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from crashing import CrashAt, CrashError, fail
 from local_stores import as_rows, assert_same_here
@@ -17,6 +18,7 @@ from test_local_ordered import COLUMNS, history
 import deltaproduce as dp
 from deltaproduce import agg
 from deltaproduce.storage import failpoints
+from deltaproduce.storage.parquet_seeks import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 WAYS = {
@@ -198,6 +200,35 @@ def test_a_key_that_no_change_reaches_keeps_its_sketch_and_its_value(location: s
         assert version.stages["by_page"].affected_keys == 1
         assert quiet() == before
         assert store.verify(recompute=True) == ()
+
+
+def test_a_key_that_has_lost_a_row_is_merged_again_from_its_own_partials(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of others few are read, with those that share a row group."""
+    limits = dp.Limits(small_table_rows=0, group_rows=20)
+    with dp.Store(None, location, visits(dp.window("day", last=4)), limits=limits) as store:
+        rows = [
+            {"day": FIRST + timedelta(days=n % 4), "id": n, "page": f"{n // 4:04}", "who": n % 3}
+            for n in range(4_000)
+        ]
+        store.update({"visits": rows})
+        read, whole = list[int](), ParquetFiles._read
+
+        def counting(files: ParquetFiles, *given: Any) -> pa.Table:
+            found = whole(files, *given)
+            if "_state_1" in found.column_names:
+                read.append(len(found))
+            return found
+
+        monkeypatch.setattr(ParquetFiles, "_read", counting)
+        late = {"day": FIRST + timedelta(days=1), "id": 9_999, "page": "0500", "who": 8}
+        for batch in ([late], [{**late, "_change_type": "delete"}]):
+            read.clear()
+            store.update({"visits": batch})
+            (row,) = (r for r in store.content("by_page").to_pylist() if r["page"] == "0500")
+            assert_near(row, [0, 1, 2, 2, *(r["who"] for r in batch if "_change_type" not in r)])
+            assert 0 < sum(read) <= 400  # of 5,000 rows of both stages
 
 
 @pytest.mark.parametrize("effect", range(6))

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, NullType, StringType, StructField, Struc
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
@@ -23,7 +24,14 @@ from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Parti
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.model import grouped, parts
 from deltaproduce.stages.aggregates.step import AggregateStep, row_columns
-from deltaproduce.stages.aggregates.windowed import KEPT, Part, rows_in_window, rows_moved, way
+from deltaproduce.stages.aggregates.windowed import (
+    KEPT,
+    Part,
+    rows_in_window,
+    rows_moved,
+    way,
+    within_window,
+)
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.expressions.expression import Expression, items
@@ -264,7 +272,7 @@ class Aggregate(DerivedKind):
         del mappings
         fed, kept = _apart(production, inputs)
         step, shift = self._step(production, kept), production.shift
-        after = partial(_all_rows, shift, fed)
+        after = partial(self._rows_of, shift, fed)
         if shift is None:
             return step.changed(content, _moved(fed), after)
         reused, why = KEPT if self.estimates else way(shift, fed, content)
@@ -274,6 +282,25 @@ class Aggregate(DerivedKind):
             made = self.produced(production, inputs)
             found = None if made is None else production.replaced(content, *made)
         return found and replace(found, window=shift.move(reused=reused, why=why))
+
+    def _rows_of(
+        self, shift: Shift | None, fed: Sequence[StageInput], keys: Selection
+    ) -> list[Part]:
+        """The rows of feeders after the step, or of a window of them, that some keys have.
+
+        There may be others; all are read, unless the key is of columns that feeders have as keys.
+        """
+        names = [one.column for _, one in self.key]
+        own = fed[0].stage.schema.key.names
+        if not set(names) <= set(own) or len(set(names)) < len(names):
+            return _all_rows(shift, fed)
+        places = [own.index(name) for name in names]
+        found = (
+            (each, each.having(keys.renamed([each.stage.schema.key.columns[n] for n in places])))
+            for each in fed
+        )
+        read = [(rows, each.stage, 1) for each, rows in found if rows is not None]
+        return read if shift is None else within_window(shift, read)
 
     def _step(self, production: Production, kept: Sequence[StageInput]) -> AggregateStep:
         """What it computes in a step.

@@ -71,17 +71,19 @@ class AggregateStep:
         self,
         content: Stored | None,
         moved: Sequence[Part],
-        after: Callable[[], Sequence[Part]],
+        after: Callable[[Selection], Sequence[Part]],
     ) -> Found | None:
         """What rows that came and went change; None if there are none.
 
         Args:
             content: the stage's rows; None if there are none.
-            after: finds all rows that the stage is of after the step.
+            after: finds the rows of some keys after the step, and perhaps others.
         """
         layout, engines = self.layout, self.production.engines
         lost = None if self.grouping.subtracts else self._lost(moved)
-        states = self._states(moved) if lost is None else self._states_again(moved, lost, after())
+        states = (
+            self._states(moved) if lost is None else self._states_again(moved, lost, after(lost))
+        )
         if states is None or (lost is None and is_empty(states)):
             return None
         affected = Selection.of(engines.of(states).here(states, layout.key), layout.key, engines)
@@ -117,7 +119,7 @@ class AggregateStep:
         """The states of keys that have lost a row, of all their rows, and of what came for others.
 
         Args:
-            after: all rows that the stage is of after the step.
+            after: the rows of these keys after the step, and perhaps others.
         """
         columns = state_columns(self.layout)
         come = self._states([part for part in moved if part[2] > 0])

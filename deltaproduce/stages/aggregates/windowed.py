@@ -42,13 +42,22 @@ KEPT: Final = Way(True, "estimates of keys that it does not reach are kept")
 def rows_in_window(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:
     """All rows in the window after the step, of each input that has some."""
     values = shift.window.partitions.values(shift.after)
-    found = ((each, each.within(_column(shift, each), values)) for each in inputs)
+    found = ((each, each.within(_column(shift, each.stage), values)) for each in inputs)
     return [(rows, each.stage, 1) for each, rows in found if rows is not None]
+
+
+def within_window(shift: Shift, parts: Sequence[Part]) -> list[Part]:
+    """Of rows after the step those in the window."""
+    values = shift.window.partitions.values(shift.after)
+    return [
+        (rows_within(rows, _column(shift, stage), values), stage, sign)
+        for rows, stage, sign in parts
+    ]
 
 
 def rows_moved(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:
     """The rows that came into the window, and those that are gone from it."""
-    return [part for each in inputs for part in _moved(shift, each, _column(shift, each))]
+    return [part for each in inputs for part in _moved(shift, each, _column(shift, each.stage))]
 
 
 def way(shift: Shift, inputs: Sequence[StageInput], content: Stored | None) -> Way:
@@ -61,7 +70,7 @@ def way(shift: Shift, inputs: Sequence[StageInput], content: Stored | None) -> W
         return Way(True, "the window stays where it is")
     moved = whole = changed = 0
     for each in inputs:
-        before, column = each.before(), _column(shift, each)
+        before, column = each.before(), _column(shift, each.stage)
         if each.changed is not None:
             changed += each.changed.counts.rows_added + each.changed.counts.rows_removed
         if before is None:
@@ -100,6 +109,6 @@ def _count(shift: Shift, stored: Stored, column: Column, partitions: Ranges) -> 
     return stored.count * len(partitions.within(shift.has)) // max(len(shift.has), 1)
 
 
-def _column(shift: Shift, each: StageInput) -> Column:
+def _column(shift: Shift, feeder: Stage) -> Column:
     """The window's column, as a feeder calls it."""
-    return each.stage.schema.key.columns[shift.window.position]
+    return feeder.schema.key.columns[shift.window.position]
