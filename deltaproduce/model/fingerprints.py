@@ -66,7 +66,7 @@ def _making(stage: Stage) -> str:
     """What makes a stage's rows, as text; none if they are not made."""
     if isinstance(stage, Source):
         return ""
-    made_by = _described(stage.kind.made_by) if stage.revision is None else stage.revision
+    made_by = described(stage.kind.made_by) if stage.revision is None else stage.revision
     return f"{stage.kind.word}: {made_by}"
 
 
@@ -97,7 +97,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _described(value: object, outer: tuple[object, ...] = ()) -> str:
+def described(value: object, outer: tuple[object, ...] = ()) -> str:
     """Describes a value by text that another process would give it too.
 
     Args:
@@ -108,7 +108,7 @@ def _described(value: object, outer: tuple[object, ...] = ()) -> str:
         return repr(value)
     if any(value is one for one in outer):
         return "<cycle>"
-    parts = [_described(part, (*outer, value)) for part in _parts(value)]
+    parts = [described(part, (*outer, value)) for part in _parts(value)]
     if isinstance(value, set | frozenset):
         parts.sort()
     named = value if isinstance(value, type) or inspect.isbuiltin(value) else type(value)

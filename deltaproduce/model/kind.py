@@ -80,6 +80,16 @@ class Kind(ABC):
         return None
 
     @property
+    def calls_user(self) -> bool:
+        """Whether functions of the user's are called to make its rows."""
+        return self.called is not None
+
+    @property
+    def note(self) -> str | None:
+        """What a plan says of its incremental steps beside what reached it; None if nothing."""
+        return None
+
+    @property
     def takes_rows(self) -> bool:
         """Whether a user may give rows for it."""
         return False

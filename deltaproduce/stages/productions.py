@@ -215,13 +215,18 @@ class Production:
         }
 
     def beside(
-        self, rows: Rows, key: Sequence[Column], run: BatchFunction
+        self,
+        rows: Rows,
+        key: Sequence[Column],
+        run: BatchFunction,
+        columns: Sequence[Column] | None = None,
     ) -> tuple[Rows, int] | None:
-        """Rows of the content that a function makes beside the driver, and how many.
+        """Rows that a function makes beside the driver, and how many.
 
         Args:
             rows: in the columns that the function reads, with equal keys adjacent.
             key: what the rows may be shared out by among workers; not at all if it is empty.
+            columns: what it makes; those of the content if None.
 
         Returns:
             None if they are to be made in Spark: there are many, or the function cannot be sent.
@@ -231,7 +236,8 @@ class Production:
         """
         if not self.engines.calls_beside(rows):
             return None
-        return self.engines.made_beside(rows, key, run, self.content, stage=self.stage.name)
+        columns = self.content if columns is None else columns
+        return self.engines.made_beside(rows, key, run, columns, stage=self.stage.name)
 
     def computed(
         self, rows: DataFrame, columns: Sequence[Column] | None = None
@@ -247,7 +253,7 @@ class Production:
         columns = self.content if columns is None else columns
         size = f.coalesce(f.sum(row_bytes(columns)), f.lit(0))
         counted = {"rows": f.count(f.lit(1)), "bytes": size}
-        function = None if self.stage.kind.called is None else self.stage.name
+        function = self.stage.name if self.stage.kind.calls_user else None
         computed, counts = checkpoint(rows, counted, stage=function)
         count = counts["rows"]
         return self.engines.settled(computed, columns, count, counts["bytes"]), count

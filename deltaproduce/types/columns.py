@@ -279,6 +279,19 @@ def stored_columns(ddl: str) -> Columns:
     return _columns(struct_from_ddl(ddl).fields) if ddl else Columns(())
 
 
+def column_of(name: str, declared: str | DataType) -> Column:
+    """A column of one type, declared in DDL or as such.
+
+    Raises:
+        DefinitionError: that is not one type that can be stored.
+    """
+    text = declared if isinstance(declared, str) else ddl_of(declared)
+    columns = _columns(struct_from_ddl(f"{quoted(name)} {text}").fields).columns
+    if len(columns) != 1 or columns[0] != Column(name, columns[0].data_type):
+        raise DefinitionError(f"{text!r} is not one type, as 'bigint'", column=name)
+    return columns[0]
+
+
 _REFUSED_CHARACTERS: Final = frozenset(" ,;{}()\n\t=")  # by Delta, without column mapping
 
 

@@ -165,10 +165,15 @@ def _by_position(
     plain = all(kind in {tuple, list} or getattr(kind, "_fields", None) == fields for kind in kinds)
     if plain and set(map(len, rows)) <= {len(names)}:
         return rows
-    return [_row_by_position(row, names, fields) for row in rows]
+    return [row_by_position(row, names, fields) for row in rows]
 
 
-def _row_by_position(row: object, names: Sequence[str], fields: tuple[str, ...]) -> Sequence[Any]:
+def row_by_position(row: object, names: Sequence[str], fields: tuple[str, ...]) -> Sequence[Any]:
+    """Returns a row of any form as a sequence in the order of the columns; see `_by_position`.
+
+    Raises:
+        Misfit: it has other columns.
+    """
     by_name = _by_name(row)
     if by_name is None:
         if isinstance(row, tuple | list) and len(row) == len(names):

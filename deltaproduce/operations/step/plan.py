@@ -189,7 +189,9 @@ def _producer_step(
     if timed is not None:
         return Step(stage, "full", timed)
     if reached:
-        return Step(stage, "incremental", f"reached through {', '.join(reached)}")
+        reason = f"reached through {', '.join(reached)}"
+        note = stage.kind.note
+        return Step(stage, "incremental", reason if note is None else f"{reason}; {note}")
     if stage.name in due:
         return Step(stage, "incremental", due[stage.name])
     return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.model.own_aggregates import OwnAggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,19 @@ class AggregateCall:
     @property
     def subtracts(self) -> bool:
         """Whether rows that are gone are taken from what it keeps of a group."""
-        return not self.function.startswith(_APPROXIMATE)
+        own = self.own
+        return not self.function.startswith(_APPROXIMATE) if own is None else own.subtracts
+
+    @property
+    def own(self) -> OwnAggregate | None:
+        """The user's own aggregate that it calls; None if it is one of the library's."""
+        return next((p for p in self.parameters if isinstance(p, OwnAggregate)), None)
+
+    @property
+    def made_by(self) -> object:
+        """What makes its values: its text, and of a user's own aggregate the code."""
+        own = self.own
+        return self.sql if own is None else (self.sql, own.text)
 
     @property
     def estimates(self) -> bool:
@@ -219,6 +232,39 @@ def approx_top_k(column: str, k: int) -> AggregateCall:
     """
     parameter = _whole("approx_top_k", "k", k, 1, 10_000)
     return replace(_call("approx_top_k", column), parameters=(parameter,))
+
+
+def own(aggregate: object, *columns: str) -> AggregateCall:
+    """An aggregate of one's own, over one column or several.
+
+    Its methods do not change what they are given, and what they return depends on that alone. They
+    are called in worker processes, as functions of producers are. A struct comes to them as a named
+    tuple, and may be returned as any tuple, dict or dataclass. ``testing.check_aggregate`` tests
+    the laws that an aggregate must hold for an update to equal a refresh.
+
+    Args:
+        aggregate: an object with
+
+            - ``state`` and ``type``: what is kept of a group, and what its value is, each a type in
+              DDL, as ``"struct<n: bigint, total: bigint>"``;
+            - ``zero()``: the state of no rows;
+            - ``add(state, *values)``: the state with one more row, whose values may be None;
+            - ``merge(a, b)``: the state of the rows of both;
+            - ``result(state)``: the value;
+            - if it can, ``subtract(a, b)``: the state of the rows of ``a`` without those of ``b``,
+              which are among them. Where it cannot, a key that loses a row is made again from its
+              rows, which reads the feeder, and a window with ``last=`` is refused;
+            - if it likes, ``identity_of(state)``: whether it is the state of no rows. A key that
+              has rows has its row, whatever is said.
+        columns: columns of the feeder, or expressions, whose values ``add`` is given.
+
+    Raises:
+        DefinitionError: the object is no such thing; none of its methods is called for that.
+    """
+    declared = OwnAggregate.of(aggregate)
+    if not columns:
+        raise DefinitionError(f"agg.own is given {declared.name} and no column; give one, or some")
+    return replace(_call("own", *columns), parameters=(declared,))
 
 
 def merge(column: str) -> AggregateCall:

@@ -1,11 +1,15 @@
 """Folding: states of groups, added up, become the rows of a stage.
 
 The states that a stage has stored and those of what came and went are rows alike: a key, and its
-measures. Whoever has added up all of a key's has its row. The invariant: the rows that `folded`
-makes depend on the sums alone.
+measures. Whoever has added up all of a key's has its row. The invariant: the rows that
+`Folding.rows` makes depend on the sums alone.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,86 +17,133 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import Numbers, factorize
 from deltaproduce.errors import CorruptStoreError, ProducerError
 from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.aggregates.functions.plans import TooLargeError
 from deltaproduce.stages.aggregates.grouping import Grouping
+from deltaproduce.stages.aggregates.measures import GroupError
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.excerpts import shown
 from deltaproduce.types.row_readers import UnreadableError, row_reader, zone_of
 
 
-def folded(rows: pa.Table, grouping: Grouping, layout: Layout, stage: str, zone: str) -> pa.Table:
-    """The rows of a stage.
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """What becomes of the rows that a stage reads, and of states.
 
-    Args:
-        rows: states: key columns and those of the measures; all that a key has.
+    Attributes:
         layout: the stage's.
+        stage: its name.
         zone: the session's time zone, on whose clock an error shows a key.
-
-    Returns:
-        Rows in the columns of the content; none of a key that has no rows any more.
-
-    Raises:
-        ProducerError: the type of a value does not hold it; with `stage` and `key`.
-        CorruptStoreError: a key has fewer rows than none, so what was stored of it is wrong.
     """
-    keys, states = added_up(rows, grouping, layout)
-    counts = states[0].to_numpy()
-    for group in np.flatnonzero(counts < 0)[:1]:
-        found = shown(_key(keys.slice(group, 1), layout, zone))
-        raise CorruptStoreError(
-            f"stage {stage!r}, key {found}: after this change it has {counts[group]} rows, so "
-            f"someone else has changed its content; store.refresh({stage!r}) makes it again"
-        )
-    alive = counts > 0
-    if not alive.all():
-        keys, states = keys.filter(pa.array(alive)), [s.filter(pa.array(alive)) for s in states]
-    columns = {name: keys.column(name) for name in keys.column_names}
-    columns[ORDINAL] = pa.array(np.zeros(len(keys), np.int64))
-    for result in grouping.results:
+
+    grouping: Grouping
+    layout: Layout
+    stage: str
+    zone: str
+
+    def rows(self, states: pa.Table) -> pa.Table:
+        """The rows of a stage.
+
+        Args:
+            states: key columns and those of the measures; all that a key has.
+
+        Returns:
+            Rows in the columns of the content; none of a key that has no rows any more.
+
+        Raises:
+            ProducerError: the type of a value does not hold it, or a function of the user's failed;
+                with `stage` and `key`.
+            CorruptStoreError: a key has fewer rows than none, so what was stored of it is wrong.
+        """
+        keys, sums = self._added_up(states)
+        counts = sums[0].to_numpy()
+        for group in np.flatnonzero(counts < 0)[:1]:
+            raise CorruptStoreError(
+                f"stage {self.stage!r}, key {shown(self._key(keys, group))}: after this change it "
+                f"has {counts[group]} rows, so someone else has changed its content; "
+                f"store.refresh({self.stage!r}) makes it again"
+            )
+        alive = counts > 0
+        if not alive.all():
+            keys, sums = keys.filter(pa.array(alive)), [s.filter(pa.array(alive)) for s in sums]
+        kept = []
+        for measure, one in zip(self.grouping.measures, sums, strict=True):
+            with self._blaming(keys, self.grouping.name_of(measure)):
+                kept.append(measure.settled(one))
+        columns = {name: keys.column(name) for name in keys.column_names}
+        columns[ORDINAL] = pa.array(np.zeros(len(keys), np.int64))
+        for result in self.grouping.results:
+            with self._blaming(keys, result.name):
+                columns[result.name] = result.function.finish([kept[n] for n in result.states])
+        columns |= {c.name: state for c, state in zip(self.layout.states, kept, strict=True)}
+        return pa.table({c.name: columns[c.name] for c in self.layout.content})
+
+    def added_up(self, states: pa.Table) -> pa.Table:
+        """The keys of some states, each once, and the sums of each measure."""
+        keys, sums = self._added_up(states)
+        return pa.table([*keys.columns, *sums], [c.name for c in self.states])
+
+    def of_rows(self, rows: pa.Table, signs: Numbers, key: Sequence[str]) -> pa.Table:
+        """The states of some rows, one row a key.
+
+        Args:
+            rows: of the feeder.
+            signs: whether they have come (1) or are gone (-1).
+            key: the columns of the feeder that are the key.
+        """
+        keys = rows.select(list(key)).rename_columns([c.name for c in self.layout.key])
+        groups, firsts = _grouped_by(keys)
+        found = keys.take(pa.array(firsts))
+        states = []
+        for measure in self.grouping.measures:
+            names = [self.grouping.arguments[place] for place in measure.arguments]
+            values = _together([rows.column(name).combine_chunks() for name in names])
+            with self._blaming(found, self.grouping.name_of(measure)):
+                states.append(measure.here(values, signs, groups, len(firsts)))
+        return pa.table([*found.columns, *states], [c.name for c in self.states])
+
+    @property
+    def states(self) -> tuple[Column, ...]:
+        """The columns of states, as rows."""
+        return (*self.layout.key, *self.layout.states)
+
+    def _added_up(self, states: pa.Table) -> tuple[pa.Table, list[pa.Array]]:
+        keys = states.select([c.name for c in self.layout.key])
+        groups, firsts = _grouped_by(keys)
+        found, sums = keys.take(pa.array(firsts)), []
+        for measure, column in zip(self.grouping.measures, self.layout.states, strict=True):
+            with self._blaming(found, self.grouping.name_of(measure)):
+                one = states.column(column.name).combine_chunks()
+                sums.append(measure.added(one, groups, len(firsts)))
+        return found, sums
+
+    @contextmanager
+    def _blaming(self, keys: pa.Table, value: str) -> Iterator[None]:
+        """Says of which key, and of which value, a group's error is."""
         try:
-            columns[result.name] = result.function.finish([states[n] for n in result.states])
-        except TooLargeError as error:
-            key = _key(keys.slice(error.group, 1), layout, zone)
-            message = f"stage {stage!r}, key {shown(key)}: value {result.name!r} is too large: "
-            raise ProducerError(f"{message}{error}", stage=stage, key=key) from None
-    columns |= {c.name: state for c, state in zip(layout.states, states, strict=True)}
-    return pa.table({c.name: columns[c.name] for c in layout.content})
+            yield
+        except GroupError as error:
+            key = self._key(keys, error.group)
+            message = f"stage {self.stage!r}, key {shown(key)}: value {value!r} {error}"
+            raise ProducerError(message, stage=self.stage, key=key) from error.__cause__
+
+    def _key(self, keys: pa.Table, group: int) -> object:
+        """A key as functions get it; None if Python has no such value."""
+        arrays = [column.combine_chunks() for column in keys.slice(group, 1).columns]
+        try:
+            return next(row_reader(self.layout.schema.key, zone_of(self.zone))(arrays))
+        except UnreadableError:
+            return None
 
 
-def added_up(rows: pa.Table, grouping: Grouping, layout: Layout) -> tuple[pa.Table, list[pa.Array]]:
-    """The keys of some states, each once, and the sums of each measure."""
-    keys = rows.select([c.name for c in layout.key])
-    groups, firsts = grouped_by(keys)
-    states = [
-        measure.added(rows.column(column.name).combine_chunks(), groups, len(firsts))
-        for measure, column in zip(grouping.measures, layout.states, strict=True)
-    ]
-    return keys.take(pa.array(firsts)), states
+def _together(arrays: Sequence[pa.Array]) -> pa.Array | None:
+    """What a measure is of, one a row: a struct if it is of several arguments."""
+    if len(arrays) > 1:
+        return pa.StructArray.from_arrays(arrays, [str(n) for n in range(len(arrays))])
+    return arrays[0] if arrays else None
 
 
-def states_added_up(rows: pa.Table, grouping: Grouping, layout: Layout) -> pa.Table:
-    """The same as rows."""
-    keys, states = added_up(rows, grouping, layout)
-    return pa.table([*keys.columns, *states], [c.name for c in state_columns(layout)])
-
-
-def grouped_by(keys: pa.Table) -> tuple[Numbers, Numbers]:
+def _grouped_by(keys: pa.Table) -> tuple[Numbers, Numbers]:
     """For each row the number of its key, and for each key its first row."""
     groups = factorize(keys.columns)
     firsts = np.empty(int(groups.max(initial=-1)) + 1, np.int64)
     firsts[groups[::-1]] = np.arange(len(groups))[::-1]
     return groups, firsts
-
-
-def state_columns(layout: Layout) -> tuple[Column, ...]:
-    """The columns of states, as rows."""
-    return (*layout.key, *layout.states)
-
-
-def _key(keys: pa.Table, layout: Layout, zone: str) -> object:
-    """A key as functions get it; None if Python has no such value."""
-    arrays = [column.combine_chunks() for column in keys.columns]
-    try:
-        return next(row_reader(layout.schema.key, zone_of(zone))(arrays))
-    except UnreadableError:
-        return None

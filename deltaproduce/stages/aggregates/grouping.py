@@ -8,7 +8,8 @@ feeder's columns alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import tzinfo
 from typing import Final, TypeVar
 
 from pyspark.sql.types import DataType
@@ -98,6 +99,24 @@ class Grouping:
     def subtracts(self) -> bool:
         """Whether what is gone can be taken from all that it keeps."""
         return all(measure.subtracts for measure in self.measures)
+
+    @property
+    def calls(self) -> bool:
+        """Whether it calls functions of the user's."""
+        return any(result.function.calls for result in self.results)
+
+    def on_clock(self, zone: tzinfo) -> Grouping:
+        """The same where moments are on this clock, as functions of the user's get them."""
+        return replace(
+            self,
+            measures=tuple(measure.on_clock(zone) for measure in self.measures),
+            results=tuple(replace(r, function=r.function.on_clock(zone)) for r in self.results),
+        )
+
+    def name_of(self, measure: Measure) -> str:
+        """The value that a measure is kept for; the first."""
+        place = self.measures.index(measure)
+        return next((r.name for r in self.results if place in r.states), self.results[0].name)
 
     def partial(self, place: int) -> Partial:
         """One of the values, for who merges it."""

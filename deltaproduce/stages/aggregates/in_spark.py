@@ -18,13 +18,10 @@ from pyspark.sql.types import StructField, StructType
 from deltaproduce.engines.failures import in_worker
 from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import col, cols, order
-from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.aggregates.folding import folded, state_columns, states_added_up
-from deltaproduce.stages.aggregates.grouping import Grouping
-from deltaproduce.stages.aggregates.on_driver import signed_states
+from deltaproduce.stages.aggregates.folding import Folding
+from deltaproduce.stages.aggregates.on_driver import SIGN, signed_states
 from deltaproduce.types.columns import Column
 
-_SIGN = "_sign"
 _Batches = Iterator[pa.RecordBatch]
 _Tables = Iterator[pa.Table]
 _PART_ROWS = 1 << 17
@@ -32,71 +29,59 @@ _PART_ROWS = 1 << 17
 
 
 def states_of(
-    parts: Sequence[tuple[DataFrame, int]], key: Sequence[str], grouping: Grouping, layout: Layout
+    parts: Sequence[tuple[DataFrame, int]], key: Sequence[str], folding: Folding
 ) -> DataFrame:
     """The states of some rows, one row a key; see `on_driver.states_of`."""
-    signed = (rows.withColumn(_SIGN, f.lit(sign).cast("bigint")) for rows, sign in parts)
+    signed = (rows.withColumn(SIGN, f.lit(sign).cast("bigint")) for rows, sign in parts)
     rows = reduce(DataFrame.union, signed)
-    states = []
+    states, grouping, layout = [], folding.grouping, folding.layout
     for measure, column in zip(grouping.measures, layout.states, strict=True):
         place = measure.argument
         value = None if place is None else col(grouping.arguments[place])
-        state = measure.in_spark(value, f.col(_SIGN))
+        state = measure.in_spark(value, f.col(SIGN))
         if state is None:
-            return _by_kernel(rows, key, grouping, layout)
+            return _by_kernel(rows, key, folding)
         states.append(state.alias(column.name))
     keys = [col(name).alias(c.name) for name, c in zip(key, layout.key, strict=True)]
     return rows.groupBy(*keys).agg(*states)
 
 
-def rows_of(
-    states: DataFrame,
-    grouping: Grouping,
-    layout: Layout,
-    stage: str,
-    zone: str,
-    *,
-    once: bool,
-) -> DataFrame:
+def rows_of(states: DataFrame, folding: Folding, *, once: bool) -> DataFrame:
     """The rows of a stage, lazily.
 
     Args:
-        states: in the columns of `state_columns`.
+        states: in the columns of `Folding.states`.
         once: each key is there once; else a key's states are brought together.
     """
-    keys = [c.name for c in layout.key]
+    keys = [c.name for c in folding.layout.key]
 
     def run(tables: _Tables) -> _Tables:
         for part in tables if once else whole_keys(tables, keys):
-            yield folded(part, grouping, layout, stage, zone)
+            yield folding.rows(part)
 
-    return _mapped(states if once else _by_key(states, layout), run, layout.content)
+    return _mapped(states if once else _by_key(states, folding), run, folding.layout.content)
 
 
-def _by_kernel(
-    rows: DataFrame, key: Sequence[str], grouping: Grouping, layout: Layout
-) -> DataFrame:
+def _by_kernel(rows: DataFrame, key: Sequence[str], folding: Folding) -> DataFrame:
     """The states of some rows with signs, one row a key, by the driver's kernel."""
 
     def of_parts(tables: _Tables) -> _Tables:
         for part in _in_parts(tables):
-            signs = part.column(_SIGN).to_numpy()
-            yield signed_states(part, signs, key, grouping, layout)
+            yield signed_states(part, key, folding)
 
     def of_keys(tables: _Tables) -> _Tables:
-        for part in whole_keys(tables, [c.name for c in layout.key]):
-            yield states_added_up(part, grouping, layout)
+        for part in whole_keys(tables, [c.name for c in folding.layout.key]):
+            yield folding.added_up(part)
 
-    read = dict.fromkeys([*key, *grouping.arguments, _SIGN])
-    columns = state_columns(layout)
-    return _mapped(
-        _by_key(_mapped(rows.select(*map(col, read)), of_parts, columns), layout), of_keys, columns
-    )
+    read = dict.fromkeys([*key, *folding.grouping.arguments, SIGN])
+    parts = _mapped(rows.select(*map(col, read)), of_parts, folding.states)
+    return _mapped(_by_key(parts, folding), of_keys, folding.states)
 
 
-def _by_key(states: DataFrame, layout: Layout) -> DataFrame:
+def _by_key(states: DataFrame, folding: Folding) -> DataFrame:
     """Rows in partitions that have all rows of a key, sorted by it."""
-    return states.repartition(*cols(layout.key)).sortWithinPartitions(*order(layout.key))
+    key = folding.layout.key
+    return states.repartition(*cols(key)).sortWithinPartitions(*order(key))
 
 
 def _mapped(

@@ -46,6 +46,7 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+from deltaproduce.types.row_readers import zone_of
 
 _Typing: TypeAlias = Callable[[Projection, tuple[Column, ...]], dict[str, DataType]]
 """Finds the types of a projection of rows in some columns."""
@@ -61,7 +62,8 @@ class Aggregate(DerivedKind):
         arguments: these, of a row of the feeder; each once.
         where: which of the feeder's rows count; all if None.
         window: of which partitions of its feeder it is; of all rows if None.
-        estimates: some value, within its error, depends on how rows came.
+        origins: the functions whose states the values are made of: of one that is merged, that
+            which the feeder keeps.
     """
 
     key: tuple[tuple[str, Expression], ...]
@@ -69,7 +71,7 @@ class Aggregate(DerivedKind):
     arguments: tuple[Expression, ...]
     where: Expression | None
     window: Window | None = None
-    estimates: bool = False
+    origins: tuple[AggregateCall, ...] = ()
 
     @staticmethod
     def defined(
@@ -126,7 +128,7 @@ class Aggregate(DerivedKind):
             tuple(arguments),
             None if where is None else _read(where, feeder, "its condition", stage),
             checked,
-            any(_estimates(call, feeders[0]) for call in values.values()),
+            tuple(_origin(call, feeders[0]) for call in values.values()),
         )
 
     @property
@@ -143,7 +145,7 @@ class Aggregate(DerivedKind):
     def made_by(self) -> object:
         """See `Kind.made_by`."""
         key = tuple((name, one.text) for name, one in self.key)
-        values = tuple((name, call.sql) for name, call in self.values)
+        values = tuple((name, call.made_by) for name, call in self.values)
         made_by = key, values, None if self.where is None else self.where.text
         return made_by if self.window is None else (*made_by, making(self.window))
 
@@ -152,9 +154,22 @@ class Aggregate(DerivedKind):
         return dict(self.key)[column].column if column in dict(self.key) else None
 
     @property
+    def calls_user(self) -> bool:
+        """See `Kind.calls_user`."""
+        return any(call.own is not None for call in self.origins)
+
+    @property
+    def note(self) -> str | None:
+        """See `Kind.note`."""
+        again = [call.sql for call in self.origins if not call.subtracts]
+        if not again:
+            return None
+        return f"a key that loses a row is made again from its rows, for {', '.join(again)}"
+
+    @property
     def depends_on_history(self) -> bool:
         """See `Kind.depends_on_history`: a key none of whose rows change keeps its sketch."""
-        return self.estimates
+        return any(call.estimates for call in self.origins)
 
     @property
     def reads_states(self) -> bool:
@@ -275,7 +290,7 @@ class Aggregate(DerivedKind):
         after = partial(self._rows_of, shift, fed)
         if shift is None:
             return step.changed(content, _moved(fed), after)
-        reused, why = KEPT if self.estimates else way(shift, fed, content)
+        reused, why = KEPT if self.depends_on_history else way(shift, fed, content)
         if reused:
             found = step.changed(content, rows_moved(shift, fed), after)
         else:
@@ -312,6 +327,9 @@ class Aggregate(DerivedKind):
         typing: _Typing = partial(Projection.resolved, engines=production.engines)
         partials = self.partials(stage.merged, typing, stage=stage.name)
         types = typing(self.projection, row_columns(stage.feeders[0]))
+        grouping = self.grouping(types, partials, stage=stage.name)
+        if grouping.calls:
+            grouping = grouping.on_clock(zone_of(production.engines.time_zone))
         return AggregateStep(
             production,
             kept,
@@ -320,7 +338,7 @@ class Aggregate(DerivedKind):
             self.keys,
             partial(self.counted, types=types),
             partials,
-            self.grouping(types, partials, stage=stage.name),
+            grouping,
         )
 
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
@@ -430,13 +448,13 @@ def _check_dropping(call: AggregateCall, window: Window, stage: str, column: str
         raise DefinitionError(message, stage=stage, column=column)
 
 
-def _estimates(call: AggregateCall, feeder: Stage) -> bool:
-    """Whether a value depends on how rows came."""
+def _origin(call: AggregateCall, feeder: Stage) -> AggregateCall:
+    """The function whose states a value is made of: itself, or what it merges in the end."""
     if not call.merges:
-        return call.estimates
+        return call
     kind = feeder.kind
     assert isinstance(kind, Aggregate)  # `_check_merged` has seen it
-    return _estimates(dict(kind.values)[call.arguments[0]], feeder.merged[0])
+    return _origin(dict(kind.values)[call.arguments[0]], feeder.merged[0])
 
 
 def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Expression]]:

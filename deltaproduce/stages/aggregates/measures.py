@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from decimal import Decimal
 from typing import Final
 
@@ -40,6 +41,18 @@ _PART_ROWS: Final = 1 << 16
 """So many rows are added up at once exactly, some hundred bytes each."""
 
 
+class GroupError(ValueError):
+    """What is kept of a group, or its value, cannot be made.
+
+    Attributes:
+        group: of which group; the first.
+    """
+
+    def __init__(self, message: str, group: int) -> None:
+        super().__init__(message)
+        self.group = group
+
+
 @dataclass(frozen=True, slots=True)
 class Measure(ABC):
     """A state that adds up.
@@ -60,12 +73,27 @@ class Measure(ABC):
         """Whether states are taken away again; else a group that has lost a row is made again."""
         return True
 
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """Which of the stage's arguments it is of, where rows are on the driver."""
+        return () if self.argument is None else (self.argument,)
+
+    @property
+    def of_none(self) -> Measure:
+        """The same without arguments: what the states of equal ones are of adds up."""
+        return replace(self, argument=None)
+
+    def on_clock(self, zone: tzinfo) -> Measure:
+        """The same where moments are on this clock, if it calls functions of the user's."""
+        del zone
+        return self
+
     @abstractmethod
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """The state of each of ``size`` groups, of rows on the driver; each group has some.
 
         Args:
-            values: the argument's, one a row.
+            values: the argument's, one a row; a struct if there are several.
             signs: 1 for a row that has come, -1 for one that is gone.
             groups: of each row the number of its group.
         """
@@ -82,6 +110,10 @@ class Measure(ABC):
     @abstractmethod
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
         """The states, some of them with the sign turned."""
+
+    def settled(self, states: pa.Array) -> pa.Array:
+        """The sums of all states of groups that have rows, as they are stored."""
+        return states
 
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression | None:
         """The sum of one group's states with signs, as `in_spark`; None if Spark has none."""
@@ -311,10 +343,7 @@ class Merged(Measure):
     @staticmethod
     def of(measure: Measure, argument: int) -> Merged:
         """What merges the states that a feeder keeps by a measure."""
-        of_rows = (
-            measure.measure if isinstance(measure, Merged) else replace(measure, argument=None)
-        )
-        return Merged(argument, of_rows)
+        return Merged(argument, measure.measure if isinstance(measure, Merged) else measure.of_none)
 
     @property
     def data_type(self) -> DataType:
@@ -325,6 +354,10 @@ class Merged(Measure):
     def subtracts(self) -> bool:
         """See `Measure.subtracts`."""
         return self.measure.subtracts
+
+    def on_clock(self, zone: tzinfo) -> Measure:
+        """See `Measure.on_clock`."""
+        return replace(self, measure=self.measure.on_clock(zone))
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""
@@ -343,6 +376,10 @@ class Merged(Measure):
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
         """See `Measure.turned`."""
         return self.measure.turned(states, turned)
+
+    def settled(self, states: pa.Array) -> pa.Array:
+        """See `Measure.settled`."""
+        return self.measure.settled(states)
 
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression | None:
         """See `Measure.added_in_spark`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import partial
@@ -12,9 +13,11 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from deltaproduce.model.kind import PARTS
+from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.model import value_of
+from deltaproduce.types.forms import Form
 
 _Values: TypeAlias = Sequence[Any]
 """Those of a group, without nulls."""
@@ -195,12 +198,15 @@ def _part(call: AggregateCall, rows: Sequence[Mapping[str, Any]]) -> _Part:
     if call.merges:
         merged = [row[PARTS][call.arguments[0]] for row in rows]
         return merged[0][0], [values for _, read in merged for values in read]
-    return call, [tuple(_one_zero(row[name]) for name in call.arguments) for row in rows]
+    read = [tuple(row[name] for name in call.arguments) for row in rows]
+    return call, read if call.own else [tuple(map(_one_zero, values)) for values in read]
 
 
 def _value(call: AggregateCall, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa: ANN401 as it may be
     if not call.arguments:
         return len(read)
+    if call.own is not None:
+        return _own(call.own, read)
     counted = [values for values in read if values[-1] is not None]
     if call.function not in _BY:
         return _FUNCTIONS[call.function]([value for (value,) in counted], *call.parameters)
@@ -208,3 +214,12 @@ def _value(call: AggregateCall, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa
         return None
     end = _BY[call.function](_order(by) for _, by in counted)
     return _sorted(value for value, by in counted if _order(by) == end)[0]
+
+
+def _own(aggregate: OwnAggregate, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa: ANN401 the user's
+    """The value of a user's own aggregate, by its methods."""
+    states, values = (Form.of(one, UTC) for one in (aggregate.state, aggregate.value))
+    state = states.seen(aggregate.methods.zero())
+    for row in read:
+        state = states.seen(aggregate.methods.add(state, *row))
+    return values.seen(aggregate.methods.result(state))

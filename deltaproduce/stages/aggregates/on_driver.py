@@ -1,42 +1,77 @@
-"""States of rows that are on the driver."""
+"""States of rows that are on the driver, and what becomes of them.
+
+It is done in the driver, but where functions of the user's are called: then it is done in workers
+beside it, which get all rows of a key each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Numbers
-from deltaproduce.model.layouts import Layout
-from deltaproduce.stages.aggregates.folding import grouped_by, state_columns
-from deltaproduce.stages.aggregates.grouping import Grouping
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import in_order
+from deltaproduce.stages.aggregates.folding import Folding
+from deltaproduce.stages.productions import Production
+from deltaproduce.types.columns import Column
+
+SIGN = "_sign"
+_Run: TypeAlias = Callable[[pa.Table], pa.Table]
+_Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 
 def states_of(
-    parts: Sequence[tuple[pa.Table, int]], key: Sequence[str], grouping: Grouping, layout: Layout
-) -> pa.Table:
+    parts: Sequence[tuple[pa.Table, int]],
+    key: Sequence[Column],
+    folding: Folding,
+    production: Production,
+) -> Rows | None:
     """The states of some rows, one row a key.
 
     Args:
         parts: rows of the feeder, and whether they have come (1) or are gone (-1).
         key: the columns of the feeder that are the key.
+
+    Returns:
+        None if they are to be made in Spark; see `Production.beside`.
     """
+    signs = [np.full(len(part), sign) for part, sign in parts]
     rows = pa.concat_tables([part for part, _ in parts])
-    signs = np.repeat([sign for _, sign in parts], [len(part) for part, _ in parts])
-    return signed_states(rows, signs, key, grouping, layout)
+    rows = rows.append_column(SIGN, pa.array(np.concatenate(signs)))
+    run = partial(signed_states, key=[c.name for c in key], folding=folding)
+    found = _made(run, rows, key, folding, production, folding.states)
+    return None if found is None else found[0]
 
 
-def signed_states(
-    rows: pa.Table, signs: Numbers, key: Sequence[str], grouping: Grouping, layout: Layout
-) -> pa.Table:
-    """As `states_of`, of rows that each have a sign."""
-    keys = rows.select(list(key)).rename_columns([c.name for c in layout.key])
-    groups, firsts = grouped_by(keys)
-    found = keys.take(pa.array(firsts))
-    for measure, column in zip(grouping.measures, layout.states, strict=True):
-        place = measure.argument
-        values = None if place is None else rows.column(grouping.arguments[place]).combine_chunks()
-        state = measure.here(values, signs, groups, len(firsts))
-        found = found.append_column(column.name, state)
-    return found.select([c.name for c in state_columns(layout)])
+def signed_states(rows: pa.Table, key: Sequence[str], folding: Folding) -> pa.Table:
+    """As `states_of`, of rows whose signs are a column."""
+    return folding.of_rows(rows, rows.column(SIGN).to_numpy(), key)
+
+
+def rows_of(states: pa.Table, folding: Folding, production: Production) -> tuple[Rows, int] | None:
+    """The rows of the stage, and how many; see `Folding.rows`. None as from `states_of`."""
+    layout = folding.layout
+    return _made(folding.rows, states, layout.key, folding, production, layout.content)
+
+
+def _made(
+    run: _Run,
+    rows: pa.Table,
+    key: Sequence[Column],
+    folding: Folding,
+    production: Production,
+    columns: Sequence[Column],
+) -> tuple[Rows, int] | None:
+    """What is made of rows with some key, in some columns, and how many rows."""
+    if not folding.grouping.calls or not len(rows):
+        made = run(rows)
+        return made, len(made)
+
+    def on_batches(batches: _Batches) -> _Batches:
+        yield from run(pa.Table.from_batches(batches)).to_batches()
+
+    return production.beside(in_order(rows, key), key, on_batches, columns)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import is_empty
 from deltaproduce.engines.comparisons import Comparison
@@ -21,7 +20,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates import in_spark, on_driver
-from deltaproduce.stages.aggregates.folding import folded, state_columns
+from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.aggregates.functions.partials import Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
 from deltaproduce.stages.aggregates.ordered.answers import Answers, Known
@@ -61,6 +60,12 @@ class AggregateStep:
         """The stage's."""
         return Layout.of(self.production.stage)
 
+    @property
+    def folding(self) -> Folding:
+        """What becomes of rows and of states."""
+        stage, zone = self.production.stage, self.production.engines.time_zone
+        return Folding(self.grouping, self.layout, stage.name, zone)
+
     def made(self, parts: Sequence[Part]) -> tuple[Rows, int]:
         """The rows that the stage has of these rows alone, and how many."""
         states = self._states(parts)
@@ -95,7 +100,7 @@ class AggregateStep:
         before = content.fetched() if whole else content.of(affected)
         known = affected.exactly(before)
         added_to = known if lost is None else self._without(known, layout.content, lost)
-        together = engines.united(added_to, states, state_columns(layout))
+        together = engines.united(added_to, states, self.folding.states)
         new, _ = self._rows(together, Known(affected, known))
         return Found(
             Comparison.of_some(
@@ -121,7 +126,7 @@ class AggregateStep:
         Args:
             after: the rows of these keys after the step, and perhaps others.
         """
-        columns = state_columns(self.layout)
+        columns = self.folding.states
         come = self._states([part for part in moved if part[2] > 0])
         again = self._states(after, lost)
         if come is None or again is None:
@@ -147,10 +152,14 @@ class AggregateStep:
         if not read:
             return None
         if all(isinstance(rows, pa.Table) for rows, _ in read):
-            return on_driver.states_of(read, self.keys, self.grouping, self.layout)
-        found = in_spark.states_of(read, self.keys, self.grouping, self.layout)
+            key = self.columns[: len(self.keys)]
+            made = on_driver.states_of(read, key, self.folding, self.production)
+            if made is not None:
+                return made
+        there = [(self.production.engines.frame(rows, self.columns), sign) for rows, sign in read]
+        found = in_spark.states_of(there, self.keys, self.folding)
         try:
-            states, _ = self.production.computed(found, state_columns(self.layout))
+            states, _ = self.production.computed(found, self.folding.states)
         except PySparkException as error:
             raise self.projection.failed(error, stage=self._whose) from error
         return states
@@ -176,14 +185,19 @@ class AggregateStep:
             states: of all keys that it has, each once, if nothing is known.
             known: what it had before of the keys.
         """
-        engines, stage = self.production.engines, self.production.stage
-        given = self.grouping, self.layout, stage.name, engines.time_zone
+        engines = self.production.engines
         answers = Answers(self.kept, self.grouping, self.layout, engines)
-        if isinstance(states, DataFrame):
-            found = in_spark.rows_of(states, *given, once=known is None)
-            return self.production.computed(answers.in_spark(found, known))
-        rows = answers.here(folded(states, *given), known)
-        return rows, len(rows)
+        if isinstance(states, pa.Table):
+            made = on_driver.rows_of(states, self.folding, self.production)
+            found = None if made is None else made[0]
+            if isinstance(found, pa.Table):
+                return answers.here(found, known), len(found)
+        else:
+            found = None
+        if found is None:
+            there = engines.frame(states, self.folding.states)
+            found = in_spark.rows_of(there, self.folding, once=known is None)
+        return self.production.computed(answers.in_spark(found, known))
 
     @property
     def _read(self) -> tuple[Column, ...]:

@@ -20,6 +20,7 @@ from deltaproduce.stages.aggregates.functions.counts import (
     of_booleans,
 )
 from deltaproduce.stages.aggregates.functions.ordered import multiset_of, ordered
+from deltaproduce.stages.aggregates.functions.own.function import own
 from deltaproduce.stages.aggregates.functions.plans import Plan, Planned
 from deltaproduce.stages.aggregates.functions.sketches.distinct import approx_count_distinct
 from deltaproduce.stages.aggregates.functions.sketches.frequent import approx_top_k
@@ -63,8 +64,11 @@ def planned(call: AggregateCall, arguments: Sequence[int], types: Sequence[DataT
     Raises:
         DefinitionError: it takes no such arguments.
     """
+    aggregate = call.own
     if not arguments:
         found: Planned | None = count_rows()
+    elif aggregate is not None:
+        found = own(aggregate, arguments, types)
     else:
         found = _ordered(call, types) if multiset_of(call) else _measured(call, arguments, types)
     if found is None:

@@ -1,0 +1,34 @@
+"""A user's own aggregate as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql.types import DataType
+
+from deltaproduce.model.own_aggregates import OwnAggregate
+from deltaproduce.stages.aggregates.functions.own.states import OwnStates, values_of
+from deltaproduce.stages.aggregates.functions.plans import Finish, Planned
+
+
+def own(aggregate: OwnAggregate, arguments: Sequence[int], types: Sequence[DataType]) -> Planned:
+    """How it is computed.
+
+    Args:
+        arguments: where its arguments are among those of the stage.
+        types: those of its arguments.
+    """
+
+    def clocked(zone: tzinfo) -> Finish:
+        return partial(_finish, aggregate=aggregate, zone=zone)
+
+    kept = OwnStates(None, aggregate, tuple(arguments), tuple(types))
+    return Planned(aggregate.value.data_type, (kept,), clocked(UTC), clocked=clocked)
+
+
+def _finish(states: Sequence[pa.Array], aggregate: OwnAggregate, zone: tzinfo) -> pa.Array:
+    (of_groups,) = states
+    return values_of(aggregate, of_groups, zone)

@@ -1,0 +1,47 @@
+"""Users' own aggregates in Spark: its workers make what those beside the driver make."""
+
+import pytest
+from comparing import as_frames, assert_same
+from forcing import WAYS, Way, forced
+from pyspark.sql import SparkSession
+from selecting import chosen
+from test_local_own import STAGES, failing_shop, own_history, own_site
+
+import deltaproduce as dp
+from deltaproduce.testing import Oracle
+
+
+@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined", "mixed"), ids=lambda way: way.name)
+def test_versions_equal_the_oracle(
+    spark: SparkSession, location: str, way: Way, long_run: bool
+) -> None:
+    """What is stored, states too, is what a refresh makes; in a short run two versions."""
+    pipeline = own_site()
+    oracle = Oracle(pipeline)
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        for batch in own_history(600 + WAYS.index(way))[: 4 if long_run else 2]:
+            version = store.update(as_frames(spark, pipeline, batch))
+            assert version.number == oracle.update(batch)
+            assert_same(store, oracle, pipeline, version.number)
+        for stage in STAGES if long_run else ["by_two"]:
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        if long_run:
+            assert store.verify(recompute=True) == ()
+
+
+def test_what_a_method_raises_in_spark_has_stage_key_and_cause(
+    spark: SparkSession, location: str
+) -> None:
+    """It is told as of a worker beside the driver."""
+    (way,) = (way for way in WAYS if way.name == "in Spark, joined")
+    pipeline = failing_shop(add=KeyError("no"))
+    with forced(way):
+        store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+        rows = spark.createDataFrame([(1, "a", 1), (2, "b", 13)], "id bigint, g string, n int")
+        with pytest.raises(dp.ProducerError, match="value 'own'") as caught:
+            store.update({"rows": rows})
+        assert (caught.value.stage, caught.value.key) == ("by_g", "b")
+        assert isinstance(caught.value.__cause__, KeyError)
+        assert store.head.number == 0
