@@ -11,12 +11,14 @@ A pipeline's functions can be tested without Spark:
     oracle.update({"orders": [Upsert((1,), (7, Decimal("9.50")))]})
     assert oracle.content("customer_totals") == [(7, 7, 0, Decimal("9.50"))]
 
+so can the laws of an aggregate of one's own, with `check_aggregate(MyAggregate(), [1, -1, None])`;
 and a store can be compared with the model, table by table:
 
     frame = store.content("customer_totals", ordered=True)
     assert plain_rows(frame.collect()) == oracle.content("customer_totals")
 """
 
+from deltaproduce.testing.aggregates import check_aggregate
 from deltaproduce.testing.oracle import (
     Change,
     Delete,
@@ -32,6 +34,7 @@ __all__ = [
     "Delete",
     "Oracle",
     "Upsert",
+    "check_aggregate",
     "plain",
     "plain_rows",
     "sort_key",

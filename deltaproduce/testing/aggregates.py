@@ -1,0 +1,264 @@
+"""The laws of users' own aggregates: what must hold for an update to equal a refresh.
+
+States are compared by what comes of them: their values, and those after more rows. The invariant:
+whatever is found broken shows in the stage after some series of changes.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeAlias
+
+import pyarrow as pa
+
+from deltaproduce.engines.local.arrays import same_rows
+from deltaproduce.model.own_aggregates import OwnAggregate
+from deltaproduce.types.atoms import Misfit
+from deltaproduce.types.excerpts import described
+from deltaproduce.types.forms import Form
+
+_Rows: TypeAlias = tuple[tuple[Any, ...], ...]
+
+_FIRST_VALUES: Final = 4
+_SHORTEST: Final = 2
+"""All series of so many of the first values are tried."""
+_SERIES: Final = 40
+"""So many more are drawn."""
+_LONGEST: Final = 6
+_SEED: Final = 23
+
+
+def check_aggregate(aggregate: object, values: Iterable[Any]) -> None:
+    """Tests the laws of an aggregate for `agg.own`, on short series of some values.
+
+    - *arguments*: no method changes what it is given;
+    - *determinism*: the same gives the same;
+    - *types*: a state is of ``state`` and a value of ``type``, and no method fails;
+    - *round trip*: a state that was stored and read is as good as before;
+    - *identity*: merging ``zero()`` with a state gives that state; ``identity_of``, if there is
+      one, says so of ``zero()``, and of other states only if they do that too;
+    - *associativity* and *commutativity* of ``merge``;
+    - *order independence*: rows may be added in any order;
+    - *parts*: adding all rows equals merging the states of parts of them;
+    - *subtraction*: ``subtract(merge(a, b), b)``, if there is one, gives ``a``.
+
+    Two states are the same if their values are, and the values after more rows. Doubles that are
+    added up fail, since their sum depends on the order; keep decimals or whole numbers.
+
+    Args:
+        aggregate: as `agg.own` takes it.
+        values: those of rows: of one argument bare, of several as tuples; with edge cases among
+            them, and None where columns may be null.
+
+    Raises:
+        AssertionError: a law does not hold; says which, and for which values.
+        DefinitionError: the object is no aggregate.
+    """
+    rows = tuple(value if isinstance(value, tuple) else (value,) for value in values)
+    if not rows:
+        raise AssertionError("check_aggregate is given no values; give some, None among them")
+    declared = OwnAggregate.of(aggregate)
+    methods = _Methods(declared, Form.of(declared.state, UTC), Form.of(declared.value, UTC))
+    series = [_Parts(methods, *map(methods.of, parts)) for parts in _series(rows)]
+    for law, states in _LAWS.items():
+        for parts in series:
+            for one, other in states(parts):
+                parts.check_same(law, one, other)
+
+
+def _series(rows: _Rows) -> Iterator[tuple[_Rows, _Rows, _Rows]]:
+    """Series of rows in three parts, of which some are empty; short ones come first."""
+    chance = random.Random(_SEED)
+    lengths = range(_SHORTEST + 1)
+    short = (itertools.product(rows[:_FIRST_VALUES], repeat=length) for length in lengths)
+    drawn = (tuple(chance.choices(rows, k=chance.randint(1, _LONGEST))) for _ in range(_SERIES))
+    for series in itertools.chain(*short, ((row,) for row in rows), drawn):
+        first, second = sorted(chance.choices(range(len(series) + 1), k=2))
+        yield series[:first], series[first:second], series[second:]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A state as methods get it, and as it is stored.
+
+    Attributes:
+        rows: those that it is of.
+    """
+
+    value: Any
+    stored: pa.Array
+    rows: _Rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Methods:
+    """The methods of an aggregate; each call is made twice, and its arguments are looked at."""
+
+    aggregate: OwnAggregate
+    states: Form
+    results: Form
+
+    def of(self, rows: _Rows) -> _State:
+        """The state of some rows, added one by one."""
+        return self.added(self._state("zero", ()), rows)
+
+    def added(self, state: _State, rows: _Rows) -> _State:
+        """A state with more rows."""
+        for row in rows:
+            state = self._state("add", (*state.rows, row), state.value, *row)
+        return state
+
+    def merged(self, one: _State, other: _State) -> _State:
+        """The state of the rows of both."""
+        return self._state("merge", (*one.rows, *other.rows), one.value, other.value)
+
+    def subtracted(self, one: _State, other: _State) -> _State:
+        """A state without the rows of another one."""
+        return self._state("subtract", one.rows, one.value, other.value)
+
+    def result(self, state: _State) -> pa.Array:
+        """The value of a state, as it is stored."""
+        return self._called("result", self.results, state.rows, state.value)[1]
+
+    def read(self, state: _State) -> _State:
+        """A state that was stored, and read."""
+        return _State(self.states.read(state.stored)[0], state.stored, state.rows)
+
+    def is_identity(self, state: _State) -> bool:
+        """What `identity_of` says."""
+        try:
+            return bool(self.aggregate.methods.identity_of(copy.deepcopy(state.value)))
+        except Exception as error:  # noqa: BLE001 any of the user's
+            self.fail("types", state.rows, f"identity_of raises {described(error)}", error)
+
+    def fail(self, law: str, rows: _Rows, why: str, cause: BaseException | None = None) -> NoReturn:
+        """Says which law does not hold, and for which values."""
+        values = [row[0] if len(row) == 1 else row for row in rows]
+        raise AssertionError(f"{self.aggregate.name}, {law}, values {values!r}: {why}") from cause
+
+    def _state(self, method: str, rows: _Rows, *given: Any) -> _State:  # noqa: ANN401 the user's
+        return _State(*self._called(method, self.states, rows, *given), rows)
+
+    def _called(
+        self,
+        method: str,
+        form: Form,
+        rows: _Rows,
+        *given: Any,  # noqa: ANN401 the user's
+    ) -> tuple[Any, pa.Array]:
+        """What a method returns, as methods get it and as it is stored."""
+        again = copy.deepcopy(given)
+        before = repr(given)
+        found, stored = self._once(method, form, rows, given)
+        if repr(given) != before:
+            self.fail("arguments", rows, f"{method} was given {before}, which became {given!r}")
+        other, others = self._once(method, form, rows, again)
+        if not _same(stored, others):
+            self.fail("determinism", rows, f"{method} returns {found!r}, and then {other!r}")
+        return found, stored
+
+    def _once(
+        self, method: str, form: Form, rows: _Rows, given: tuple[Any, ...]
+    ) -> tuple[Any, pa.Array]:
+        try:
+            found = getattr(self.aggregate.methods, method)(*given)
+        except Exception as error:  # noqa: BLE001 any of the user's
+            self.fail("types", rows, f"{method} raises {described(error)}", error)
+        try:
+            return form.seen(found), form.written([found])
+        except Misfit as misfit:
+            self.fail("types", rows, f"{method} returns {found!r}: {misfit}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The states of rows in three parts, and of each law the states that it says are the same."""
+
+    methods: _Methods
+    a: _State
+    b: _State
+    c: _State
+
+    def check_same(self, law: str, one: _State, other: _State) -> None:
+        """Two states have one value, and one after more rows."""
+        rows = max(one.rows, other.rows, key=len)
+        self._check_value(law, rows, one, other)
+        more = (self.methods.merged(state, self.c) for state in (one, other))
+        self._check_value(law, (*rows, *self.c.rows), *more)
+
+    def round_trip(self) -> Iterator[tuple[_State, _State]]:
+        """A state that was stored takes rows, and is merged, as before."""
+        read = self.methods.read(self.a)
+        yield self.a, read
+        yield self.methods.added(self.a, self.b.rows), self.methods.added(read, self.b.rows)
+
+    def identity(self) -> Iterator[tuple[_State, _State]]:
+        """The state of no rows, and what is said to be one, changes none by being merged."""
+        zero, merged = self.methods.of(()), self.methods.merged
+        yield self.a, merged(zero, self.a)
+        yield self.a, merged(self.a, zero)
+        if getattr(self.methods.aggregate.methods, "identity_of", None) is not None:
+            if not self.methods.is_identity(zero):
+                self.methods.fail("identity", (), "identity_of(zero()) is false")
+            if self.methods.is_identity(self.a):
+                yield self.b, merged(self.a, self.b)
+
+    def associativity(self) -> Iterator[tuple[_State, _State]]:
+        """Three states are merged from either end."""
+        merged = self.methods.merged
+        first, last = merged(self.a, self.b), merged(self.b, self.c)
+        yield merged(first, self.c), merged(self.a, last)
+
+    def commutativity(self) -> Iterator[tuple[_State, _State]]:
+        """Either state is merged into the other."""
+        yield self.methods.merged(self.a, self.b), self.methods.merged(self.b, self.a)
+
+    def order(self) -> Iterator[tuple[_State, _State]]:
+        """Rows are added in another order."""
+        rows = (*self.a.rows, *self.b.rows, *self.c.rows)
+        added = self.methods.of(rows)
+        yield added, self.methods.of(rows[::-1])
+        yield added, self.methods.of((*self.b.rows, *self.c.rows, *self.a.rows))
+
+    def parts(self) -> Iterator[tuple[_State, _State]]:
+        """Rows are added to a state, or merged with it as one of their own."""
+        added = self.methods.added(self.a, self.b.rows)
+        yield added, self.methods.merged(self.a, self.b)
+
+    def subtraction(self) -> Iterator[tuple[_State, _State]]:
+        """What was merged is taken away, in the end all of it."""
+        if self.methods.aggregate.subtracts:
+            both = self.methods.merged(self.a, self.b)
+            yield self.a, self.methods.subtracted(both, self.b)
+            yield self.b, self.methods.subtracted(both, self.a)
+
+    def _check_value(self, law: str, rows: _Rows, one: _State, other: _State) -> None:
+        results = [self.methods.result(state) for state in (one, other)]
+        if not _same(*results):
+            (first,), (second,) = (result.to_pylist() for result in results)
+            self.methods.fail(law, rows, f"the value is {first!r} one way, {second!r} the other")
+
+
+_LAWS: Final = MappingProxyType(
+    {
+        "round trip": _Parts.round_trip,
+        "identity": _Parts.identity,
+        "associativity": _Parts.associativity,
+        "commutativity": _Parts.commutativity,
+        "order independence": _Parts.order,
+        "parts": _Parts.parts,
+        "subtraction": _Parts.subtraction,
+    }
+)
+"""Those that others lean on come first, so that the one that is named is the one that is broken."""
+
+
+def _same(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two values are the same, as stores compare them."""
+    return one.equals(other) or same_rows(*(pa.table({"value": array}) for array in (one, other)))
