@@ -261,6 +261,19 @@ def test_keys_arguments_and_conditions_are_expressions(location: str) -> None:
         assert caught.value.stage == "over_all"
 
 
+def test_functions_of_nulls_alone_are_null_or_hold_nothing(location: str) -> None:
+    columns, everything = ["n"], OTHERS | {"counts": agg.count("n")}
+    pipeline = dp.Pipeline("nothing")
+    value = "g string, " + ", ".join(f"{name} {ddl}" for name, (ddl, _) in COLUMNS.items())
+    events = pipeline.source("events", key="id bigint", value=value)
+    pipeline.aggregate("by_g", events, key="g", values={**values(columns), **everything})
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"events": [{"id": 1, "g": "a", **dict.fromkeys(COLUMNS)}]})
+        (row,) = store.content("by_g").to_pylist()
+    held = {"distinct_of_n": 0, "counts": 0, "top_of_n": [], "all_of_n": []}
+    assert row == {**dict.fromkeys(row), "g": "a", "_ordinal": 0, **held}
+
+
 WRONG: dict[str, Callable[[], agg.AggregateCall]] = {
     "no such column": lambda: agg.min("nothing"),
     "a percentile of text": lambda: agg.median("k"),

@@ -98,9 +98,7 @@ def answers(
 
 def nothing(function: Ordered) -> pa.Array:
     """What a function gives for a group without values, as a column of one row."""
-    wanted = arrow_type(function.data_type)
-    empty: object = [] if pa.types.is_list(wanted) else None
-    return pa.array([0 if function.reach == "changes" else empty], wanted)
+    return pa.array([_OF_NOTHING.get(function.name)], arrow_type(function.data_type))
 
 
 def _least(groups: Groups, function: Ordered) -> pa.Array:
@@ -207,6 +205,10 @@ def _doubles(values: pa.Array) -> NDArray[np.float64]:
     return np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
 
 
+_OF_NOTHING: Final = MappingProxyType[str, object](
+    {"count_distinct": 0, "top_k": [], "array_sorted": []}
+)
+"""What functions give where there is no value, if it is not null."""
 _ANSWERS: Final = MappingProxyType[str, _Answer](
     {
         "min": _least,
