@@ -108,6 +108,7 @@ class Executor:
         Raises:
             ProducerError: a produce function failed; nothing was written.
             ConflictError: another writer was faster; nothing of this is visible.
+            MissingPartitionsError: a window would lack partitions; nothing was written.
         """
         work = Update.of(
             self._means,
@@ -121,6 +122,7 @@ class Executor:
             advances=advances,
             update_id=update_id,
         )
+        self.windows.check_present(work.windows, {step.stage.name for step in work.steps})
         return self._run(work, head)
 
     def repair(

@@ -359,6 +359,22 @@ def test_partitions_that_are_missing_are_an_error_where_that_is_wanted(location:
         assert (store.head.number, store.head.as_of) == (1, None)
 
 
+def test_partitions_are_missing_too_where_nothing_reaches_the_stage(location: str) -> None:
+    """The source of the window has no row yet, and something else is given, or nothing."""
+    pipeline = views(dp.window("day", last=2, on_missing="error"))
+    pipeline.source("others", key="n int", value="m int")
+    others = {"others": [{"n": 1, "m": 1}]}
+    with dp.Store(None, location, pipeline) as store:
+        for told in ({"as_of": "2013-03-16"}, {"partitions": {"events": ["2013-03-16"]}}):
+            with pytest.raises(dp.MissingPartitionsError) as caught:
+                store.update(others, **told)  # type: ignore[arg-type]
+            assert caught.value.stage == "views_0"
+            assert store.head.number == 0
+        assert store.update(others).number == 1
+        both = {"events": ["2013-03-15", "2013-03-16"]}
+        assert store.update({}, partitions=both, as_of="2013-03-16").number == 2
+
+
 def test_each_feeder_must_have_the_partitions_that_are_not_to_be_missing(location: str) -> None:
     pipeline = dp.Pipeline("two")
     both = [pipeline.source(n, key="day date", value="n int") for n in ("web", "till")]

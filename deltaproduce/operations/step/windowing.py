@@ -202,6 +202,19 @@ class Windows:
                 found |= {root.tracked: _units(root, named) for root in mine}
         return found
 
+    def check_present(self, state: WindowState, settled: Iterable[str]) -> None:
+        """Refuse windows with partitions that are missing, also of stages that nothing reaches.
+
+        Args:
+            settled: stages that are not looked at.
+
+        Raises:
+            MissingPartitionsError: with `stage` and `partitions`.
+        """
+        for name, windowed in self.stages.items():
+            if name not in settled:
+                windowed.check_present(state)
+
     def due(self, head: Version, state: WindowState, *, advances: bool) -> dict[str, str]:
         """The stages whose windows move though nothing that they read changes, and why.
 
