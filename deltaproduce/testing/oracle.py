@@ -16,7 +16,7 @@ import datetime
 import math
 from collections import Counter, namedtuple
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import groupby, pairwise
 from types import MappingProxyType
@@ -99,10 +99,7 @@ class Oracle:
                     "has not; write it as a function, or give its kind a model"
                 )
                 raise DefinitionError(message, stage=producer.name)
-        self._states: list[_State] = [{stage.name: [] for stage in self._stages}]
-        self._surrogates: list[dict[str, int]] = [{}]  # the last ones given out, by version
-        self._windows: list[Windows] = [Windows()]
-        self._functions: list[dict[str, str]] = [{}]  # what made each stage, by version
+        self._versions = [_Version({stage.name: [] for stage in self._stages})]
         self._number_by_update_id: dict[str, int] = {}
 
     @property
@@ -118,7 +115,7 @@ class Oracle:
     @property
     def head(self) -> int:
         """The number of the newest version; 0 before the first."""
-        return len(self._states) - 1
+        return len(self._versions) - 1
 
     def update(
         self,
@@ -145,46 +142,61 @@ class Oracle:
         """
         if update_id is not None and update_id in self._number_by_update_id:  # S9
             return self._number_by_update_id[update_id]
-        before = self._states[-1]
-        state: _State = {}
         for name in changes:
             if name not in {source.name for source in self._graph.sources}:
                 raise InvalidChangesError(f"there is no source {name!r}", source=name)
-        for source in self._graph.sources:
-            state[source.name] = _source_rows(
-                source, before[source.name], changes.get(source.name, ())
+        head = self._versions[-1]
+        rows = {
+            source.name: _source_rows(source, head.rows[source.name], changes.get(source.name, ()))
+            for source in self._graph.sources
+        }
+        windows = head.windows.asked(self._graph, partitions, as_of)
+        windows = windows.seen(self._graph, _named_rows(self._graph.sources, rows))
+        made = self._made(rows, windows)  # which may fail though nothing changed
+        stays = (  # S9: nothing changed, so there is no version
+            windows == head.windows
+            and head.functions in ({}, made.functions)  # S15
+            and all(
+                _values_by_key(found) == _values_by_key(head.rows[name])
+                for name, found in rows.items()
             )
-        windows = self._windows[-1].asked(self._graph, partitions, as_of)
-        windows = windows.seen(self._graph, _named_rows(self._graph.sources, state))
-        unmoved = windows == self._windows[-1]
-        if (
-            update_id is None
-            and unmoved
-            and all(  # S9: nothing changed, so there is no version
-                _values_by_key(rows) == _values_by_key(before[name]) for name, rows in state.items()
-            )
-        ):
-            return self.head
-        surrogates, functions = dict(self._surrogates[-1]), dict[str, str]()
-        for producer in self._producers:
-            name = producer.name
-            state[name] = _produced_rows(producer, state, windows)
-            windows = windows.seen(self._graph, _named_rows([producer], state))
-            if producer.kind.numbered is not None:
-                state[name], surrogates[name] = _numbered_rows(
-                    producer, state[name], before[name], surrogates.get(name, 0)
-                )
-            functions[name] = fingerprint(producer).function
-            if producer.kind.depends_on_history and producer.kind.model is not None:
-                is_same = self._functions[-1].get(name) == functions[name]
-                state[name] = _preserved_rows(producer, state, before, is_same=is_same)
-        self._states.append(state)
-        self._surrogates.append(surrogates)
-        self._windows.append(windows)
-        self._functions.append(functions)
+        )
+        is_last = not made.windows.behind(self._graph)  # of several versions, and so has the id
+        if not stays or (update_id is not None and is_last):
+            self._versions.append(made)
+        while self._versions[-1].windows.behind(self._graph):  # a version after the other
+            head = self._versions[-1]
+            rows = {source.name: head.rows[source.name] for source in self._graph.sources}
+            self._versions.append(self._made(rows, head.windows, advances=True))
         if update_id is not None:
             self._number_by_update_id[update_id] = self.head
         return self.head
+
+    def _made(self, rows: _Rows, windows: Windows, *, advances: bool = False) -> _Version:
+        """The version after the head.
+
+        Args:
+            rows: those of the sources.
+            windows: as far as these and the update decide about them.
+            advances: windows move on that few partitions may enter at once.
+        """
+        head, rows = self._versions[-1], dict(rows)
+        surrogates, functions = dict(head.surrogates), dict[str, str]()
+        for producer in self._producers:
+            name = producer.name
+            if advances:
+                windows = windows.advanced(producer)
+            rows[name] = _produced_rows(producer, rows, windows)
+            windows = windows.seen(self._graph, _named_rows([producer], rows))
+            if producer.kind.numbered is not None:
+                rows[name], surrogates[name] = _numbered_rows(
+                    producer, rows[name], head.rows[name], surrogates.get(name, 0)
+                )
+            functions[name] = fingerprint(producer).function
+            if producer.kind.depends_on_history and producer.kind.model is not None:
+                is_same = head.functions.get(name) == functions[name]
+                rows[name] = _preserved_rows(producer, rows, head.rows, is_same=is_same)
+        return _Version(rows, surrogates, windows, functions)
 
     def load(
         self,
@@ -214,7 +226,7 @@ class Oracle:
             if source.name in rows:
                 key = source.schema.key
                 found = {plain(_stored_change(row.key, key, source)) for row in rows[source.name]}
-                before = (key for key, _ in _groups(self._states[-1][source.name]))
+                before = (key for key, _ in _groups(self._versions[-1].rows[source.name]))
                 gone = [Delete(key) for key in before if key not in found]
                 changes[source.name] = [*rows[source.name], *gone]
         return self.update(changes, update_id, partitions=partitions, as_of=as_of)
@@ -229,12 +241,9 @@ class Oracle:
             NotFoundError: there is no such version.
         """
         names = [stage.name for stage in self._stages]
-        moves = self._windows[version] != self._windows[-1]
+        moves = self._versions[version].windows != self._versions[-1].windows
         if moves or any(self.content(name, version) != self.content(name) for name in names):
-            self._states.append(self._states[version])
-            self._windows.append(self._windows[version])
-            self._functions.append(self._functions[version])
-            self._surrogates.append(self._surrogates[version])
+            self._versions.append(self._versions[version])
         return self.head
 
     def content(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
@@ -260,6 +269,29 @@ class Oracle:
         rows = {(*plain(row.source_key), *plain(row.key)) for row in self._rows(stage, version)}
         in_order = sorted(rows, key=lambda row: sort_key(row, columns))  # S13
         return [_shown(row, columns) for row in in_order]
+
+    def pairs(
+        self, stage: str, feeder: str, version: int | None = None
+    ) -> set[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """Which source keys have made which keys of a producer at a version: what lineage is.
+
+        Args:
+            feeder: the one whose keys they are, if each of the producer's makes its own.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+        """
+        rows, producer = self._rows(stage, version), self._graph.stage(stage)
+        model = producer.kind.model_of_all
+        if model is None:
+            return {(plain(row.source_key), plain(row.key)) for row in rows}
+        found = self._versions[self.head if version is None else version]
+        names = producer.feeders[0].schema.key.names
+        return {
+            (plain([given[name] for name in names]), plain(_stored(key, producer.schema.key)))
+            for given in _given(producer, found.rows, found.windows, feeder)
+            for key, _ in model([given])
+        }
 
     def updates(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
         """The updates that a version made to a stage, the head's own if none is given.
@@ -339,7 +371,7 @@ class Oracle:
         number = self.head if version is None else version
         if not 0 <= number <= self.head:
             raise NotFoundError(f"there is no version {number!r}; the head is {self.head}")
-        return self._states[number][self._graph.stage(stage).name]
+        return self._versions[number].rows[self._graph.stage(stage).name]
 
     def _producer(self, stage: str) -> Producer:
         self._graph.stage(stage)
@@ -403,7 +435,24 @@ class _Row:
     value: tuple[Any, ...]
 
 
-_State: TypeAlias = dict[str, list[_Row]]  # the rows of every stage at one version, sorted
+_Rows: TypeAlias = dict[str, list[_Row]]
+"""The rows of stages at one version, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A version, and what the next one depends on.
+
+    Attributes:
+        surrogates: the last one that each stage has given out.
+        windows: what windows depend on.
+        functions: what made each stage.
+    """
+
+    rows: _Rows
+    surrogates: Mapping[str, int] = field(default_factory=dict)
+    windows: Windows = field(default_factory=Windows)
+    functions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,7 +504,7 @@ def _stored_change(values: Sequence[Any], columns: Columns, source: Source) -> t
         ) from error
 
 
-def _produced_rows(producer: Producer, state: _State, windows: Windows) -> list[_Row]:
+def _produced_rows(producer: Producer, state: _Rows, windows: Windows) -> list[_Row]:
     """The rows of a producer, computed from all rows of its feeders."""
     if producer.kind.model_of_all is not None:
         return _rows_of_all(producer, state, windows)
@@ -476,7 +525,7 @@ def _produced_rows(producer: Producer, state: _State, windows: Windows) -> list[
     )
 
 
-def _rows_of_all(producer: Producer, state: _State, windows: Windows) -> list[_Row]:
+def _rows_of_all(producer: Producer, state: _Rows, windows: Windows) -> list[_Row]:
     """The rows of a producer that makes each from rows of many source keys."""
     model = producer.kind.model_of_all
     assert model is not None
@@ -488,7 +537,7 @@ def _rows_of_all(producer: Producer, state: _State, windows: Windows) -> list[_R
 
 
 def _named_rows(
-    stages: Iterable[Source | Producer], state: _State
+    stages: Iterable[Source | Producer], state: _Rows
 ) -> dict[str, list[dict[str, Any]]]:
     """The rows of some stages, by column name."""
     return {
@@ -500,12 +549,20 @@ def _named_rows(
     }
 
 
-def _given(stage: Stage, state: _State, windows: Windows) -> Iterator[dict[str, Any]]:
-    """The rows that a stage reads, and what values are made of if it merges some."""
+def _given(
+    stage: Stage, state: _Rows, windows: Windows, only: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows that a stage reads, and what values are made of if it merges some.
+
+    Args:
+        only: the feeder whose rows are wanted; all if None.
+    """
     schema, window = stage.feeders[0].schema, stage.kind.window
     if window is not None:
         windows.place(stage)  # it may not be, even if there is no row
     for feeder in stage.merged:
+        if only not in (None, feeder.name):
+            continue
         made = _parts(feeder, state, windows) if stage.kind.reads_states else None
         for row in state[feeder.name]:
             given = dict(zip(schema.names, (*row.key, *row.value), strict=True))
@@ -518,7 +575,7 @@ def _given(stage: Stage, state: _State, windows: Windows) -> Iterator[dict[str, 
             yield given
 
 
-def _parts(stage: Stage, state: _State, windows: Windows) -> dict[Hashable, tuple[Any, ...]]:
+def _parts(stage: Stage, state: _Rows, windows: Windows) -> dict[Hashable, tuple[Any, ...]]:
     """What the values of each key are made of."""
     model = stage.kind.model_of_parts
     assert model is not None  # only values of such stages are merged
@@ -527,7 +584,7 @@ def _parts(stage: Stage, state: _State, windows: Windows) -> dict[Hashable, tupl
 
 
 def _inputs(
-    producer: Producer, state: _State
+    producer: Producer, state: _Rows
 ) -> dict[tuple[Any, ...], tuple[tuple[Any, ...], list[list[Value]]]]:
     """For each key that any feeder has (S10): the key, and the values of each input."""
     fed = {feeder.name: dict(_groups(state[feeder.name])) for feeder in producer.feeders}
@@ -565,7 +622,7 @@ def _numbered_rows(
 
 
 def _preserved_rows(
-    producer: Producer, state: _State, before: _State, *, is_same: bool
+    producer: Producer, state: _Rows, before: _Rows, *, is_same: bool
 ) -> list[_Row]:
     """The rows of source keys that changed after the hook (S12), the others as they were.
 

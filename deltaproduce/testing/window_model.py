@@ -15,6 +15,9 @@ from deltaproduce.model.windows import Window
 Key: TypeAlias = tuple[str, str, int | None]
 """A stage, one of its columns, and how many whole numbers are a partition; None for dates."""
 
+Place: TypeAlias = tuple[Any, Any] | None
+"""The first and the last partition of a window; None if it is empty."""
+
 Named: TypeAlias = Mapping[str, Iterable[Any] | Mapping[str, Iterable[Any]]]
 AsOf: TypeAlias = date | str | EllipsisType | None
 
@@ -26,16 +29,18 @@ class Windows:
     Attributes:
         as_of: the day that they end at, if there is one.
         present: the days, or the firsts of so many whole numbers, that there are.
+        limited: where the windows of stages are that few partitions may enter in one version.
     """
 
     as_of: date | None = None
     present: Mapping[Key, frozenset[Any]] = field(default_factory=dict)
+    limited: Mapping[str, Place] = field(default_factory=dict)
 
     def asked(self, graph: Graph, named: Named, as_of: AsOf) -> Windows:
         """They, after what an update says of partitions and of the day."""
         day = self.as_of if isinstance(as_of, EllipsisType) else _day(as_of)
         found: dict[Key, set[Any]] = {key: set(units) for key, units in self.present.items()}
-        for key in _keys(graph):
+        for key in tracked(graph):
             stage, column, step = key
             given = named.get(stage, ())
             if isinstance(given, Mapping):
@@ -47,22 +52,44 @@ class Windows:
     def seen(self, graph: Graph, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> Windows:
         """They, after stages came to have these rows."""
         found = dict(self.present)
-        for key in _keys(graph):
+        for key in tracked(graph):
             stage, column, step = key
             values = {row[column] for row in rows.get(stage, ()) if row[column] is not None}
             units = found.get(key, frozenset()) | {_unit(value, step) for value in values}
             found |= {key: units} if units else {}
         return replace(self, present=found)
 
-    def place(self, stage: Stage) -> tuple[Any, Any] | None:
-        """The first and the last partition of a stage's window; None if it is empty.
+    def place(self, stage: Stage) -> Place:
+        """Where a stage's window is.
 
         Raises:
-            MissingPartitionsError: one is missing, which is an error.
+            MissingPartitionsError: a partition is missing where it is to be, which is an error.
         """
+        goal = self._goal(stage)
+        return self.limited.get(stage.name) if _is_limited(stage) else goal
+
+    def behind(self, graph: Graph) -> bool:
+        """Whether a window is not yet where it is to be."""
+        limited = filter(_is_limited, graph.producers)
+        return any(self.place(stage) != self._goal(stage) for stage in limited)
+
+    def advanced(self, stage: Stage) -> Windows:
+        """They, after the window of a stage moved on, if few partitions may enter at once."""
+        window = stage.kind.window
+        if window is None or not _is_limited(stage):
+            return self
+        goal, at = self._goal(stage), self.limited.get(stage.name)
+        keys = tracked_of(stage, window)
+        units = {unit for key in keys for unit in self.present.get(key, ())}
+        there = sorted({_partition(unit, window.step) for unit in units})
+        place = goal if goal is None else _on_the_way(window, at, goal, there)
+        return replace(self, limited={**self.limited, stage.name: place})
+
+    def _goal(self, stage: Stage) -> Place:
+        """Where a stage's window is to be."""
         window = stage.kind.window
         assert window is not None
-        mine = [self.present.get(key, frozenset()) for key in set(_keys_of(stage, window))]
+        mine = [self.present.get(key, frozenset()) for key in set(tracked_of(stage, window))]
         if window.end is not None:
             edge = _partition(window.end, window.step)
         elif self.as_of is not None and _is_of_dates(stage, window):
@@ -103,17 +130,43 @@ def window_place(stage: Stage) -> int:
     return stage.feeders[0].schema.names.index(stage.kind.window.column)
 
 
-def _keys(graph: Graph) -> set[Key]:
+def tracked(graph: Graph) -> set[Key]:
     """All that counts for windows of a graph."""
     return {
         key
         for stage in graph.producers
         if stage.kind.window is not None
-        for key in _keys_of(stage, stage.kind.window)
+        for key in tracked_of(stage, stage.kind.window)
     }
 
 
-def _keys_of(stage: Stage, window: Window) -> Iterator[Key]:
+def _is_limited(stage: Stage) -> bool:
+    return stage.kind.window is not None and stage.kind.window.max_partitions is not None
+
+
+def _on_the_way(window: Window, at: Place, goal: tuple[Any, Any], there: Sequence[Any]) -> Place:
+    """Where a window is that few partitions may enter, one version after it was somewhere.
+
+    Args:
+        at: where it was.
+        goal: where it is to be.
+        there: the partitions that there are, in order.
+    """
+    (first, edge), most = goal, window.max_partitions
+    assert most is not None
+    ahead = [p for p in there if p <= edge and (p >= first if at is None else p > at[1])]
+    if len(ahead) > most:
+        edge = ahead[most - 1]
+        return (first if window.last is None else _moved(edge, window.step, 1 - window.last)), edge
+    behind = [] if at is None or at[1] <= edge else [p for p in there if first <= p < at[0]]
+    if window.last is not None and len(behind) > most:
+        first = behind[-most]
+        return first, _moved(first, window.step, window.last - 1)
+    return goal
+
+
+def tracked_of(stage: Stage, window: Window) -> Iterator[Key]:
+    """What counts for the window of a stage."""
     step = window.step if isinstance(window.step, int) else None
     if step is None and not _is_of_dates(stage, window):
         step = 1

@@ -7,8 +7,9 @@ from datetime import UTC
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from deltaproduce import Pipeline, Source, Store
+from deltaproduce import MissingPartitionsError, Pipeline, Source, Store
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.model.layouts import Layout
@@ -26,6 +27,30 @@ def as_rows(
         name: [_row(sources[name], change, is_snapshot=is_snapshot) for change in changes]
         for name, changes in batch.items()
     }
+
+
+def update_both(
+    store: Store,
+    oracle: Oracle,
+    pipeline: Pipeline,
+    batch: Mapping[str, Sequence[Change]],
+    update_id: str | None = None,
+    **told: Any,
+) -> None:
+    """Do the same with a store and its oracle; what that refuses the store refuses.
+
+    Args:
+        told: what the update says of windows.
+    """
+    given = as_rows(pipeline, batch)
+    try:
+        number = oracle.update(batch, update_id, **told)
+    except MissingPartitionsError:
+        with pytest.raises(MissingPartitionsError):
+            store.update(given, update_id, **told)
+    else:
+        assert store.update(given, update_id, **told).number == number
+    assert store.head.number == oracle.head
 
 
 def _row(source: Source, change: Change, *, is_snapshot: bool) -> dict[str, Any]:
@@ -66,7 +91,7 @@ def assert_no_orphans_here(store: Store) -> None:
     root = tables._root.directory
     assert root is not None
     pinned = {(tables.location.log().name, None)}
-    for version in store.versions():
+    for version in store._opened.log.versions():
         for stage, figures in version.stages.items():
             for kind, number in figures.delta_versions.items():
                 name = tables.location.table(stage, kind).name

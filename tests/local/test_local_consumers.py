@@ -25,6 +25,7 @@ from deltaproduce import (
     Store,
 )
 from deltaproduce.testing import Oracle, strategies
+from deltaproduce.types.columns import NO_KEY
 
 PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "3"))
 VERSIONS = 4
@@ -33,7 +34,7 @@ VERSIONS = 4
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", range(PIPELINES))
 def test_feeds_and_lineages_equal_the_oracles(location: str, number: int, way: str) -> None:
-    """Between every pair of versions; of keys of every stage, in every version."""
+    """Between pairs of versions; of keys of every stage, in every version."""
     number = 2_000 + number * len(WAYS) + list(WAYS).index(way)
     (pipeline,) = drawn(strategies.pipelines(), 1, number)
     histories = strategies.histories(pipeline, min_versions=VERSIONS, max_versions=VERSIONS)
@@ -43,12 +44,15 @@ def test_feeds_and_lineages_equal_the_oracles(location: str, number: int, way: s
         for batch in history:
             assert store.update(as_rows(pipeline, batch)).number == oracle.update(batch)
         assert store.rollback(1).number == oracle.rollback(1)
+        pairs = [*combinations_with_replacement(range(oracle.head + 1), 2)]
         for stage in pipeline.stages:
-            for since, until in combinations_with_replacement(range(oracle.head + 1), 2):
+            for since, until in chance.sample(pairs, min(len(pairs), 10)):
                 for mode in ("net", "complete"):
                     assert_changes(store, oracle, stage.name, since, until, mode)
     with Store(None, location, pipeline, **WAYS[way]) as store:  # opened anew
         for stage in pipeline.stages:
+            if stage.schema.key == NO_KEY:
+                continue
             width, versions = len(stage.schema.key), range(1, oracle.head + 1)
             every = {row[:width] for v in versions for row in oracle.content(stage.name, v)}
             for version in versions:  # so some keys are of other versions

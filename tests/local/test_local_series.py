@@ -1,26 +1,30 @@
 """S16 without a session: after every version, every table is what the oracle computes from scratch.
 
 The pipelines and histories are drawn as those of `tests/spark/test_random_series.py`; here each
-takes milliseconds. ``LOCAL_PIPELINES`` (environment) makes a longer search.
+takes milliseconds. Windows come with them, and what updates say of these. ``LOCAL_PIPELINES``
+(environment) makes a longer search.
 """
 
 import os
+import random
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from local_stores import as_rows, assert_same_here
-from series import drawn
+from comparing import assert_changes
+from local_stores import assert_same_here, update_both
+from selecting import chosen
+from series import drawn, instructed
 
-from deltaproduce import Limits, Store
+from deltaproduce import Limits, Pipeline, Store
 from deltaproduce.testing import Oracle, strategies
 
-PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "9"))
+PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "6"))
 VERSIONS = 5
 
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "small": {},
-    "runs": {"limits": Limits(small_table_rows=0)},
+    "runs": {"limits": Limits(small_table_rows=0, group_rows=3)},
     "runs, often folded, many keys": {
         "limits": Limits(
             small_table_rows=0, compaction_commits=2, compaction_rows=3, overlay_runs=3, seek_keys=1
@@ -37,17 +41,49 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 @pytest.mark.parametrize("number", range(PIPELINES))
 def test_incremental_versions_equal_the_oracle(location: str, number: int, way: str) -> None:
     number = number * len(WAYS) + list(WAYS).index(way)
-    (pipeline,) = drawn(strategies.pipelines(), 1, number)
-    histories = strategies.histories(pipeline, min_versions=VERSIONS, max_versions=VERSIONS)
-    (history,) = drawn(histories, 1, number)
+    (pipeline,) = drawn(strategies.pipelines(strict=True), 1, number)
+    (history,) = drawn(instructed(pipeline, VERSIONS), 1, number)
     oracle = Oracle(pipeline)
     with Store(None, location, pipeline, **WAYS[way]) as store:
-        for batch in history:
-            version = store.update(as_rows(pipeline, batch))
-            assert version.number == oracle.update(batch)
-            assert_same_here(store, oracle, pipeline, [version.number])
-        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))  # time travel
+        for batch, told in history:
+            update_both(store, oracle, pipeline, batch, **told)
+            assert_same_here(store, oracle, pipeline, [oracle.head])
+        assert_same_here(store, oracle, pipeline, range(oracle.head + 1))  # time travel
     with Store(None, location, pipeline, **WAYS[way]) as store:  # opened anew
         back = oracle.head // 2
         assert store.rollback(back).number == oracle.rollback(back)
         assert_same_here(store, oracle, pipeline, [oracle.head, back])
+        batch, told = history[-1]
+        update_both(store, oracle, pipeline, batch, **told)
+        assert_same_here(store, oracle, pipeline, [oracle.head])
+
+
+AGGREGATES = 200
+
+
+@pytest.mark.parametrize("number", chosen(range(AGGREGATES), *range(5)))
+def test_aggregates_and_windows_are_what_a_refresh_makes(location: str, number: int) -> None:
+    """Bit for bit, after eight versions; and so are older versions, and the feed."""
+    number, way = 10_000 + number, list(WAYS)[number % len(WAYS)]
+    with_aggregate = strategies.pipelines(strict=True).filter(aggregated)
+    (pipeline,) = drawn(with_aggregate, 1, number)
+    (history,) = drawn(instructed(pipeline, 8), 1, number)
+    oracle, chance = Oracle(pipeline), random.Random(number)
+    with Store(None, location, pipeline, **WAYS[way]) as store:
+        for batch, told in history:
+            update_both(store, oracle, pipeline, batch, **told)
+        assert_same_here(store, oracle, pipeline, range(oracle.head + 1))
+        for stage in pipeline.stages:
+            since, until = sorted(chance.choices(range(oracle.head + 1), k=2))
+            for mode in ("net", "complete"):
+                assert_changes(store, oracle, stage.name, since, until, mode)
+        assert store.verify(recompute=True) == ()
+        for name in aggregated(pipeline):
+            if store.head.delta_version(name, "updates") is not None:  # it has been made
+                figures = store.refresh(name).stages[name]
+                assert (figures.rows_added, figures.rows_removed) == (0, 0)
+
+
+def aggregated(pipeline: Pipeline) -> list[str]:
+    """The aggregate stages of a pipeline."""
+    return [stage.name for stage in pipeline.stages if stage.kind.model_of_all is not None]

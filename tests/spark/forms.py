@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltaproduce import Pipeline
-from deltaproduce.testing import strategies
+from deltaproduce.testing.strategies import functions, tables
 
 ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
 BY_TEXT: Any = {"key": "t string", "value": "n bigint"}
@@ -24,8 +24,8 @@ def in_rows() -> Pipeline:
         for value in sorted(some, key=lambda v: (v.n, v.t is not None, (v.t or "").encode())):
             yield k, value
 
-    by_text = pipeline.producer(even, **BY_TEXT, name="by_text")(strategies.by_text)
-    pipeline.producer(by_text, **ROWS, name="totals")(strategies.totals)
+    by_text = pipeline.producer(even, **BY_TEXT, name="by_text")(functions.by_text)
+    pipeline.producer(by_text, **ROWS, name="totals")(functions.totals)
     return pipeline
 
 
@@ -36,9 +36,9 @@ def in_rows_and_arrow() -> Pipeline:
     @pipeline.arrow_producer("source", **ROWS)
     def even_arrow(table: pa.Table) -> pa.Table:
         order = [("n", "ascending", "at_start"), ("t", "ascending", "at_start")]
-        return strategies.filtered_table(table).sort_by(order)
+        return tables.filtered_table(table).sort_by(order)
 
     by_text = pipeline.arrow_producer(even_arrow, **BY_TEXT, name="by_text_arrow")
-    by_text = by_text(strategies.by_text_table)
-    pipeline.arrow_producer(by_text, **ROWS, name="totals_arrow")(strategies.totals_table)
+    by_text = by_text(tables.by_text_table)
+    pipeline.arrow_producer(by_text, **ROWS, name="totals_arrow")(tables.totals_table)
     return pipeline

@@ -7,11 +7,14 @@ to do steps among them, and Hypothesis shrinks what fails.
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
+import pytest
 from comparing import (
     as_frames,
     as_snapshots,
@@ -21,6 +24,7 @@ from comparing import (
     read_by_delta_rs,
 )
 from crashing import CrashAt, CrashError, fail
+from declaring import aggregate_arguments
 from forcing import Way, forced
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -35,11 +39,20 @@ from hypothesis.stateful import (
 from local_stores import assert_same_here
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, Producer, Source, Store, merge
+from deltaproduce import (
+    MissingPartitionsError,
+    Pipeline,
+    Producer,
+    Source,
+    Store,
+    Version,
+    merge,
+)
+from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.functions.kinds import ByKey
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
-from deltaproduce.types.columns import row_schema
+from deltaproduce.types.columns import NO_KEY, row_schema
 
 ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
 COUNTS = "SELECT k, count(*) AS n, max(t) AS t FROM {feeder} GROUP BY k"
@@ -68,7 +81,9 @@ def defined(drawn: Pipeline, edited: frozenset[str], *, with_query: bool) -> Pip
         names = [[feeder.name for feeder in merged] for merged in stage.inputs]
         inputs = [merge(*merged) if merged[1:] else merged[0] for merged in names]
         declared: dict[str, Any] = {"name": stage.name, **columns}
-        if isinstance(stage.kind, ByKey):
+        if isinstance(stage.kind, Aggregate):
+            made.aggregate(stage.name, *inputs, **aggregate_arguments(stage))
+        elif isinstance(stage.kind, ByKey):
             kept = {"surrogate": stage.kind.surrogate, "preserve": stage.kind.preserve}
             function = without_first(stage.function) if stage.name in edited else stage.function
             made.producer(*inputs, **declared, **kept)(function)
@@ -101,7 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
     spark: SparkSession | None
     ways: Sequence[Way]
 
-    @initialize(data=st.data(), pipeline=strategies.pipelines(max_producers=3))
+    @initialize(data=st.data(), pipeline=strategies.pipelines(max_producers=3, strict=True))
     def define(self, data: st.DataObject, pipeline: Pipeline) -> None:
         self.directory = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.drawn = pipeline
@@ -112,18 +127,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.compared: Any = None
         self.way = ExitStack()
         self.reopen(data)
-        self.pools = {
-            source.name: data.draw(
-                st.lists(strategies.keys(source.schema.key), min_size=3, max_size=6)
-            )
-            for source in pipeline.graph().sources
-        }
-        self._update(data, pipeline.graph().sources, None)
+        self.pools = data.draw(strategies.key_pools(pipeline, min_size=3, max_size=6))
+        self._update(data, self._drawn(data, pipeline.graph().sources), None)
 
     @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
     def update(self, data: st.DataObject, update_id: str | None) -> None:
         source = data.draw(st.sampled_from(self.pipeline.graph().sources))
-        self._update(data, [source], update_id)
+        self._update(data, self._drawn(data, [source]), update_id)
 
     @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
     def load(self, data: st.DataObject, update_id: str | None) -> None:
@@ -136,9 +146,36 @@ class StoreMachine(RuleBasedStateMachine):
             )
             for source in data.draw(st.lists(st.sampled_from(sources), min_size=1, unique=True))
         }
-        number = self.oracle.load(rows, update_id)
-        version = self.store.load(as_snapshots(self.spark, self.pipeline, rows), update_id)
-        assert version.number == number
+        given = as_snapshots(self.spark, self.pipeline, rows)
+        self._both(
+            partial(self.oracle.load, rows, update_id),
+            partial(self.store.load, given, update_id),
+            data.draw(strategies.told(self.pipeline)),
+        )
+
+    @rule(data=st.data(), update_id=st.sampled_from([None, None, None, "a", "b"]))
+    def move_windows(self, data: st.DataObject, update_id: str | None) -> None:
+        """The day moves, forward or back, or partitions come, without a row."""
+        self._both(
+            partial(self.oracle.update, {}, update_id),
+            partial(self.store.update, {}, update_id),
+            data.draw(strategies.told(self.pipeline)),
+        )
+
+    @rule(data=st.data())
+    def delete_partition(self, data: st.DataObject) -> None:
+        """All rows that a source has in a partition go: it is there, and is empty."""
+        near = strategies.partitioned(self.pipeline)
+        if not near:
+            return
+        source = data.draw(st.sampled_from(sorted(near)))
+        names = self.pipeline.graph().stage(source).schema.key.names
+        places = [names.index(column) for column in near[source] if column in names]
+        keys = [*self._current(source)]
+        if places and keys:
+            place, key = data.draw(st.sampled_from(places)), data.draw(st.sampled_from(keys))
+            gone = [Delete(other) for other in keys if other[place] == key[place]]
+            self._update(data, {source: gone}, None)
 
     @precondition(lambda self: self.oracle.head > 0)
     @rule()
@@ -146,9 +183,10 @@ class StoreMachine(RuleBasedStateMachine):
         source = self.pipeline.graph().sources[0]
         rows = [Upsert(k, v) for k, vs in self._current(source.name).items() for v in vs]
         batch = {source.name: rows}
-        assert self.store.update(as_frames(self.spark, self.pipeline, batch)) == self.store.head
-        assert self.store.load(as_snapshots(self.spark, self.pipeline, batch)) == self.store.head
-        assert self.store.head.number == self.oracle.head
+        given = as_frames(self.spark, self.pipeline, batch)
+        self._both(partial(self.oracle.update, batch), partial(self.store.update, given))
+        given = as_snapshots(self.spark, self.pipeline, batch)
+        self._both(partial(self.oracle.load, batch), partial(self.store.load, given))
 
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
@@ -166,15 +204,17 @@ class StoreMachine(RuleBasedStateMachine):
         if names:
             self._define(self.edited ^ {data.draw(st.sampled_from(names))})
             update_id = f"edit {self.oracle.head}"
-            number = self.oracle.update({}, update_id)
-            assert self.store.update({}, update_id).number == number
+            self._both(
+                partial(self.oracle.update, {}, update_id),
+                partial(self.store.update, {}, update_id),
+            )
 
     @precondition(lambda self: self.spark is not None)
     @rule(data=st.data(), mode=st.sampled_from(["net", "complete"]))
     def follow(self, data: st.DataObject, mode: str) -> None:
         until = data.draw(st.integers(0, self.oracle.head))
         since = data.draw(st.integers(0, until))
-        stage = data.draw(st.sampled_from(self.pipeline.graph().stages))
+        stage = data.draw(st.sampled_from(self.pipeline.stages))
         assert_changes(self.store, self.oracle, stage.name, since, until, mode)
 
     @rule(data=st.data(), point=st.integers(0, 30), again=st.booleans())
@@ -182,21 +222,25 @@ class StoreMachine(RuleBasedStateMachine):
         """An update ends at some fail point; the same is done again, or something else comes."""
         source = data.draw(st.sampled_from(self.pipeline.graph().sources))
         batch, update_id = self._drawn(data, [source]), f"crash {self.oracle.head}"
+        told = data.draw(strategies.told(self.pipeline))
         given = as_frames(self.spark, self.pipeline, batch)
-        with suppress(CrashError), failpoints.armed(CrashAt(point, fail)):
-            self.store.update(given, update_id)
+        with suppress(CrashError, MissingPartitionsError), failpoints.armed(CrashAt(point, fail)):
+            self.store.update(given, update_id, **told)
         if again or self.store.head.number > self.oracle.head:
-            number = self.oracle.update(batch, update_id)
-            assert self.store.update(given, update_id).number == number
+            self._both(
+                partial(self.oracle.update, batch, update_id),
+                partial(self.store.update, given, update_id),
+                told,
+            )
 
     @precondition(lambda self: self.spark is not None and self.oracle.head > 0)
     @rule(data=st.data())
     def trace(self, data: st.DataObject) -> None:
-        stage = data.draw(st.sampled_from(self.pipeline.graph().stages))
+        stage = data.draw(st.sampled_from(self.pipeline.stages))
         version = data.draw(st.integers(1, self.oracle.head))
         width = len(stage.schema.key)
         keys = [row[:width] for row in self.oracle.content(stage.name, version)]
-        if keys:
+        if keys and stage.schema.key != NO_KEY:
             key = data.draw(st.sampled_from(keys))
             read = read_by_delta_rs(self.store)
             given = key if width > 1 else key[0]
@@ -206,9 +250,10 @@ class StoreMachine(RuleBasedStateMachine):
     def forget(self, data: st.DataObject) -> None:
         source = data.draw(st.sampled_from(self.pipeline.graph().sources))
         key = data.draw(st.sampled_from(self.pools[source.name]))
-        number = self.oracle.update({source.name: [Delete(key)]})
-        forgotten = self.store.forget(source.name, key if key[1:] else key[0])
-        assert forgotten.version.number == number
+        self._both(
+            partial(self.oracle.update, {source.name: [Delete(key)]}),
+            lambda: self.store.forget(source.name, key if key[1:] else key[0]).version,
+        )
 
     @rule(data=st.data())
     def reopen(self, data: st.DataObject) -> None:
@@ -243,12 +288,29 @@ class StoreMachine(RuleBasedStateMachine):
             assert_same(self.store, self.oracle, self.pipeline, version)
 
     def _update(
-        self, data: st.DataObject, sources: Sequence[Source], update_id: str | None
+        self, data: st.DataObject, batch: dict[str, list[Change]], update_id: str | None
     ) -> None:
-        batch = self._drawn(data, sources)
-        number = self.oracle.update(batch, update_id)
-        version = self.store.update(as_frames(self.spark, self.pipeline, batch), update_id)
-        assert version.number == number
+        given = as_frames(self.spark, self.pipeline, batch)
+        self._both(
+            partial(self.oracle.update, batch, update_id),
+            partial(self.store.update, given, update_id),
+            data.draw(strategies.told(self.pipeline)),
+        )
+
+    def _both(
+        self,
+        expected: Callable[..., int],
+        run: Callable[..., Version],
+        told: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Do the same with the model and the store, which refuses what the model refuses."""
+        try:
+            number = expected(**told)
+        except MissingPartitionsError:
+            with pytest.raises(MissingPartitionsError):
+                run(**told)
+        else:
+            assert run(**told).number == number
 
     def _drawn(self, data: st.DataObject, sources: Sequence[Source]) -> dict[str, list[Change]]:
         return {

@@ -11,13 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from declaring import aggregate_arguments
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from deltaproduce import Pipeline, Producer, merge
+from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.functions.kinds import ByKey, OverTables
-from deltaproduce.testing import Change, Delete, Upsert
+from deltaproduce.testing import Change, Delete, Upsert, strategies
 from deltaproduce.testing.oracle import record_items
 from deltaproduce.types.columns import Columns, row_type
 
@@ -44,6 +46,13 @@ def drawn(strategy: st.SearchStrategy[Any], count: int, number: int) -> list[Any
 
     draw()
     return found[1 : count + 1]
+
+
+def instructed(pipeline: Pipeline, versions: int) -> st.SearchStrategy[list[Any]]:
+    """Histories of so many versions: of each a batch, and what the update says of windows."""
+    histories = strategies.histories(pipeline, min_versions=versions, max_versions=versions)
+    told = st.lists(strategies.told(pipeline), min_size=versions, max_size=versions)
+    return st.tuples(histories, told).map(lambda both: [*zip(*both, strict=True)])
 
 
 def packed(pipeline: Pipeline) -> Pipeline:
@@ -100,6 +109,10 @@ def _packed(
         case OverTables(function, streaming):
             packed = (_batches_in_series if streaming else _tables_in_series)(function)
             return pipeline.arrow_producer(*inputs, **declared, streaming=streaming)(packed)
+        case Aggregate():
+            arguments = aggregate_arguments(stage)
+            arguments["key"] = ", ".join(filter(None, (SERIES.name, arguments["key"])))
+            return pipeline.aggregate(stage.name, *inputs, **arguments)
     raise TypeError(f"no way to pack a stage of kind {stage.kind!r}")
 
 

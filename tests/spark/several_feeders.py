@@ -3,7 +3,7 @@
 from typing import Any
 
 import deltaproduce as dp
-from deltaproduce.testing.strategies import gathered, last_first, matched, unchanged
+from deltaproduce.testing.strategies.functions import gathered, last_first, matched, unchanged
 
 ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
 

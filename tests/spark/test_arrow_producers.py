@@ -4,7 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltaproduce import Limits, Pipeline, ProducerError, Store
-from deltaproduce.testing import plain_rows, strategies
+from deltaproduce.testing import plain_rows
+from deltaproduce.testing.strategies import functions, tables
 
 ROWS = {"key": "k bigint", "value": "n bigint, t string"}
 
@@ -61,9 +62,9 @@ def test_a_stage_that_becomes_one_over_tables_is_produced_in_full(
         pipeline = Pipeline("forms")
         source = pipeline.source("source", **ROWS)
         if form == "rows":
-            pipeline.producer(source, **ROWS, name="stage")(strategies.filtered)
+            pipeline.producer(source, **ROWS, name="stage")(functions.filtered)
         else:
-            pipeline.arrow_producer(source, **ROWS, name="stage")(strategies.filtered_table)
+            pipeline.arrow_producer(source, **ROWS, name="stage")(tables.filtered_table)
         return pipeline
 
     first = [(1, 2, "a"), (2, 4, "b"), (3, 5, "c")]

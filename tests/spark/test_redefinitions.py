@@ -13,7 +13,7 @@ from series import drawn, packed, packed_histories
 
 import deltaproduce as dp
 from deltaproduce.testing import Oracle, plain_rows, strategies
-from deltaproduce.testing.strategies import by_text, rekeyed, unchanged
+from deltaproduce.testing.strategies.functions import by_text, rekeyed, unchanged
 
 ROWS: Any = {"key": "k bigint", "value": "n bigint, t string"}
 BY_TEXT: Any = {"key": "t string", "value": "n bigint"}

@@ -3,23 +3,32 @@
 import datetime
 import math
 import pickle
+import string
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
 
+from deltaproduce import agg
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.testing import Delete, Oracle, Upsert, strategies
+from deltaproduce.testing import Delete, Oracle, Upsert
 from deltaproduce.testing.strategies import (
     changes,
+    functions,
     histories,
+    key_pools,
     keys,
+    partitioned,
     pipelines,
     snapshots,
+    tables,
+    told,
     values,
 )
 from deltaproduce.types.columns import row_schema
@@ -248,11 +257,12 @@ def test_histories_have_as_many_batches_as_asked(data):
 @settings(deadline=None)
 @given(pipelines())
 def test_pipelines_are_small_and_their_functions_can_be_pickled(pipeline):
-    graph = pipeline.graph()
-    assert 1 <= len(graph.sources) <= 2
-    assert 1 <= len(graph.producers) <= 4
-    for producer in graph.producers:
-        assert pickle.loads(pickle.dumps(producer.function)) is producer.function
+    sources = len(pipeline.graph().sources)
+    assert 1 <= sources <= 2
+    assert 1 <= len(pipeline.stages) - sources <= 4
+    for stage in pipeline.stages:
+        function = stage.kind.called
+        assert pickle.loads(pickle.dumps(function)) is function
 
 
 SHAPES = {
@@ -265,14 +275,14 @@ SHAPES = {
 @pytest.mark.parametrize(
     ("by_row", "by_table", "streaming", "feeder", "made"),
     [
-        (strategies.unchanged, strategies.unchanged_table, False, "rows", "rows"),
-        (strategies.rekeyed, strategies.rekeyed_table, False, "rows", "rows"),
-        (strategies.filtered, strategies.filtered_table, False, "rows", "rows"),
-        (strategies.by_text, strategies.by_text_table, False, "rows", "by text"),
-        (strategies.first_only, strategies.first_of_stream, True, "rows", "rows"),
-        (strategies.totals, strategies.totals_table, False, "by text", "rows"),
-        (strategies.numbered, strategies.numbered_stream, True, "by text", "by text"),
-        (strategies.flattened, strategies.flattened_table, False, "lists", "rows"),
+        (functions.unchanged, tables.unchanged_table, False, "rows", "rows"),
+        (functions.rekeyed, tables.rekeyed_table, False, "rows", "rows"),
+        (functions.filtered, tables.filtered_table, False, "rows", "rows"),
+        (functions.by_text, tables.by_text_table, False, "rows", "by text"),
+        (functions.first_only, tables.first_of_stream, True, "rows", "rows"),
+        (functions.totals, tables.totals_table, False, "by text", "rows"),
+        (functions.numbered, tables.numbered_stream, True, "by text", "by text"),
+        (functions.flattened, tables.flattened_table, False, "lists", "rows"),
     ],
 )
 @given(data=st.data())
@@ -328,3 +338,78 @@ def test_pipelines_merge_and_join_and_do_both():
 def test_the_package_needs_no_hypothesis():
     code = "import sys, deltaproduce.testing; sys.exit('hypothesis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def aggregated(pipeline):
+    return [stage for stage in pipeline.stages if stage.kind.word == "aggregate"]
+
+
+FUNCTIONS = {
+    name
+    for name, value in vars(agg).items()
+    if callable(value) and value.__module__ == agg.__name__ and name[0] in string.ascii_lowercase
+}
+
+
+def assert_all_drawn(strategy, wanted, had_by):
+    """Each of some things is had by an example."""
+    missing = {*wanted}
+
+    def found(example):
+        missing.difference_update(had_by(example))
+        return not missing
+
+    with suppress(NoSuchExample):
+        find(strategy, found, settings=SEARCH)
+    assert not missing
+
+
+def test_pipelines_have_each_aggregate_function():
+    def had_by(pipeline):
+        return {call.function for s in aggregated(pipeline) for _, call in s.kind.values}
+
+    assert_all_drawn(pipelines(), FUNCTIONS, had_by)
+
+
+WINDOWS = {
+    "lag": lambda window, kind: window.last is not None and window.lag,
+    "end": lambda window, kind: window.start is not None and window.end is not None,
+    "dates": lambda window, kind: window.step in ("week", "month"),
+    "numbers": lambda window, kind: isinstance(window.step, int) and window.step > 1,
+    "limited": lambda window, kind: window.max_partitions and window.last,
+    "strict": lambda window, kind: window.on_missing == "error",
+    "of states": lambda window, kind: kind.reads_states,
+    "with where": lambda window, kind: kind.where is not None,
+}
+
+
+def test_pipelines_have_windows_of_all_sorts():
+    def had_by(pipeline):
+        kinds = [stage.kind for stage in aggregated(pipeline) if stage.kind.window is not None]
+        return {name for name, has in WINDOWS.items() for k in kinds if has(k.window, k)}
+
+    assert_all_drawn(pipelines(strict=True), WINDOWS, had_by)
+
+
+def test_updates_name_partitions_and_days_and_keys_are_near_them():
+    def wanted(*names):
+        def found(drawn):
+            said, pools = drawn
+            days = {key[0] for keys in pools.values() for key in keys if key[0] is not None}
+            return {*said} == {*names} and len(days) > 2
+
+        return found
+
+    def all_of(pipeline):
+        pools = key_pools(pipeline, min_size=4, max_size=8)
+        return st.tuples(told(pipeline), pools)
+
+    windowed = pipelines().filter(partitioned)
+    for names in ((), ("as_of",), ("partitions",), ("as_of", "partitions")):
+        find(windowed.flatmap(all_of), wanted(*names), settings=SEARCH)
+
+
+@settings(deadline=None)
+@given(pipelines(remembering=False))
+def test_pipelines_that_remember_nothing_have_no_windows(pipeline):
+    assert not any(stage.kind.window for stage in pipeline.stages)

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.syntax import spelled
+from deltaproduce.stages.sql.syntax import function_name, spelled
 
 _Row: TypeAlias = Mapping[str, Any]
 
@@ -109,11 +109,44 @@ def _if(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
     return None if taken is None else _value(taken, row)
 
 
+def _remainder(left: int, right: int) -> int:
+    """With the sign of the first, as in Spark."""
+    found = abs(left) % abs(right)
+    return found if left >= 0 else -found
+
+
 def _negative(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a number
     value = _value(node.this, row)
     return None if value is None else -value
 
 
+def _cast(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a whole number
+    """Whole numbers as whole numbers."""
+    if not node.args["to"].is_type(*exp.DataType.INTEGER_TYPES):
+        raise DefinitionError(f"{spelled(node)!r} is not known to the oracle")
+    value = _value(node.this, row)
+    return None if value is None else int(value)
+
+
+def _call(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
+    compute = _CALLS.get(str(function_name(node)))
+    if compute is None:
+        raise DefinitionError(f"{spelled(node)!r} is not known to the oracle")
+    return compute(*(_value(argument, row) for argument in node.expressions))
+
+
+def _or_null(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of one value that gives null of null."""
+    return lambda value: None if value is None else compute(value)
+
+
+_CALLS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+    {
+        "coalesce": lambda *values: next((v for v in values if v is not None), None),
+        "length": _or_null(len),
+        "year": _or_null(lambda day: day.year),
+    }
+)
 _NODES: Final[Mapping[type[exp.Expr], Callable[[Any, _Row], Any]]] = MappingProxyType(
     {
         exp.Paren: lambda node, row: _value(node.this, row),
@@ -140,5 +173,8 @@ _NODES: Final[Mapping[type[exp.Expr], Callable[[Any, _Row], Any]]] = MappingProx
         exp.Add: _strict(operator.add),
         exp.Sub: _strict(operator.sub),
         exp.Mul: _strict(operator.mul),
+        exp.Mod: _strict(_remainder),
+        exp.TryCast: _cast,
+        exp.Anonymous: _call,
     }
 )

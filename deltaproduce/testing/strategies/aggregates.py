@@ -1,0 +1,240 @@
+"""Random aggregate stages: functions of all sorts over what a feeder has.
+
+The invariant: what is drawn has a value for any rows, so no sum that its type may not hold. A
+function that is new in `agg` is one more entry of `FUNCTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from hypothesis import strategies as st
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NumericType,
+    ShortType,
+    StringType,
+)
+
+from deltaproduce.model.graph import Stage
+from deltaproduce.stages.aggregates import agg
+from deltaproduce.stages.aggregates.agg import AggregateCall
+from deltaproduce.testing.strategies.catalogue import BY_TEXT, ROWS, Shape
+from deltaproduce.testing.strategies.windows import may_have_window, windows
+from deltaproduce.types.catalogue import atom
+from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.ddl import identifier
+
+Takes: TypeAlias = Callable[[DataType], bool]
+Argument: TypeAlias = tuple[str, DataType]
+"""An expression over a feeder's columns, and its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An aggregate function.
+
+    Attributes:
+        call: it, of arguments.
+        takes: of which type the first is.
+        by: whether it has a second, of any type that has an order.
+        adds_up: whether it keeps a state, which others can merge.
+    """
+
+    call: Callable[..., AggregateCall]
+    takes: Takes
+    by: bool = False
+    adds_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The definition of an aggregate stage.
+
+    Attributes:
+        arguments: those of `Pipeline.aggregate` behind the feeder.
+        adds_up: its values that others can merge.
+        made: its columns, if they are those of the catalogue.
+    """
+
+    arguments: Mapping[str, Any]
+    adds_up: tuple[str, ...] = ()
+    made: Shape | None = None
+
+
+def _any(data_type: DataType) -> bool:
+    del data_type
+    return True
+
+
+def _has_order(data_type: DataType) -> bool:
+    return atom(data_type) is not None
+
+
+def _is(*types: type[DataType]) -> Takes:
+    return lambda data_type: isinstance(data_type, types)
+
+
+_is_number = _is(NumericType)
+_is_boolean = _is(BooleanType)
+
+
+def _fits(*types: type[DataType], digits: int) -> Takes:
+    """Numbers of some types, and decimals of so many digits."""
+    return lambda data_type: (
+        isinstance(data_type, types)
+        or (isinstance(data_type, DecimalType) and data_type.precision <= digits)
+    )
+
+
+_FLOATS = (FloatType, DoubleType)
+FUNCTIONS: Final = (
+    Function(agg.count, _any, adds_up=True),
+    Function(agg.count_if, _is_boolean, adds_up=True),
+    Function(agg.bool_and, _is_boolean, adds_up=True),
+    Function(agg.bool_or, _is_boolean, adds_up=True),
+    Function(agg.sum, _fits(ByteType, ShortType, IntegerType, *_FLOATS, digits=28), adds_up=True),
+    Function(
+        agg.avg,
+        _fits(ByteType, ShortType, IntegerType, LongType, *_FLOATS, digits=34),
+        adds_up=True,
+    ),
+    Function(agg.var_pop, _is_number, adds_up=True),
+    Function(agg.var_samp, _is_number, adds_up=True),
+    Function(agg.stddev_pop, _is_number, adds_up=True),
+    Function(agg.stddev_samp, _is_number, adds_up=True),
+    Function(agg.min, _has_order),
+    Function(agg.max, _has_order),
+    Function(agg.min_by, _has_order, by=True),
+    Function(agg.max_by, _has_order, by=True),
+    Function(agg.count_distinct, _has_order),
+    Function(agg.mode, _has_order),
+    Function(partial(agg.top_k, k=2), _has_order),
+    Function(agg.array_sorted, _has_order),
+    Function(agg.median, _is_number),
+    Function(partial(agg.percentile, p=[0.25, 1]), _is_number),
+    Function(partial(agg.listagg, delimiter="|"), _is(StringType)),
+)
+_EXPRESSIONS: Final[tuple[tuple[Takes, str, DataType], ...]] = (
+    (_has_order, "{} IS NULL", BooleanType()),
+    (_is(LongType), "{} % 100", LongType()),
+    (_is(LongType), "CAST({} % 100 AS int)", IntegerType()),
+    (_is(LongType), "{} > 1", BooleanType()),
+    (_is(StringType), "length({})", IntegerType()),
+    (_is(StringType), "coalesce({}, '-')", StringType()),
+    (_is(StringType), "{} <> 'a'", BooleanType()),
+    (_is(DateType), "year({})", IntegerType()),
+    (_is_boolean, "NOT {}", BooleanType()),
+)
+"""Expressions that the local engine computes, by the type of the column in them."""
+
+
+@st.composite
+def aggregates(
+    draw: st.DrawFn,
+    feeder: Stage,
+    adds_up: Sequence[str],
+    number: int,
+    *,
+    windowed: bool,
+    strict: bool,
+) -> Drawn:
+    """An aggregate over a stage, with columns of the catalogue or others.
+
+    Args:
+        draw: given by Hypothesis.
+        feeder: what it reads, or the first of it.
+        adds_up: the feeder's values that can be merged.
+        number: what its columns are called by.
+        windowed: it may have a window.
+        strict: its window may refuse that partitions are missing.
+    """
+    schema = feeder.schema
+    is_known = {"n", "t"} <= {*schema.names} and draw(st.booleans())
+    found = draw(_known(schema) if is_known else _any_of(schema, adds_up, number))
+    arguments = dict(found.arguments)
+    conditions = [text for text, data_type in _computed(schema) if _is_boolean(data_type)]
+    if conditions and draw(st.integers(0, 2)) == 2:
+        arguments["where"] = draw(st.sampled_from(conditions))
+    columns = [column for column in schema.key if may_have_window(column)]
+    if windowed and columns and draw(st.integers(0, 3)):
+        limited = len(found.adds_up) == len(arguments["values"])
+        column = draw(st.sampled_from(columns))
+        arguments["window"] = draw(windows(column, limited=limited, strict=strict))
+    return Drawn(arguments, found.adds_up, found.made)
+
+
+@st.composite
+def _known(draw: st.DrawFn, schema: RowSchema) -> Drawn:
+    """One with the columns of a shape of the catalogue, from n, t and perhaps k."""
+    numbers = [
+        *(agg.count(), agg.count("n"), agg.sum("CAST(n % 100 AS int)"), agg.count_distinct("t")),
+        *(agg.min("n"), agg.max("n"), agg.mode("n"), agg.max_by("n", "t")),
+    ]
+    texts = [agg.min("t"), agg.max("t"), agg.mode("t"), agg.listagg("t", "|"), agg.min_by("t", "n")]
+    values = {"n": draw(st.sampled_from(numbers))}
+    if "k" not in schema.names or draw(st.booleans()):
+        key = draw(st.sampled_from(["t", "coalesce(t, '-') AS t"]))
+        return Drawn({"key": key, "values": values}, made=BY_TEXT)
+    values["t"] = draw(st.sampled_from(texts))
+    key = draw(st.sampled_from(["k", "n % 3 AS k"]))
+    return Drawn({"key": key, "values": values}, made=ROWS)
+
+
+@st.composite
+def _any_of(draw: st.DrawFn, schema: RowSchema, adds_up: Sequence[str], number: int) -> Drawn:
+    """One of any columns and functions."""
+    bare, computed = [*_columns(schema)], [*_computed(schema)]
+    groups = [text for text, data_type in [*bare, *bare, *computed] if _may_be_key(data_type)]
+    chosen = draw(st.lists(st.sampled_from(groups), max_size=2, unique=True)) if groups else []
+    key = ", ".join(f"{text} AS g{number}_{place}" for place, text in enumerate(chosen))
+    values: dict[str, AggregateCall] = {}
+    states = []
+    for place in range(draw(st.integers(1, 4))):
+        name = f"v{number}_{place}"
+        if bool(adds_up) and draw(st.booleans()):
+            values[name], is_state = agg.merge(draw(st.sampled_from(adds_up))), True
+        else:
+            values[name], is_state = _call(draw, [*bare, *bare, *computed])
+        states += [name] * is_state
+    return Drawn({"key": key, "values": values}, tuple(states))
+
+
+def _call(draw: st.DrawFn, arguments: Sequence[Argument]) -> tuple[AggregateCall, bool]:
+    """One of the functions, of some of these arguments; and whether it adds up."""
+    fitting = [one for one in FUNCTIONS if any(one.takes(of_type) for _, of_type in arguments)]
+    function = draw(st.sampled_from(fitting))
+    given = [draw(st.sampled_from([text for text, found in arguments if function.takes(found)]))]
+    if function.by:
+        given.append(draw(st.sampled_from([text for text, t in arguments if _has_order(t)])))
+    return function.call(*given), function.adds_up
+
+
+def _may_be_key(data_type: DataType) -> bool:
+    return _has_order(data_type) and not isinstance(data_type, _FLOATS)
+
+
+def _columns(schema: RowSchema) -> Iterator[Argument]:
+    """The columns of a feeder, as expressions."""
+    for column in (*schema.key, *schema.value):
+        if not column.is_hidden:
+            yield identifier(column.name), column.data_type
+
+
+def _computed(schema: RowSchema) -> Iterator[Argument]:
+    """What can be computed of the columns of a feeder."""
+    for text, data_type in _columns(schema):
+        for takes, template, made in _EXPRESSIONS:
+            if takes(data_type):
+                yield template.format(text), made

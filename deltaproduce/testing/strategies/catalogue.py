@@ -1,0 +1,118 @@
+"""The catalogue of random stages: which function makes rows of which columns from which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from deltaproduce.testing.strategies.functions import (
+    by_text,
+    by_year,
+    constant_key,
+    dated,
+    differences,
+    filtered,
+    first_given,
+    first_only,
+    flattened,
+    identified,
+    joined,
+    listed,
+    nothing,
+    null_key,
+    numbered,
+    ranked,
+    rekeyed,
+    scattered,
+    totals,
+    unchanged,
+)
+from deltaproduce.testing.strategies.tables import (
+    by_text_table,
+    filtered_table,
+    first_of_stream,
+    flattened_table,
+    numbered_stream,
+    rekeyed_table,
+    totals_table,
+    unchanged_table,
+    unchanged_wide_table,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The key and value columns of a stage, as DDL."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A stage function, the shapes it reads and makes, and what keys keep."""
+
+    function: Callable[..., Any]
+    feeder: Shape
+    made: Shape
+    called: Literal["by key", "with tables", "with streams"] = "by key"
+    kept: Mapping[str, Any] = field(default_factory=dict)
+
+
+ROWS = Shape("k bigint", "n bigint, t string")
+BY_TEXT = Shape("t string", "n bigint")
+NUMBERED = Shape("t string", "n bigint NOT NULL")
+RANKED = Shape("n bigint desc, k bigint", "t string")
+LISTS = Shape("k bigint", "ns array<bigint>")
+WIDE = Shape(
+    "d date desc, b binary, f boolean desc, p decimal(9,2)",
+    "x double, y float, a decimal(38,10), h smallint, moment timestamp, day date, raw binary, "
+    "tags map<string,array<string>>, s struct<i:int,t:string>",
+)
+DAYS = Shape("day date, k bigint", "n bigint, t string")
+TIMES = Shape("k bigint, at timestamp desc", "n bigint, t string")
+NUMBERS = Shape("k bigint, s smallint", "n bigint, t string")
+PARTITIONED = (DAYS, TIMES, NUMBERS)
+"""Those that windows are over; other keys may have days, too."""
+
+CATALOGUE = (
+    Rule(unchanged, ROWS, ROWS),
+    Rule(rekeyed, ROWS, ROWS),
+    Rule(filtered, ROWS, ROWS),
+    Rule(nothing, ROWS, ROWS),
+    Rule(first_only, ROWS, ROWS),
+    Rule(constant_key, ROWS, ROWS),
+    Rule(null_key, ROWS, ROWS),
+    Rule(differences, ROWS, ROWS),
+    Rule(by_text, ROWS, BY_TEXT),
+    Rule(scattered, ROWS, BY_TEXT),
+    Rule(scattered, ROWS, BY_TEXT, kept={"preserve": first_given}),
+    Rule(identified, ROWS, NUMBERED, kept={"surrogate": "n"}),
+    Rule(totals, NUMBERED, ROWS),
+    Rule(ranked, ROWS, RANKED),
+    Rule(listed, ROWS, LISTS),
+    Rule(totals, BY_TEXT, ROWS),
+    Rule(numbered, BY_TEXT, BY_TEXT),
+    Rule(joined, RANKED, ROWS),
+    Rule(unchanged, RANKED, RANKED),
+    Rule(flattened, LISTS, ROWS),
+    Rule(unchanged, LISTS, LISTS),
+    Rule(unchanged, WIDE, WIDE),
+    Rule(first_only, WIDE, WIDE),
+    Rule(by_year, WIDE, LISTS),
+    Rule(dated, ROWS, DAYS),
+    Rule(unchanged, DAYS, DAYS),
+    Rule(by_text, DAYS, BY_TEXT),
+    Rule(by_text, TIMES, BY_TEXT),
+    Rule(filtered, NUMBERS, NUMBERS),
+    Rule(unchanged_table, ROWS, ROWS, "with tables"),
+    Rule(rekeyed_table, ROWS, ROWS, "with tables"),
+    Rule(filtered_table, ROWS, ROWS, "with tables"),
+    Rule(by_text_table, ROWS, BY_TEXT, "with tables"),
+    Rule(first_of_stream, ROWS, ROWS, "with streams"),
+    Rule(totals_table, BY_TEXT, ROWS, "with tables"),
+    Rule(numbered_stream, BY_TEXT, BY_TEXT, "with streams"),
+    Rule(flattened_table, LISTS, ROWS, "with tables"),
+    Rule(unchanged_wide_table, WIDE, WIDE, "with tables"),
+)

@@ -1,0 +1,137 @@
+"""Random pipelines: sources, and stages of a catalogue and aggregates in chains and fan-out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from deltaproduce.model.graph import Stage
+from deltaproduce.pipeline import Merged, Pipeline, merge
+from deltaproduce.testing.strategies.aggregates import aggregates
+from deltaproduce.testing.strategies.catalogue import CATALOGUE, PARTITIONED, Rule, Shape
+from deltaproduce.testing.strategies.functions import counted, gathered, last_first, matched
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A stage of the pipeline.
+
+    Attributes:
+        shape: its columns, if they are those of the catalogue.
+        adds_up: its values that `agg.merge` takes.
+    """
+
+    stage: Stage
+    shape: Shape | None
+    adds_up: tuple[str, ...] = ()
+
+    def has_key_of(self, other: _Drawn) -> bool:
+        """Whether both have a key of the catalogue, and the same."""
+        if self.shape is None or other.shape is None:
+            return False
+        return self.shape.key == other.shape.key
+
+
+@st.composite
+def pipelines(
+    draw: st.DrawFn, *, max_producers: int = 4, remembering: bool = True, strict: bool = False
+) -> Pipeline:
+    """A small pipeline: one or two sources, and stages of a catalogue in chains and fan-out.
+
+    Stages with several feeders, merged or joined, come where two have the same keys: of different
+    sources, or a stage and its own feeder, or two stages of one ancestor. Aggregates come over any
+    stage, with windows where its key has partitions.
+
+    The stages' functions are deterministic, sensitive to the order of their values, and at the
+    top level of a module, so that Spark's workers can unpickle them.
+
+    Args:
+        draw: given by Hypothesis.
+        max_producers: the greatest number of producers; the least is one.
+        remembering: with stages that number their keys, or keep what a key was first given, and
+            with windows, so that their rows depend on the versions before.
+        strict: with windows that refuse that partitions are missing, and so updates.
+    """
+    catalogue = [r for r in CATALOGUE if remembering or not r.kept]
+    pipeline = Pipeline("random")
+    stages: list[_Drawn] = []
+    shapes = [*(rule.feeder for rule in catalogue), *PARTITIONED * 6]
+    for number in range(1, draw(st.integers(1, 2)) + 1):
+        shape = draw(st.sampled_from(shapes))
+        source = pipeline.source(f"source_{number}", key=shape.key, value=shape.value)
+        stages.append(_Drawn(source, shape))
+    for number in range(1, draw(st.integers(1, max_producers)) + 1):
+        feeder = stages[draw(st.integers(0, len(stages) - 1))]
+        others = [one for one in stages if one is not feeder and one.has_key_of(feeder)]
+        some = others if draw(st.booleans()) else []
+        if feeder.shape is None or draw(st.sampled_from(_SHARES[feeder.shape in PARTITIONED])):
+            options = {"windowed": remembering, "strict": strict}
+            stages.append(_aggregate(draw, pipeline, feeder, some, number, **options))
+        else:
+            stages.append(_function(draw, pipeline, catalogue, feeder, some, number))
+    return pipeline
+
+
+_SHARES = {True: [True, True, False], False: [True, False, False]}
+"""Whether a stage is an aggregate, where its feeder has partitions and where not."""
+
+
+def _aggregate(
+    draw: st.DrawFn,
+    pipeline: Pipeline,
+    feeder: _Drawn,
+    others: Sequence[_Drawn],
+    number: int,
+    **options: bool,
+) -> _Drawn:
+    """An aggregate of a stage, and of others that have the same columns."""
+    alike = [one.stage for one in others if one.shape == feeder.shape]
+    drawn = draw(aggregates(feeder.stage, () if alike else feeder.adds_up, number, **options))
+    inputs = merge(feeder.stage, *alike) if alike else feeder.stage
+    stage = pipeline.aggregate(f"aggregate_{number}", inputs, **drawn.arguments)
+    return _Drawn(stage, drawn.made, drawn.adds_up)
+
+
+def _function(
+    draw: st.DrawFn,
+    pipeline: Pipeline,
+    catalogue: Sequence[Rule],
+    feeder: _Drawn,
+    others: Sequence[_Drawn],
+    number: int,
+) -> _Drawn:
+    """A stage of the catalogue, over one feeder or several."""
+    inputs: list[Stage | Merged] = [feeder.stage]
+    if others:
+        inputs, rules = _several(draw, catalogue, feeder, others)
+    else:
+        rules = [rule for rule in catalogue if rule.feeder == feeder.shape]
+    rule = draw(st.sampled_from(rules))
+    name = f"{rule.function.__name__}_{number}"
+    declared: dict[str, Any] = {"key": rule.made.key, "value": rule.made.value, "name": name}
+    if rule.called == "by key":
+        stage = pipeline.producer(*inputs, **declared, **rule.kept)(rule.function)
+    else:
+        streaming = rule.called == "with streams"
+        stage = pipeline.arrow_producer(*inputs, **declared, streaming=streaming)(rule.function)
+    return _Drawn(stage, rule.made)
+
+
+def _several(
+    draw: st.DrawFn, catalogue: Sequence[Rule], first: _Drawn, others: Sequence[_Drawn]
+) -> tuple[list[Stage | Merged], list[Rule]]:
+    """Several feeders with the same keys: merged if their values allow it, joined, or both."""
+    shape, chosen = first.shape, draw(st.permutations(others))[: draw(st.integers(1, 2))]
+    assert shape is not None  # a function reads columns of the catalogue
+    alike = [one.stage for one in chosen if one.shape == shape]
+    if draw(st.booleans()) and alike:
+        return [merge(first.stage, *alike)], [rule for rule in catalogue if rule.feeder == shape]
+    rules = [Rule(function, shape, shape) for function in (matched, gathered, counted, last_first)]
+    if draw(st.booleans()) and alike:
+        inputs: list[Stage | Merged] = [merge(first.stage, *alike)]
+    else:
+        inputs, alike = [first.stage], []
+    return [*inputs, *(one.stage for one in chosen if one.stage not in alike)], rules

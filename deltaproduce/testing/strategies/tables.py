@@ -1,0 +1,70 @@
+"""Functions over Arrow: some of those of `functions`, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def unchanged_table(table: pa.Table) -> pa.Table:
+    """As `unchanged`."""
+    return table.append_column("_source_k", table.column("k"))
+
+
+def unchanged_wide_table(table: pa.Table) -> pa.Table:
+    """As `unchanged`, for values of all types."""
+    for name in ("d", "b", "f", "p"):
+        table = table.append_column(f"_source_{name}", table.column(name))
+    return table
+
+
+def filtered_table(table: pa.Table) -> pa.Table:
+    """As `filtered`."""
+    return unchanged_table(table.filter(pc.equal(pc.bit_wise_and(table.column("n"), 1), 0)))
+
+
+def rekeyed_table(table: pa.Table) -> pa.Table:
+    """As `rekeyed`."""
+    key, number = table.column("k"), table.column("n")
+    return pa.table({"k": number, "n": key, "t": table.column("t"), "_source_k": key})
+
+
+def by_text_table(table: pa.Table) -> pa.Table:
+    """As `by_text`."""
+    key = table.column("k")
+    return pa.table({"t": table.column("t"), "n": table.column("n"), "_source_k": key})
+
+
+def totals_table(table: pa.Table) -> pa.Table:
+    """As `totals`."""
+    texts = pa.table({"t": table.column("t"), "n": pc.modulo(table.column("n").fill_null(0), 1000)})
+    found = texts.group_by("t").aggregate([("n", "sum"), ("n", "count")])
+    text, total = found.column("t"), pc.modulo(found.column("n_sum"), 1000)
+    return pa.table({"k": found.column("n_count"), "n": total, "t": text, "_source_t": text})
+
+
+def flattened_table(table: pa.Table) -> pa.Table:
+    """As `flattened`."""
+    lists = table.column("ns").combine_chunks()
+    keys = table.column("k").take(pc.list_parent_indices(lists))
+    sizes = pc.list_value_length(lists).fill_null(0)
+    positions = [position for size in sizes.to_pylist() for position in range(size)]
+    made = {"k": lists.flatten(), "n": pa.array(positions, pa.int64())}
+    return pa.table({**made, "t": keys.cast(pa.string()).fill_null("None"), "_source_k": keys})
+
+
+def numbered_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `numbered`."""
+    start = 0
+    for batch in batches:
+        text, end = batch.column("t"), start + batch.num_rows
+        numbers = pa.array(range(start, end), pa.int64())
+        yield pa.record_batch({"t": text, "n": numbers, "_source_t": text})
+        start = end
+
+
+def first_of_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """As `first_only`."""
+    yield unchanged_table(pa.Table.from_batches([next(batches)]).slice(0, 1))

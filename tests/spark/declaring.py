@@ -1,0 +1,28 @@
+"""Stages that are declared once more, in another pipeline."""
+
+from dataclasses import replace
+from typing import Any
+
+from deltaproduce import Producer
+from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.types.columns import NO_KEY
+from deltaproduce.types.ddl import identifier
+
+
+def aggregate_arguments(stage: Producer) -> dict[str, Any]:
+    """What `Pipeline.aggregate` is to be called with, beside name and feeder, to make a stage."""
+    kind, names = stage.kind, stage.feeders[0].schema.names
+    assert isinstance(kind, Aggregate)
+    parts = [f"{one.text} AS {identifier(name)}" for name, one in kind.key]
+    return {
+        "key": "" if stage.schema.key == NO_KEY else ", ".join(parts),
+        "values": {
+            name: replace(
+                call,
+                arguments=tuple(identifier(a) if a in names else a for a in call.arguments),
+            )
+            for name, call in kind.values
+        },
+        "where": None if kind.where is None else kind.where.text,
+        "window": kind.window,
+    }
