@@ -23,21 +23,26 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 DEAREST = (
-    "test_crashes.py",
-    "test_random_series.py",
+    "test_mixed_engines.py",
     "test_delta_sources.py",
+    "test_crashes.py",
+    "test_shared_session.py",
+    "test_producers.py",
+    "test_odd_paths.py",
+    "test_kept_store.py",
     "test_vacuum.py",
     "test_consumers.py",
-    "test_vacuum_reach.py",
+    "test_plain_readers.py",
     "test_own_kind.py",
-    "test_shared_session.py",
-    "test_odd_paths.py",
     "test_odd_keys.py",
-    "test_forms.py",
-    "test_joins.py",
+    "test_aggregates.py",
+    "test_vacuum_reach.py",
+    "test_expressions.py",
+    "test_random_series.py",
     "test_documentation.py",
     "test_writers.py",
     "test_benchmarks.py",
+    "test_state_machine.py",
 )
 """Files that take longest: they come first, so that no worker is left alone with one at the end."""
 

@@ -35,9 +35,12 @@ def test_versions_equal_the_oracle(
 ) -> None:
     """What is stored, states too, is what a refresh makes; older versions stay.
 
-    In a short run two versions.
+    In a short run two versions, of one stage.
     """
-    pipeline = site()
+    pipeline = site() if long_run else dp.Pipeline("small")
+    if not long_run:
+        both = dp.merge(*(pipeline.add(source) for source in site().graph().sources))
+        pipeline.aggregate("by_text", both, key="t", values=VALUES)
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
@@ -45,11 +48,12 @@ def test_versions_equal_the_oracle(
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in ("by_text", "by_two", "by_rows")[: 3 if long_run else 2]:
+        for stage in ("by_text", "by_two", "by_rows") if long_run else ("by_text",):
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
         assert_same(store, oracle, pipeline, 1)
-        assert store.verify(recompute=True) == ()
+        if long_run:
+            assert store.verify(recompute=True) == ()
 
 
 def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> None:

@@ -168,8 +168,8 @@ def test_dates_are_those_on_the_clock_of_the_session(spark: SparkSession) -> Non
 def test_stages_equal_the_oracle(
     spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:
-    """With expressions as keys, conditions and arguments; in a short run two versions."""
-    pipeline = site(*STAGES)
+    """With expressions as keys, conditions and arguments; in a short run two versions of one."""
+    pipeline = site(*(STAGES if long_run else ("by_sign",)))
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
@@ -177,10 +177,11 @@ def test_stages_equal_the_oracle(
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in (*STAGES, "sums") if long_run else ("whole",):
+        for stage in (*STAGES, "sums") if long_run else ("by_sign",):
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
-        assert store.verify(recompute=True) == ()
+        if long_run:
+            assert store.verify(recompute=True) == ()
 
 
 def words() -> dp.Pipeline:

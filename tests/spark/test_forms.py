@@ -5,6 +5,7 @@ from comparing import as_frames, assert_stages, read_by_delta_rs
 from forcing import WAYS, Way, forced, setting
 from forms import in_rows, in_rows_and_arrow
 from pyspark.sql import SparkSession
+from selecting import long
 from series import drawn, packed, packed_histories
 
 from deltaproduce import Pipeline, Store
@@ -32,11 +33,11 @@ def in_all_forms() -> Pipeline:
     return pipeline
 
 
+@long
 @pytest.mark.parametrize("way", [WAYS[7]], ids=lambda way: way.name)
 def test_all_forms_make_the_tables_of_the_oracle(
-    spark: SparkSession, location: str, way: Way, long_run: bool
+    spark: SparkSession, location: str, way: Way
 ) -> None:
-    """In a short run two versions; `tests/local` has rows and Arrow at length."""
     exact = strategies.histories(in_rows(), min_versions=VERSIONS, max_versions=VERSIONS)
     batches = packed_histories(drawn(exact, SERIES, 0))
     modelled, pipeline = packed(in_rows()), in_all_forms()
@@ -46,7 +47,7 @@ def test_all_forms_make_the_tables_of_the_oracle(
     cut_keys = setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     with forced(way), cut_keys:
         store = Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in batches if long_run else batches[:2]:
+        for batch in batches:
             assert any(isinstance(change, Delete) for change in batch["source"])
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)

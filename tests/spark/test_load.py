@@ -37,9 +37,10 @@ def rows(frame):
 # ---- the law
 
 
+@long
 @pytest.mark.parametrize("way", [WAYS[7]], ids=lambda way: way.name)
 def test_loading_what_a_batch_leads_to_is_making_the_batch_s_version(
-    spark: SparkSession, location: str, way: Way, long_run: bool
+    spark: SparkSession, location: str, way: Way
 ) -> None:
     number = WAYS.index(way)
     (single,) = drawn(strategies.pipelines(max_producers=3), 1, 100 + number)
@@ -50,7 +51,7 @@ def test_loading_what_a_batch_leads_to_is_making_the_batch_s_version(
     chance = random.Random(number)
     with forced(way):
         store = Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in batches if long_run else batches[:2]:
+        for batch in batches:
             expected = oracle.update(batch)
             found = {source.name: all_rows(oracle, source, chance) for source in sources(pipeline)}
             version = store.load(as_snapshots(spark, pipeline, found))

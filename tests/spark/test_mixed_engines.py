@@ -24,7 +24,7 @@ from killing import Stores, all_cases, as_table, killed, some_cases
 from limiting import limited
 from local_stores import as_rows, assert_same_here
 from pyspark.sql import SparkSession
-from selecting import long
+from selecting import chosen, long
 from series import drawn as examples
 
 from deltaproduce import ConflictError, Limits, Pipeline, SessionError, Store
@@ -43,7 +43,7 @@ def opened(spark: SparkSession | None, location: str, pipeline: Pipeline) -> Sto
     return Store(spark, location, pipeline, limits=HERE if spark is None else IN_SPARK)
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", chosen(range(2), 0))
 def test_versions_by_both_in_turn(spark: SparkSession, location: str, number: int) -> None:
     (pipeline,) = examples(strategies.pipelines(max_producers=2), 1, number)
     histories = strategies.histories(pipeline, min_versions=4, max_versions=4)
@@ -114,7 +114,7 @@ def test_of_two_writers_one_gets_a_conflict(spark: SparkSession, location: str, 
     assert_same_here(opened(None, location, orders()), oracle, orders(), [oracle.head])
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", chosen(range(2), 0))
 def test_both_say_the_same_of_versions(spark: SparkSession, location: str, number: int) -> None:
     """What changed between two of them, and where a key comes from: rows, columns and types."""
     (pipeline,) = examples(strategies.pipelines(max_producers=2), 1, 10 + number)
@@ -222,7 +222,7 @@ def test_a_vacuum_of_one_leaves_what_the_other_goes_on_from(
 
 
 def test_files_that_nobody_needs_are_found_alike(
-    spark: SparkSession, location: str, tmp_path: Path
+    spark: SparkSession, location: str, tmp_path: Path, long_run: bool
 ) -> None:
     """Those with rows that are marked as deleted, and what others have put there, among them."""
     with Store(spark, location, orders(), table_type="copy_on_write", limits=IN_SPARK) as store:
@@ -246,7 +246,7 @@ def test_files_that_nobody_needs_are_found_alike(
             (every[1:3], soon),
             (every[::2], soon),
             (every, soon - timedelta(hours=2)),
-        )[: 5 if path == table else 2]:
+        )[: (5 if long_run else 3) if path == table else 1 + long_run]:
             in_spark = files._in_spark(spark, str(path), needed, since).collect()
             here = local_files.unneeded(Directory(ThisMachine(), str(path)), needed, since)
             expected = [dict(zip(here.column_names, row, strict=True)) for row in in_spark]
@@ -274,9 +274,12 @@ def test_rows_that_are_marked_as_deleted_are_for_spark(spark: SparkSession, loca
 
 
 def test_damage_is_found_by_both_alike_and_mended_by_either(
-    spark: SparkSession, location: str
+    spark: SparkSession, location: str, long_run: bool
 ) -> None:
-    """What is wrong is said in the same words; and what one has mended is right for the other."""
+    """What is wrong is said in the same words; and what one has mended is right for the other.
+
+    In a short run what is mended without a session.
+    """
     oracle = Oracle(orders())
     for number in range(3):
         session = spark if number % 2 else None
@@ -287,7 +290,7 @@ def test_damage_is_found_by_both_alike_and_mended_by_either(
         "by_customer/content": damaging.remove_files,
         "by_customer/key_mappings": damaging.drop,
     }
-    for session, other in ((None, spark), (spark, None)):
+    for session, other in ((None, spark), (spark, None))[: 1 + long_run]:
         for table, harm in harms.items():
             harm(Path(location, table))
         found = opened(session, location, orders()).verify()

@@ -20,6 +20,8 @@ SOME = {
     "half": agg.median("price"),
     "days": agg.count_distinct("day"),
 }
+FEW = ("last_x", "half")
+"""Those of the short run."""
 
 
 @pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
@@ -34,7 +36,7 @@ def test_versions_equal_the_oracle(
     if not long_run:
         events, more = site(["n"]).graph().sources
         both = dp.merge(pipeline.add(events), pipeline.add(more))
-        pipeline.aggregate("by_two", both, key="ok, t", values=SOME)
+        pipeline.aggregate("by_two", both, key="ok, t", values={n: SOME[n] for n in FEW})
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
@@ -47,7 +49,7 @@ def test_versions_equal_the_oracle(
                 figures = store.refresh(stage).stages[stage]
                 assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
             assert_same(store, oracle, pipeline, 1)
-        assert store.verify(recompute=True) == ()
+            assert store.verify(recompute=True) == ()
 
 
 def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> None:
@@ -70,6 +72,7 @@ def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> N
     for batch in history(7):
         changes = batch.get("events") or batch["more"]
         store.update(as_rows(pipeline, {"events": changes}))
+    store.update({"events": [{"id": -1, "g": "of nulls", **dict.fromkeys(COLUMNS)}]})
     store = dp.Store(spark, location, pipeline)
     store.content("events").createOrReplaceTempView("ordered_events")
     found = store.content("by_g").drop("_ordinal")

@@ -57,9 +57,10 @@ def second() -> dp.Pipeline:
     return pipeline
 
 
+@long
 @pytest.mark.parametrize("way", [WAYS[7]], ids=lambda way: way.name)
 def test_tables_are_those_of_the_new_definition_and_old_versions_stay(
-    spark: SparkSession, location: str, way: Way, long_run: bool
+    spark: SparkSession, location: str, way: Way
 ) -> None:
     exact = strategies.histories(first(), min_versions=3, max_versions=3)
     batches = packed_histories(drawn(exact, 8, WAYS.index(way)))
@@ -79,7 +80,7 @@ def test_tables_are_those_of_the_new_definition_and_old_versions_stay(
             "leaf": ("full", True),
             "added": ("full", False),
         }
-        for batch in batches[1:] if long_run else batches[1:2]:
+        for batch in batches[1:]:
             version = store.update(as_frames(spark, new, batch))
             after.update(batch)
             assert_content(store, after, new.stages, version.number, after.head)
