@@ -137,13 +137,20 @@ def order_codes(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
 
 
 def sorting(numbers: Sequence[Numbers]) -> Numbers:
-    """The places of rows in the order of some numbers, the first the most significant; stable."""
-    packed = _packed(numbers)
+    """The places of rows in the order of some numbers, the first the most significant; stable.
+
+    The least significant ones do not count if rows are in their order already: a stable sort by the
+    others leaves them so.
+    """
+    needed = len(numbers)
+    while needed > 1 and _is_sorted(numbers[needed - 1]):
+        needed -= 1
+    packed = _packed(numbers[:needed])
     if len(packed) != 1:
         return np.lexsort(packed[::-1])
     (one,) = packed
     rows, bits = len(one), len(one).bit_length()
-    if (one[1:] >= one[:-1]).all():
+    if _is_sorted(one):
         return np.arange(rows)
     if rows and int(one.max()) < _BEYOND >> bits:  # with its place, each is sorted as one number
         together = one << bits
@@ -179,6 +186,10 @@ def _begins(in_order: Sequence[Numbers]) -> Marks:
     for numbers in in_order:
         found[1:] |= numbers[1:] != numbers[:-1]
     return found
+
+
+def _is_sorted(numbers: Numbers) -> bool:
+    return bool((numbers[1:] >= numbers[:-1]).all())
 
 
 def _whole(array: pa.ChunkedArray | pa.Array) -> pa.Array:

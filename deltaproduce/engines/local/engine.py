@@ -36,7 +36,8 @@ class LocalEngine(Engine[pa.Table]):
 
     def pick(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
         """See `Engine.pick`."""
-        return rows.select([c.name for c in columns]).filter(pa.array(_mask(rows, which)))
+        mask, found = _mask(rows, which), rows.select([c.name for c in columns])
+        return found if mask.all() else found.filter(pa.array(mask))
 
     def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> pa.Table:
         """See `Engine.united`."""
@@ -129,11 +130,12 @@ class LocalEngine(Engine[pa.Table]):
         rows = comparing.compare(old, stays, come, layout)
         if all_differ:
             rows = comparing.all_different(rows)
-        key = [c.name for c in layout.key]
-        touched = pa.concat_tables([old.filter(pa.array(~stays)).select(key), come.select(key)])
         counted = {name: int(_mask(rows, which).sum()) for name, which in COUNTED.items()}
-        counted |= {"keys": len(distinct(touched)), "bytes": rows.nbytes}
-        return Compared(spilled(rows), Counts(**counted))
+        if gone is not None:  # else all keys are touched
+            key = [c.name for c in layout.key]
+            touched = [old.filter(pa.array(~stays)).select(key), come.select(key)]
+            counted["keys"] = len(distinct(pa.concat_tables(touched)))
+        return Compared(spilled(rows), Counts(**counted, bytes=rows.nbytes))
 
     def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
         """See `Engine.updates`."""

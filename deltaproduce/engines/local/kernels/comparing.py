@@ -134,6 +134,9 @@ def _matched(
     Returns:
         For each row: it differs; a row of its group does; the group has rows before; and after.
     """
+    if (side == side[:1]).all():  # as in a first load: nothing to hold a row against
+        every = np.ones(len(side), bool)
+        return every, every, side == BEFORE, side == AFTER
     groups = int(group.max(initial=-1)) + 1
     sizes = np.bincount(2 * group + side, minlength=2 * groups).reshape(groups, 2)
     first = np.zeros((groups, 2), np.int64)
