@@ -46,7 +46,7 @@ class Limits:
         seek_keys: the most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in
             seconds.
         group_rows: the most rows of a row group in files where keys are looked up
-            (`parquet_seeks`).
+            (`parquet.seeks`).
         seek_rows: the most rows of row groups that a look-up reads there; Spark reads more at a
             time.
         full_rows: of at least so many rows that a stage reads, all are produced if nearly all have

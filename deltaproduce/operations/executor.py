@@ -263,11 +263,12 @@ class Executor:
         results: dict[str, StepResult] = {}
         for done, step in enumerate(work.steps):
             self._progress(Progress(work.operation, step.stage.name, done, len(work.steps)))
-            started = time.perf_counter()
+            started, before = time.perf_counter(), self._tables.readings.total
             result = work.result(step, results)
             if result is not None:
                 seconds = time.perf_counter() - started
-                results[step.stage.name] = replace(result, seconds=seconds)
+                read = self._tables.readings.total.after(before)
+                results[step.stage.name] = replace(result, seconds=seconds, read=read)
         return results
 
     def _without_compactions(self, head: Version, stages: Iterable[str]) -> Version:

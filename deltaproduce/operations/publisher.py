@@ -110,11 +110,12 @@ class Publisher:
             CommitUnknownError: it could not be found out whether the version was published.
         """
         number = attempt.version
-        edits = {
-            name: write.edits(number, self._reads(head, write.result.stage))
-            for name, write in writes.items()
-        }
-        planned = {name: write.figures(number, edits[name]) for name, write in writes.items()}
+        edits, planned = dict[str, Edits](), dict[str, StageFigures]()
+        for name, write in writes.items():
+            before = self._tables.readings.total
+            edits[name] = write.edits(number, self._reads(head, write.result.stage))
+            read = self._tables.readings.total.after(before)
+            planned[name] = write.figures(number, edits[name]).having_read(read)
         if not repairs:
             self._look(head, writes)
         made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)

@@ -241,7 +241,14 @@ class Reader:
                 base = partial(self._tables.read_whole, table, delta_version)
         overlay, engines = self.overlay(version, stage), self._tables.engines
         return Stored(
-            base, tuple(columns), overlay, figures.rows, figures.row_bytes, engines, files
+            base,
+            tuple(columns),
+            overlay,
+            figures.rows,
+            figures.row_bytes,
+            engines,
+            files,
+            self._tables.readings,
         )
 
 

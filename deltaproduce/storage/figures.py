@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.windows import WindowMove
+from deltaproduce.storage.parquet.readings import Reading
 from deltaproduce.storage.window_states import (
     NO_WINDOWS,
     WindowState,
@@ -44,6 +45,8 @@ _TOLD: Final = (
     "rows_added",
     "rows_removed",
     "rows",
+    "rows_read",
+    "bytes_read",
     "seconds",
 )
 
@@ -148,6 +151,11 @@ class StageFigures:
         rows_removed: content rows that are gone.
         rows: content rows in this version.
         row_bytes: about how many bytes one has in memory.
+        rows_read: rows that were read of stored tables to make it, of its feeders' and its own: all
+            of the row groups that were opened. Those that the store holds in memory are not among
+            them; of what Spark reads, as many as it may have to read are.
+        bytes_read: how many bytes these row groups have, compressed as they are stored; where only
+            Spark sees the files, as many as the rows have in memory.
         seconds: wall time of the stage's computation, without its commits.
         delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
             -> the Delta table's version. If there are runs, the first two lack their rows:
@@ -177,6 +185,8 @@ class StageFigures:
     origin: Origin = Origin()
     past: Past = Past()
     window: WindowMove | None = None
+    rows_read: int = 0
+    bytes_read: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """What is of use to who reads them, as JSON has it: all but how the tables are read."""
@@ -188,6 +198,12 @@ class StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""
         return replace(self, delta_versions={**self.delta_versions, **delta_versions})
 
+    def having_read(self, more: Reading) -> StageFigures:
+        """The same figures, with more that was read."""
+        return replace(
+            self, rows_read=self.rows_read + more.rows, bytes_read=self.bytes_read + more.size
+        )
+
     def carried(self) -> StageFigures:
         """The figures of the same stage in a next version that does not touch it."""
         return replace(
@@ -198,6 +214,8 @@ class StageFigures:
             changed_keys=0,
             rows_added=0,
             rows_removed=0,
+            rows_read=0,
+            bytes_read=0,
             seconds=0.0,
         )
 
@@ -248,46 +266,37 @@ def figures_to_json(stages: Mapping[str, StageFigures], windows: WindowState = N
 def stored(figures: StageFigures) -> dict[str, Any]:
     """A stage's figures as they are stored: by name, on one level.
 
-    States and a window are only there if it has some.
+    States and a window are only there if it has some, and what was read if anything was.
     """
     found = asdict(figures)
     if not figures.columns.states:
         del found["columns"]["states"]
     del found["window"]
+    for name in ("rows_read", "bytes_read"):
+        if not found[name]:
+            del found[name]
     if figures.window is not None:
         found["window"] = move_to_json(figures.window)
     flat = [found[name] if name in _PARTS else {name: found[name]} for name in found]
     return {name: value for part in flat for name, value in part.items()}
 
 
-def windows_from_json(text: str) -> WindowState:
-    """What windows depend on, from the text of `figures_to_json`.
-
-    Raises:
-        CorruptStoreError: someone else wrote the text.
-    """
-    found = parsed(text)
-    given = found.get(_WINDOWS) if isinstance(found, dict) else None
-    windows = NO_WINDOWS if given is None else state_from_json(given)
-    if windows is None:
-        raise _foreign(text)
-    return windows
-
-
-def figures_from_json(text: str) -> dict[str, StageFigures]:
+def figures_from_json(text: str) -> tuple[dict[str, StageFigures], WindowState]:
     """The inverse of `figures_to_json`.
 
     Raises:
         CorruptStoreError: someone else wrote the text.
     """
     found = parsed(text)
-    if isinstance(found, dict):
-        found.pop(_WINDOWS, None)
-    stages = {name: figures_of(of) for name, of in found.items()} if isinstance(found, dict) else {}
-    figures = {name: known for name, known in stages.items() if known is not None}
-    if not isinstance(found, dict) or not is_texts(list(found)) or len(figures) < len(found):
+    if not isinstance(found, dict) or not is_texts(list(found)):
         raise _foreign(text)
-    return figures
+    told = found.pop(_WINDOWS, None)
+    windows = NO_WINDOWS if told is None else state_from_json(told)
+    figures = {name: figures_of(of_stage) for name, of_stage in found.items()}
+    stages = {name: known for name, known in figures.items() if known is not None}
+    if windows is None or len(stages) < len(figures):
+        raise _foreign(text)
+    return stages, windows
 
 
 def figures_of(found: object) -> StageFigures | None:

@@ -9,7 +9,7 @@ version, and cannot tell how they are stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,8 @@ from deltaproduce.engines.spark.columns import same
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.ranges import are_within, rows_within
 from deltaproduce.model.partitions import Ranges
-from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.storage.parquet.readings import Readings
+from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
 
 
@@ -103,6 +104,7 @@ class Stored:
         count: how many rows there are, or, of key mappings, at most.
         row_bytes: about how many bytes one has.
         files: the files of the base, if they can be read without Spark.
+        readings: where what Spark is asked for counts.
     """
 
     base: Rows | Callable[[], DataFrame]
@@ -112,6 +114,7 @@ class Stored:
     row_bytes: int
     engines: Engines
     files: ParquetFiles | None = None
+    readings: Readings = field(default_factory=Readings)
 
     @property
     def small(self) -> bool:
@@ -123,9 +126,13 @@ class Stored:
         few = self.engines.limits.is_local(self.count, self.count * self.row_bytes)
         return self.fetched() if few and self._is_here else self.all()
 
-    def all(self) -> DataFrame:
-        """All rows, in Spark; unsorted."""
-        engines, base = self.engines, self._frame()
+    def all(self, read: int | None = None) -> DataFrame:
+        """All rows, in Spark; unsorted.
+
+        Args:
+            read: how many of them are read to find those that are wanted; all if None.
+        """
+        engines, base = self.engines, self._frame(read)
         if self.overlay is None:
             return base
         pair = self.overlay.pair
@@ -214,7 +221,8 @@ class Stored:
         if base is None and self._is_here and few:
             base = replace(self, overlay=None).fetched()
         if base is None or len(base) > most:
-            return rows_within(self.all(), column, values)
+            known = None if self.files is None else self.files.count_within(column, values)
+            return rows_within(self.all(known), column, values)
         base = rows_within(base.select([c.name for c in self.columns]), column, values)
         return self._with(base, self.overlay and self.overlay.within(column, values))
 
@@ -232,9 +240,13 @@ class Stored:
     def _is_here(self) -> bool:
         return isinstance(self.base, pa.Table) or self.files is not None
 
-    def _frame(self) -> DataFrame:
-        """The base, in Spark."""
-        rows = self.base() if callable(self.base) else self.base
+    def _frame(self, read: int | None = None) -> DataFrame:
+        """The base, in Spark; ``read`` as in `all`."""
+        rows = self.base
+        if callable(rows):
+            count = self.count if read is None else read
+            self.readings.add(count, count * self.row_bytes)
+            rows = rows()
         return self.engines.frame(rows, self.columns)
 
     def _sought(self, keys: Selection) -> pa.Table | None:

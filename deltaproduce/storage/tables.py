@@ -52,7 +52,8 @@ from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.storage.locations import Location, Table
-from deltaproduce.storage.parquet_seeks import ParquetFiles, unreadable_here
+from deltaproduce.storage.parquet.readings import Readings
+from deltaproduce.storage.parquet.seeks import ParquetFiles, unreadable_here
 from deltaproduce.types.columns import VERSION, Column
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"
@@ -69,6 +70,7 @@ class Tables:
         self._files: dict[Table, tuple[int, ParquetFiles | None]] = {}
         self._frames: dict[Table, tuple[int, DataFrame]] = {}
         self._is_checked = False
+        self.readings = Readings()
 
     @property
     def spark(self) -> SparkSession:
@@ -119,7 +121,7 @@ class Tables:
             with self._whole(table):
                 paths = self._delta.files(place, delta_version)
             if place.directory is not None and paths is not None:
-                found = ParquetFiles(place.directory, paths, alone)
+                found = ParquetFiles(place.directory, paths, alone, self.readings)
             known = delta_version, found
             self._files[table] = known
         return known[1]
@@ -145,7 +147,9 @@ class Tables:
         rows = self.read(table, delta_version)
         if versions is not None:
             rows = rows.where(f.col(VERSION).between(*versions))
-        return self.engines.table(rows, columns)
+        found = self.engines.table(rows, columns)
+        self.readings.add(len(found), found.nbytes)
+        return found
 
     def stored(self, table: Table, delta_version: int, columns: Sequence[Column]) -> Rows:
         """All rows at a delta version: in Spark; without a session on the driver, if they are few.

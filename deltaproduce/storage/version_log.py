@@ -35,7 +35,7 @@ from deltaproduce.model.graph import belongs_to
 from deltaproduce.model.layouts import CONTENT, KINDS
 from deltaproduce.storage.attempts import Attempt, Commit
 from deltaproduce.storage.decisions.recovery import compacted, conflict, foreign_commits
-from deltaproduce.storage.figures import figures_from_json, figures_to_json, windows_from_json
+from deltaproduce.storage.figures import figures_from_json, figures_to_json
 from deltaproduce.storage.locations import Location
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import EMPTY, Version
@@ -324,18 +324,19 @@ def _version(row: Mapping[str, Any]) -> Version:
             table="_versions",
         )
     figures = row["figures"]
+    stages, windows = ({}, NO_WINDOWS) if figures is None else figures_from_json(figures)
     return Version(
         number=number,
         committed_at=at.astimezone(UTC),
         operation=row["operation"],
         update_id=row["update_id"],
-        stages={} if figures is None else figures_from_json(figures),
+        stages=stages,
         definitions={
             name: Fingerprint(found["layout"], found["function"])
             for name, found in fingerprints.items()
         },
         attempt=Attempt(row["attempt"], number),
-        windows=NO_WINDOWS if figures is None else windows_from_json(figures),
+        windows=windows,
     )
 
 

@@ -17,7 +17,7 @@ from two_sources import changes
 
 import deltaproduce as dp
 from deltaproduce import agg
-from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 WAYS = {

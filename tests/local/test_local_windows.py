@@ -15,7 +15,7 @@ from deltaproduce import agg
 from deltaproduce.stages.aggregates import kind
 from deltaproduce.stages.aggregates.windowed import Way
 from deltaproduce.storage import failpoints
-from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 RUNS = dp.Limits(small_table_rows=0, group_rows=3)
@@ -287,6 +287,10 @@ def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
     monkeypatch.setattr(ParquetFiles, "_read", counted)
     version = store.update({}, as_of="2013-03-19")
     assert sorted(read) == [3, 18]
+    figures = version.stages["views_0"]
+    assert (figures.rows_read, version.stages["events"].rows_read) == (6 + 4, 0)  # and its states
+    assert figures.bytes_read > 0
+    assert version.as_dict()["stages"]["views_0"]["rows_read"] == 10
     move = version.stages["views_0"].window
     assert move is not None
     assert (move.reused, move.left) == (True, (date(2013, 3, 4),))

@@ -17,7 +17,7 @@ from pyspark.sql import Row, SparkSession
 from selecting import chosen
 
 from deltaproduce import DefinitionError, Limits, NotFoundError, Pipeline, Store, Version
-from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.storage.parquet.seeks import ParquetFiles
 
 shop = Pipeline("shop")
 orders = shop.source("orders", key="order_id bigint", value="customer string, amount bigint")

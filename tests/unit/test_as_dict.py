@@ -15,6 +15,8 @@ FIGURES = dp.StageFigures(
     changed_keys=2,
     rows_added=1,
     rows=7,
+    rows_read=9,
+    bytes_read=80,
     seconds=0.5,
     delta_versions={"content": 3, "updates": 4},
 )
@@ -26,6 +28,8 @@ TOLD = {
     "rows_added": 1,
     "rows_removed": 0,
     "rows": 7,
+    "rows_read": 9,
+    "bytes_read": 80,
     "seconds": 0.5,
     "delta_versions": {"content": 3, "updates": 4},
 }

@@ -18,6 +18,7 @@ from deltaproduce.storage.figures import (
     figures_of,
     figures_to_json,
 )
+from deltaproduce.storage.window_states import NO_WINDOWS
 
 FIGURES = StageFigures(
     "seek",
@@ -147,7 +148,10 @@ def test_a_value_of_another_kind_makes_it_another_s(place, value):
 
 
 def test_figures_read_back():
-    assert figures_from_json(figures_to_json({"totals": FIGURES})) == {"totals": FIGURES}
+    assert figures_from_json(figures_to_json({"totals": FIGURES})) == (
+        {"totals": FIGURES},
+        NO_WINDOWS,
+    )
     assert figures_of({"mode": "skipped", "more": 1}) == StageFigures("skipped")
 
 
@@ -168,7 +172,7 @@ def test_no_figures_are_another_error(text):
         found = figures_from_json(text)
     except CorruptStoreError:
         return
-    assert figures_from_json(figures_to_json(found)) == found
+    assert figures_from_json(figures_to_json(*found)) == found
 
 
 def test_a_naive_time_of_an_earlier_release_is_one():

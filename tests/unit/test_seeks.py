@@ -24,7 +24,7 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.limits import Limits
-from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 

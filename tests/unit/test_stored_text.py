@@ -1,5 +1,6 @@
 """What stands in a store's log and commits, letter by letter, as it was ever written."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from deltaproduce.storage.attempts import Attempt, Part
@@ -13,6 +14,7 @@ from deltaproduce.storage.figures import (
     figures_from_json,
     figures_to_json,
 )
+from deltaproduce.storage.window_states import NO_WINDOWS
 
 TEXT = (
     '{"totals": {"mode": "seek", "reason": "keys of \'orders\' changed", "affected_keys": 5, '
@@ -63,7 +65,15 @@ ATTEMPT = Attempt("0f0f", 7, 6, STARTED, "a digest", PART, 9)
 
 def test_figures_are_written_as_ever() -> None:
     assert figures_to_json(FIGURES) == TEXT
-    assert figures_from_json(TEXT) == FIGURES
+    assert figures_from_json(TEXT) == (FIGURES, NO_WINDOWS)
+
+
+def test_what_was_read_is_only_there_if_anything_was() -> None:
+    read = {name: replace(figures, rows_read=8, bytes_read=99) for name, figures in FIGURES.items()}
+    text = TEXT.replace("}}, ", '}, "rows_read": 8, "bytes_read": 99}, ')
+    text = text.replace("{}}}", '{}, "rows_read": 8, "bytes_read": 99}}')
+    assert figures_to_json(read) == text
+    assert figures_from_json(text) == (read, NO_WINDOWS)
 
 
 def test_commits_say_of_themselves_what_they_ever_did() -> None:

@@ -17,7 +17,6 @@ from deltaproduce.storage.figures import (
     StageFigures,
     figures_from_json,
     figures_to_json,
-    windows_from_json,
 )
 from deltaproduce.storage.window_states import NO_WINDOWS, Tracked, WindowState
 from deltaproduce.types.columns import key_columns
@@ -174,9 +173,8 @@ def test_what_versions_know_of_windows_is_stored_and_read_back() -> None:
         "events": StageFigures("seek"),
     }
     text = figures_to_json(figures, state)
-    assert figures_from_json(text) == figures
-    assert windows_from_json(text) == state
-    assert windows_from_json(figures_to_json(figures)) == NO_WINDOWS
+    assert figures_from_json(text) == (figures, state)
+    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS)
     assert '"_windows": {"as_of": "2013-03-16", "present": ' in text
     assert '["events", "day", "day", [[15779, 15780], [15782, 15782]]]' in text
     assert '"window": {"first": "2013-03-15", "last": "2013-03-16", "entered": ["2013' in text
@@ -200,7 +198,7 @@ def test_what_no_store_has_written_is_refused(good: str, bad: str) -> None:
     text = figures_to_json({}, state)
     assert good in text
     with pytest.raises(dp.CorruptStoreError):
-        windows_from_json(text.replace(good, bad))
+        figures_from_json(text.replace(good, bad))
 
 
 @pytest.mark.parametrize("bad", ['"first": "x"', '"first": 1.5', '"first": true'])

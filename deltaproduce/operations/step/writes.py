@@ -31,6 +31,7 @@ from deltaproduce.operations.step.windowing import Units
 from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Base, InPlace, Mode, Numbering, Past, StageFigures
+from deltaproduce.storage.parquet.readings import NOTHING_READ, Reading
 from deltaproduce.storage.stored import Overlay, run_of
 from deltaproduce.storage.versions import columns_of
 
@@ -52,6 +53,7 @@ class StepResult:
         updates_anew: its updates too.
         window: where its window is, and how it came there, if it has one.
         present: the partitions that its rows, or those that it reads, were found to be in.
+        read: what it has read of stored tables.
     """
 
     stage: Stage
@@ -64,6 +66,7 @@ class StepResult:
     window: WindowMove | None = None
     present: Units = field(default_factory=dict)
     seconds: float = 0.0
+    read: Reading = NOTHING_READ
 
     @property
     def mode(self) -> Mode:
@@ -97,6 +100,8 @@ class StepResult:
             changed_keys=counts.keys_changed,
             rows_added=counts.rows_added,
             rows_removed=counts.rows_removed,
+            rows_read=self.read.rows,
+            bytes_read=self.read.size,
             seconds=round(self.seconds, 3),
             numbering=Numbering(self.surrogates, self.stage.kind.numbered),
             columns=columns_of(self.stage),
