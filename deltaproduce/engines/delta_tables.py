@@ -75,6 +75,9 @@ class Write:
         file_rows: a file that Spark writes has at most so many rows; without it, those of a
             partition.
         group_rows: a row group has at most so many.
+        file_ends: before which of the rows a file of those from the driver ends; they are one file
+            if there are none.
+        lookup: the columns of which files have statistics.
         fence: of all commits to the table with the same number, one takes effect at most.
     """
 
@@ -86,6 +89,8 @@ class Write:
     properties: Mapping[str, str] | None = None
     file_rows: int | None = None
     group_rows: int | None = None
+    file_ends: tuple[int, ...] = ()
+    lookup: tuple[Column, ...] = ()
     fence: int | None = None
 
 

@@ -117,10 +117,10 @@ class Deltas(DeltaTables):
             return delta.schema(alone, delta_version)
         return self.spark.read(place, delta_version).schema
 
-    def files(self, place: Place, delta_version: int) -> tuple[str, ...] | None:
+    def files(self, place: Place, delta_version: int) -> pa.Table | None:
         """The files of a delta version, to be read without Spark; None if only Spark can.
 
-        They are named by their paths from the table's directory, and no row of theirs is deleted.
+        See `local.delta.files`. No row of theirs is deleted.
 
         Raises:
             BrokenLogError: the store has no session, and the log does not say them.

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.engines.marks import Counts, Which
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import Column
 
@@ -116,6 +117,19 @@ class Engine(Protocol[RowsT]):
         self, rows: RowsT, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> RowsT:
         """As `filed`, for what is written while versions go on: by half of the tasks at most."""
+
+    def clustered(
+        self, rows: RowsT, clustering: Clustering, order: Sequence[Column], least: int
+    ) -> tuple[RowsT, tuple[int, ...]]:
+        """As `filed`, by partitions: a file has one of so many rows, or some smaller ones.
+
+        Args:
+            order: what rows are sorted by; the column of the partitions is the first.
+
+        Returns:
+            The rows, and before which of them a file ends; in Spark a partition of the DataFrame is
+            a file.
+        """
 
     def first(self, new: RowsT, count: int, layout: Layout) -> Compared:
         """The comparison where there was no row before.

@@ -47,6 +47,10 @@ class Limits:
             seconds.
         group_rows: the most rows of a row group in files where keys are looked up
             (`parquet.seeks`).
+        partition_rows: where windows are over a stage, a file of its content has one partition of
+            at least so many rows, or some smaller ones: a row group each by default.
+        partition_files: in about how many files its content is at most, so that large tables have
+            larger ones.
         seek_rows: the most rows of row groups that a look-up reads there; Spark reads more at a
             time.
         full_rows: of at least so many rows that a stage reads, all are produced if nearly all have
@@ -79,6 +83,8 @@ class Limits:
     rewritten_rows: int = 4_000_000
     seek_keys: int = 10_000
     group_rows: int = 8_192
+    partition_rows: int = 8_192
+    partition_files: int = 1_000
     seek_rows: int = 16_000_000
     full_rows: int = 50_000
     preserved_rows: int = 1_000_000
@@ -96,6 +102,10 @@ class Limits:
             min(self.local_bytes, self.cluster_bytes),
         )
         return replace(self, local_rows=rows, local_bytes=size)
+
+    def partition_rows_of(self, rows: int) -> int:
+        """The fewest rows of a partition that has a file of its own, in a table of so many."""
+        return max(self.partition_rows, rows // max(self.partition_files, 1), 1)
 
     def rows_of(self, row_bytes: int) -> int:
         """The most rows of so many bytes each that a step brings to the driver."""

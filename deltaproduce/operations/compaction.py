@@ -21,6 +21,7 @@ from functools import partial
 from typing import Final
 
 from deltaproduce.errors import ClosedError
+from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES
 from deltaproduce.operations.step.edits import compacted_edit
@@ -48,6 +49,7 @@ class Compactor:
 
     def __init__(self, graph: Graph, tables: Tables, reader: Reader) -> None:
         self._graph = graph
+        self._clusterings = clusterings(graph)
         self._tables = tables
         self._reader = reader
         self._thread = ThreadPoolExecutor(1, "deltaproduce-compaction")
@@ -175,7 +177,8 @@ class Compactor:
             if base is not None:  # else another writer was faster, and there is more to fold
                 table = tables.location.table(stage.name, kind)
                 attempt = Attempt.compacting(version, base)
-                tables.commit(table, compacted_edit(rows, stage, kind), attempt, base)
+                edit = compacted_edit(rows, stage, kind, self._clusterings.get(stage.name))
+                tables.commit(table, edit, attempt, base)
 
     def _commits(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:
         table = self._tables.location.table(stage.name, kind)

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Graph
 from deltaproduce.operations.compaction import Compactor
@@ -72,7 +73,14 @@ class Executor:
     ) -> None:
         definitions = {stage.name: fingerprint(stage) for stage in graph.stages}
         self._means = Means(
-            graph, definitions, reader, engines, table_type, policy, Windows.of(graph)
+            graph,
+            definitions,
+            reader,
+            engines,
+            table_type,
+            policy,
+            Windows.of(graph),
+            clusterings(graph),
         )
         self._tables = tables
         self._log = log

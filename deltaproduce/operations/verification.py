@@ -25,6 +25,7 @@ from deltaproduce.engines.marks import FAULTS, FILE, MISPLACED
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.sessions.damage import tells_of_damage
 from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import (
@@ -77,6 +78,7 @@ class Verifier:
     ) -> None:
         self._graph = graph
         self._windows = Windows.of(graph)
+        self._clusterings = clusterings(graph)
         self._tables = tables
         self._engines = tables.engines
         self._versions = versions
@@ -212,8 +214,13 @@ class Verifier:
             return
         by = Layout.of(stage).order(kind)
         table = self._tables.location.table(stage.name, kind)
-        found = self._tables.file_ends(table, figures.delta_versions[kind], by)
-        if not _sorted(found, by):
+        clustering = self._clusterings.get(stage.name) if kind == CONTENT else None
+        orders = [by] if clustering is None else [clustering.order(by), by]  # or before a window
+        for order in orders:
+            found = self._tables.file_ends(table, figures.delta_versions[kind], order)
+            if _sorted(found, order):
+                break
+        else:
             wrong = f"delta version {figures.delta_versions[kind]} is not in order, as it should be"
             yield Finding(stage.name, kind, "order", wrong)
 

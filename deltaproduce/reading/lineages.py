@@ -14,7 +14,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.ranges import rows_within
+from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.model.layouts import (
     KEY_MAPPINGS,

@@ -230,7 +230,8 @@ class Reader:
             return None
         table = self._tables.location.table(stage.name, kind)
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
-        files, base = None, partial(self._tables.read, table, delta_version)
+        by_log = partial(self._tables.read, table, delta_version)
+        files, base = None, by_log
         if figures.origin.table:
             base = partial(self._in_place, figures.origin.table, delta_version, stage)
         elif kind == CONTENT and kept is not None and kept[0] == _place(figures):
@@ -249,6 +250,7 @@ class Reader:
             engines,
             files,
             self._tables.readings,
+            by_log=None if figures.origin.table else by_log,
         )
 
 

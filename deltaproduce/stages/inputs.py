@@ -23,7 +23,7 @@ from deltaproduce.engines.engine import Filling, Part, Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.marks import AFTER, ALIVE, BEFORE, KEY_DIFFERS, ROW_DIFFERS, SIDE
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.ranges import rows_within
+from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.model.partitions import Ranges

@@ -27,6 +27,7 @@ class Edit:
         sought: keys are looked up in the files, so that small row groups are worth their place.
         marked: a table that is new lets rows be marked as replaced (deletion vectors), because
             later edits will replace some by predicate.
+        file_ends: see `Write.file_ends`.
     """
 
     rows: Rows
@@ -37,6 +38,7 @@ class Edit:
     file_rows: int | None = None
     sought: bool = False
     marked: bool = False
+    file_ends: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

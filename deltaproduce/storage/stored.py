@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +21,14 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import Marks, distinct, empty, factorize, isin_rows
+from deltaproduce.engines.local.kernels.ranges import are_within
 from deltaproduce.engines.marks import GONE_PAIRS, ROWS_OF_CHANGED_PAIRS
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import same
 from deltaproduce.engines.spark.frames import fetched
-from deltaproduce.engines.spark.ranges import are_within, rows_within
+from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.partitions import Ranges
+from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
@@ -105,6 +108,9 @@ class Stored:
         row_bytes: about how many bytes one has.
         files: the files of the base, if they can be read without Spark.
         readings: where what Spark is asked for counts.
+        held: partitions of the base that others have read for the same version.
+        by_log: how Spark reads the base where Delta's log is to leave files out; as all of it if
+            None.
     """
 
     base: Rows | Callable[[], DataFrame]
@@ -115,6 +121,8 @@ class Stored:
     engines: Engines
     files: ParquetFiles | None = None
     readings: Readings = field(default_factory=Readings)
+    held: Held | None = None
+    by_log: Callable[[], DataFrame] | None = None
 
     @property
     def small(self) -> bool:
@@ -130,7 +138,8 @@ class Stored:
         """All rows, in Spark; unsorted.
 
         Args:
-            read: how many of them are read to find those that are wanted; all if None.
+            read: how many of them are read to find those that are wanted, while the log leaves
+                files out; all if None.
         """
         engines, base = self.engines, self._frame(read)
         if self.overlay is None:
@@ -216,7 +225,9 @@ class Stored:
         most = self.engines.limits.rows_of(self.row_bytes)
         base = self.base if isinstance(self.base, pa.Table) else None
         if base is None and self.files is not None:
-            base = self.files.rows_within(column, values, self.columns, most)
+            read = partial(self.files.rows_within, column, columns=self.columns, most=most)
+            held = self.held
+            base = read(values) if held is None else held.rows_within(column, values, most, read)
         few = self.engines.limits.is_local(self.count, self.count * self.row_bytes)
         if base is None and self._is_here and few:
             base = replace(self, overlay=None).fetched()
@@ -246,7 +257,7 @@ class Stored:
         if callable(rows):
             count = self.count if read is None else read
             self.readings.add(count, count * self.row_bytes)
-            rows = rows()
+            rows = rows() if read is None or self.by_log is None else self.by_log()
         return self.engines.frame(rows, self.columns)
 
     def _sought(self, keys: Selection) -> pa.Table | None:

@@ -52,6 +52,7 @@ from deltaproduce.storage.decisions.recovery import current, landed, overtaken
 from deltaproduce.storage.edits import Deletion, Edit, Restore
 from deltaproduce.storage.failpoints import effect
 from deltaproduce.storage.locations import Location, Table
+from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles, unreadable_here
 from deltaproduce.types.columns import VERSION, Column
@@ -119,9 +120,10 @@ class Tables:
             alone = table.name if self.engines.session is None else None
             place, found = self._place(table), None
             with self._whole(table):
-                paths = self._delta.files(place, delta_version)
-            if place.directory is not None and paths is not None:
-                found = ParquetFiles(place.directory, paths, alone, self.readings)
+                told = self._delta.files(place, delta_version)
+            if place.directory is not None and told is not None:
+                paths, ranges = told.column("path").to_pylist(), FileRanges(told, len(told))
+                found = ParquetFiles(place.directory, paths, alone, self.readings, ranges)
             known = delta_version, found
             self._files[table] = known
         return known[1]
@@ -449,6 +451,8 @@ class Tables:
             attempt.metadata(table.name),
             file_rows=edit.file_rows,
             group_rows=self.engines.limits.group_rows if small else None,
+            file_ends=edit.file_ends,
+            lookup=edit.lookup,
         )
         if edit.predicate is not None:
             return replace(write, mode="replace", predicate=edit.predicate)

@@ -3,24 +3,34 @@
 import os
 import random
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from local_stores import as_rows, assert_same_here
 
 import deltaproduce as dp
 from deltaproduce import agg
+from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.stages.aggregates import kind
 from deltaproduce.stages.aggregates.windowed import Way
 from deltaproduce.storage import failpoints
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
-RUNS = dp.Limits(small_table_rows=0, group_rows=3)
+RUNS = dp.Limits(small_table_rows=0, group_rows=3, partition_rows=2)
 FOLDED = dp.Limits(
-    small_table_rows=0, group_rows=3, compaction_commits=2, compaction_rows=3, overlay_runs=3
+    small_table_rows=0,
+    group_rows=3,
+    partition_rows=2,
+    compaction_commits=2,
+    compaction_rows=3,
+    overlay_runs=3,
 )
 WAYS: dict[str, tuple[dp.Limits, bool | None]] = {
     "small": (dp.Limits(), None),
@@ -270,7 +280,7 @@ def test_a_month_is_moved_by_what_leaves_and_enters(location: str) -> None:
 def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
     location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two days of twenty, of which each is a row group, though late rows lie beside them."""
+    """Two days of twenty in one file, each a row group, though late rows lie beside them."""
     read: list[int] = []
     reads = ParquetFiles._read
 
@@ -280,7 +290,7 @@ def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
         return reads(files, footers, groups)
 
     pipeline = views(dp.window("day", last=15))
-    store = dp.Store(None, location, pipeline, limits=RUNS)
+    store = dp.Store(None, location, pipeline, limits=replace(RUNS, partition_rows=100))
     rows = [row for number in range(1, 21) for row in day(number, [1, number % 3, 5])]
     store.update({"events": rows}, as_of="2013-03-18")
     store.update({"events": day(12, [7, 7])})
@@ -296,6 +306,115 @@ def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
     assert (move.reused, move.left) == (True, (date(2013, 3, 4),))
     assert store.verify(recompute=True) == ()
     assert counts(store) == {0: 4, 1: 19, 2: 5, 5: 15, 7: 2}
+
+
+def content_files(location: str, stage: str = "events") -> dict[str, tuple[date, date]]:
+    """The files of a stage's content, and the first and the last day of each."""
+    table = DeltaTable(f"{location}/{stage}/content")
+    told = pa.table(table.get_add_actions(flatten=True))
+    ends = zip(told["min.day"].to_pylist(), told["max.day"].to_pylist(), strict=True)
+    return dict(zip(told["path"].to_pylist(), ends, strict=True))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files of which row groups are read."""
+    found: list[str] = []
+    parquet = Directory.parquet
+
+    def counted(directory: Directory, inside: str, footer: Any = None) -> Any:
+        found.append(f"{directory.path.split('/', maxsplit=-1)[-2]}/{inside}")
+        return parquet(directory, inside, footer)
+
+    monkeypatch.setattr(Directory, "parquet", counted)
+    return found
+
+
+@pytest.mark.parametrize("key", ["day date, id bigint", "id bigint, day date desc"])
+def test_partitions_that_a_move_does_not_need_may_be_unreadable(
+    location: str, opened: list[str], key: str
+) -> None:
+    """Files are of one day each, wherever it is in the key; a key is sought in its day alone."""
+    pipeline = views(dp.window("day", last=10), key=key)
+    rows = [row for number in range(1, 21) for row in day(number, [1, number % 3, 5])]
+    with dp.Store(None, location, pipeline, limits=RUNS) as store:
+        store.update({"events": rows}, as_of="2013-03-12")
+        ordered = store.content("events", ordered=True)
+    assert (
+        ordered.to_pylist()
+        == store.content("events")
+        .sort_by(
+            [
+                (name, "descending" if "desc" in key and name == "day" else "ascending")
+                for name in ordered.column_names[:2]
+            ]
+        )
+        .to_pylist()
+    )
+    files = content_files(location)
+    assert sorted(files.values()) == [(date(2013, 3, n), date(2013, 3, n)) for n in range(1, 21)]
+    needed = {name for name, (day, _) in files.items() if day.day in (3, 13)}
+    for name in files.keys() - needed:
+        (Path(location) / "events" / "content" / name).write_bytes(b"garbage")
+    with dp.Store(None, location, pipeline, limits=RUNS) as store:
+        opened.clear()
+        version = store.update({}, as_of="2013-03-13")
+        move = version.stages["views_0"].window
+        assert move is not None
+        assert (move.reused, move.left, move.entered) == (
+            *(True, (date(2013, 3, 3),)),
+            (date(2013, 3, 13),),
+        )
+        assert sorted(name for name in opened if name.startswith("events/")) == sorted(
+            f"events/{name}" for name in needed
+        )
+        assert version.stages["views_0"].rows_read == 6 + len(counts(store))
+        assert counts(store) == {0: 3, 1: 14, 2: 3, 5: 10}
+        opened.clear()
+        store.update({"events": day(13, [7]) + day(21, [7])})
+        assert {name for name in opened if "events/part" in name} == {
+            f"events/{name}" for name, (day, _) in files.items() if day.day == 13
+        }
+        assert counts(store) == {0: 3, 1: 13, 2: 3, 5: 10, 7: 1}
+
+
+def test_windows_over_one_feeder_read_each_partition_once(location: str, opened: list[str]) -> None:
+    """Of three windows the second finds all that it needs, and the third all but a day."""
+    windows = [dp.window("day", last=last) for last in (10, 10, 9)]
+    pipeline = views(*windows)
+    rows = [row for number in range(1, 21) for row in day(number, [1, number % 3, 5])]
+    with dp.Store(None, location, pipeline, limits=RUNS) as store:
+        store.update({"events": rows}, as_of="2013-03-12")
+    with dp.Store(None, location, pipeline, limits=RUNS) as store:
+        opened.clear()
+        version = store.update({}, as_of="2013-03-13")
+        days = {f"events/{name}": first.day for name, (first, _) in content_files(location).items()}
+        assert sorted(days[name] for name in opened if name in days) == [3, 4, 13]
+        states = [len(counts(store, n)) for n in range(3)]
+        read = [version.stages[f"views_{n}"].rows_read - states[n] for n in range(3)]
+        assert read == [6, 0, 3]
+        assert store.verify(recompute=True) == ()
+
+
+def test_a_feeder_is_stored_by_the_column_that_most_windows_are_over(location: str) -> None:
+    """Once it is written whole: until then its rows are read as they are."""
+    key = "id bigint, day date"
+    with dp.Store(None, location, views(key=key), limits=RUNS) as store:
+        store.update({"events": [row for n in range(1, 9) for row in day(n, [1, n % 3, 5])]})
+        assert len(content_files(location)) == 1
+    windows = (dp.window("id", last=1), *(dp.window("day", last=last) for last in (3, 5)))
+    with dp.Store(None, location, views(*windows, key=key), limits=RUNS) as store:
+        store.update({"events": day(9, [2, 2])})
+        assert len(content_files(location)) == 1
+        assert counts(store, 1) == {1: 3, 2: 3, 5: 2}
+        assert store.verify(recompute=True) == ()
+        before = store.content("events", ordered=True)
+        store.compact()
+        store.update({"events": day(10, [4, 4])})
+        assert store.content("events", 2, ordered=True).equals(before)
+        ends = sorted(content_files(location).values())
+        assert ends == [(date(2013, 3, n), date(2013, 3, n)) for n in range(1, 10)]
+        assert store.verify(recompute=True) == ()
 
 
 def test_the_day_moves_a_window_without_rows_and_is_kept(location: str) -> None:

@@ -1,13 +1,15 @@
 """Windows in Spark and on both engines in turn: the same laws as in `tests/local`."""
 
 from datetime import date
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from selecting import chosen
-from test_local_windows import history, site
+from test_local_windows import content_files, day, history, site, views
 
 import deltaproduce as dp
 from deltaproduce import agg
@@ -86,3 +88,27 @@ def test_a_table_of_others_has_only_its_rows_of_now(
     store.update({}, as_of="2013-03-02")
     assert counts() == {7: 1}
     assert store.verify(recompute=True) == ()
+
+
+@pytest.mark.parametrize("local_rows", chosen((0, 1_000), 0))
+def test_files_are_of_one_partition_each(
+    spark: SparkSession, location: str, local_rows: int
+) -> None:
+    """Of rows in Spark, and of those that Spark gets from the driver; others may be unreadable."""
+    limits = dp.Limits(small_table_rows=0, partition_rows=3, local_rows=local_rows)
+    pipeline = views(dp.window("day", last=10), key="id bigint, day date")
+    rows = [row for number in range(1, 21) for row in day(number, [1, number % 3, 5])]
+    store = dp.Store(spark, location, pipeline, limits=limits)
+    given = spark.createDataFrame(pa.Table.from_pylist(rows))
+    store.update({"events": given}, as_of="2013-03-12")
+    files = content_files(location)
+    assert sorted(files.values()) == [(date(2013, 3, n), date(2013, 3, n)) for n in range(1, 21)]
+    for name, (first, _) in files.items():
+        if first.day not in (3, 13):
+            (Path(location) / "events" / "content" / name).write_bytes(b"garbage")
+    version = store.update({}, as_of="2013-03-13")
+    move = version.stages["views_0"].window
+    assert move is not None
+    assert (move.reused, move.left) == (True, (date(2013, 3, 3),))
+    found = {row.member_id: row.n for row in store.content("views_0").collect()}
+    assert found == {0: 3, 1: 14, 2: 3, 5: 10}

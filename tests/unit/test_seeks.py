@@ -24,6 +24,8 @@ from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.limits import Limits
+from deltaproduce.model.partitions import Ranges
+from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -366,3 +368,51 @@ def test_few_row_groups_are_read_for_the_first_row_of_a_key_of_many(
     assert found is not None
     assert found.to_pylist() == [{"id": 2, "value": 2_999}, {"id": 2, "value": 2_998}]
     assert sum(groups_read) <= 3
+
+
+def test_files_that_the_log_rules_out_are_not_opened(tmp_path: Path) -> None:
+    """One is garbage, one has nulls alone, of one the log says nothing, and one is cut at a ms."""
+    at = Column("at", t.TimestampType())
+    moments = [datetime(2020, 1, day, 0, 0, 0, 999, tzinfo=UTC) for day in (1, 2, 3)]
+    told = pa.table(
+        {
+            "num_records": pa.array([1, 2, None, 1], pa.int64()),
+            "min": [{"at": moments[0]}, {"at": None}, {"at": None}, {"at": moments[2]}],
+            "max": [
+                {"at": moments[0].replace(microsecond=0)},
+                *({"at": None}, {"at": None}, {"at": moments[2]}),
+            ],
+            "null_count": [{"at": 0}, {"at": 2}, {"at": None}, {"at": 0}],
+        }
+    )
+    tables = [
+        pa.table({"at": pa.array(some, pa.timestamp("us", "UTC"))})
+        for some in ([moments[0]], [None, None], [moments[1]], [moments[2]])
+    ]
+    here, names = _written(tmp_path, tables)
+    (tmp_path / names[3]).write_bytes(b"garbage")
+    (tmp_path / names[1]).write_bytes(b"garbage")
+    files = ParquetFiles(here, names, ranges=FileRanges(told, 4))
+    sought = _selection([at], moments[0], moments[1])
+    assert FileRanges(told, 4).holding(sought).tolist() == [True, False, True, False]
+    micros = [int(moment.timestamp()) * 1_000_000 + 999 for moment in moments]
+    for moment, number in zip(moments[:2], micros[:2], strict=True):
+        values = Ranges(((number, number),))
+        within = files.rows_within(at, values, [at], _MOST)
+        assert within is not None
+        assert within.column("at").to_pylist() == [moment]
+    assert files.count_within(at, Ranges(((micros[2] - 999, micros[2] + 10**9),))) == 1
+    assert files.rows_within(at, Ranges(((micros[2], micros[2]),)), [at], _MOST) is None
+
+
+def test_a_table_is_sought_by_the_column_that_it_is_sorted_by(
+    tmp_path: Path, groups_read: list[int]
+) -> None:
+    """Which is the second of the key; and a group of nulls alone takes no range away."""
+    rows = [{"id": id, "place": place} for place in (None, 1, 2, 3, 4) for id in range(6)]
+    schema = pa.schema([("id", pa.int64()), ("place", pa.int32())])
+    files = ParquetFiles(*_written(tmp_path, [pa.Table.from_pylist(rows, schema)], group_rows=3))
+    found = files.rows_of(_selection([_ID, _PLACE], (0, 2), (5, 4)), (_ID, _PLACE), _MOST)
+    assert found is not None
+    assert found.to_pylist() == [{"id": 0, "place": 2}, {"id": 5, "place": 4}]
+    assert sum(groups_read) == 2

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deltaproduce as dp
-from deltaproduce.engines.spark.ranges import are_within, units_of
+from deltaproduce.engines.local.kernels.ranges import are_within
+from deltaproduce.engines.spark.kernels.ranges import units_of
 from deltaproduce.model import windows
 from deltaproduce.model.partitions import Partitioning, Ranges, day_number, day_of
 from deltaproduce.model.windows import NOWHERE, PlannedWindow, Shift, Window, WindowMove

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 _INT96: Mapping[str, str] = {"coerce_int96_timestamp_unit": "us"}
@@ -95,6 +96,13 @@ class FileSystem(Protocol):
 
     def write(self, path: str, text: str) -> None:
         """Put a text file, whether there is one or not.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+
+    def put(self, path: str, data: pa.Buffer) -> None:
+        """Put a file into a directory, which is made if it is not there.
 
         Raises:
             OSError: it cannot be written.
@@ -202,6 +210,14 @@ class Directory:
             OSError: it cannot be written.
         """
         self.file_system.write(f"{self.path}/{inside}", text)
+
+    def put(self, inside: str, data: pa.Buffer) -> None:
+        """Put a file in it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.file_system.put(f"{self.path}/{inside}", data)
 
     def mark(self, inside: str) -> object | None:
         """What tells a file in it from another one at the same path; None if there is none."""

@@ -20,11 +20,13 @@ from deltalake import (
     CommitProperties,
     DeltaTable,
     PostCommitHookProperties,
+    Schema,
     Transaction,
     WriterProperties,
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import create_table_with_add_actions
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from deltaproduce.engines.delta_tables import (
@@ -37,6 +39,7 @@ from deltaproduce.engines.delta_tables import (
     packed,
 )
 from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.handles import Handles, opened_at
 from deltaproduce.types.atoms import in_arrow_types
 
@@ -53,7 +56,7 @@ what has expired takes as long as the commit."""
 
 
 def written(directory: Directory, write: Write, handles: Handles, *, alone: bool = False) -> bool:
-    """Write rows, one file in their order, if that can be done here as Spark would do it.
+    """Write rows in their order, if that can be done here as Spark would do it.
 
     Rows that are marked as deleted are Spark's to remove, and so are columns that Delta has no
     plain type for; and only Spark gives a table that is there already other properties in the
@@ -86,6 +89,56 @@ def written(directory: Directory, write: Write, handles: Handles, *, alone: bool
             return False
         properties = dict(write.properties or {})
         overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
+    if len(write.file_ends) > 1 and (found is None or _has_columns(found, write)):
+        _write_parts(directory, found, rows, write)
+    else:
+        _write_one(directory, found, overwritten, rows, write)
+    if handle is not None:
+        handles.keep(directory, handle)
+    return True
+
+
+def _write_parts(
+    directory: Directory, found: DeltaTable | None, rows: pa.Table, write: Write
+) -> None:
+    """Make rows all of a table, in several files."""
+    group_rows = write.group_rows or _GROUP_ROWS
+    parts = data_files.written(directory, rows, write.file_ends, group_rows, write.lookup)
+    said = _said(write.metadata, _transactions(found, write), next_one=True)
+    if found is not None:
+        table = found
+        _committed(
+            lambda: table.create_write_transaction(
+                [*parts],
+                "overwrite",
+                table.schema(),
+                commit_properties=said,
+                post_commithook_properties=_CHECKPOINTS,
+            )
+        )
+        return
+    _committed(
+        lambda: create_table_with_add_actions(
+            directory.uri,
+            Schema.from_arrow(rows.schema),
+            parts,
+            configuration=write.properties,
+            storage_options=directory.storage_options,
+            commit_properties=said,
+            post_commithook_properties=_CHECKPOINTS,
+        ),
+        made_in=directory,
+    )
+
+
+def _write_one(
+    directory: Directory,
+    found: DeltaTable | None,
+    overwritten: DeltaTable | None,
+    rows: pa.Table,
+    write: Write,
+) -> None:
+    """Write rows as one file."""
     _committed(
         lambda: write_deltalake(
             directory.uri if found is None else found,
@@ -109,9 +162,6 @@ def written(directory: Directory, write: Write, handles: Handles, *, alone: bool
         ),
         made_in=directory if found is None else None,
     )
-    if handle is not None:
-        handles.keep(directory, handle)
-    return True
 
 
 def create(directory: Directory, schema: pa.Schema, properties: Mapping[str, str]) -> None:
@@ -185,8 +235,12 @@ def optimize(directory: Directory) -> None:
     _committed(lambda: found.optimize.compact())
 
 
-def files(directory: Directory, delta_version: int) -> tuple[str, ...] | None:
-    """The files of a delta version, by their paths from there; None if rows may be deleted.
+def files(directory: Directory, delta_version: int) -> pa.Table | None:
+    """The files of a delta version; None if rows may be deleted.
+
+    Returns:
+        ``path``, from there, in order, and what the log says of each file: ``num_records``, and
+        ``min``, ``max`` and ``null_count`` of columns, as far as it does.
 
     Raises:
         BrokenLogError: the table is not there, or not at that version.
@@ -195,12 +249,14 @@ def files(directory: Directory, delta_version: int) -> tuple[str, ...] | None:
     try:
         if _may_be_marked(found) and _has_marked(found):
             return None
-        paths = pa.table(found.get_add_actions()).column("path").to_pylist()
+        told = pa.table(found.get_add_actions())
     except (DeltaError, OSError, ValueError) as error:
         raise BrokenLogError(str(error)) from error
+    paths = told.column("path").to_pylist()
     if any("://" in path or path.startswith("/") for path in paths):
         return None
-    return tuple(map(unquote, sorted(paths)))
+    named = told.set_column(0, "path", pa.array(map(unquote, paths), pa.string()))
+    return named.sort_by("path")
 
 
 def schema(directory: Directory, delta_version: int) -> StructType:
@@ -262,13 +318,19 @@ def _plain_rows(write: Write) -> pa.Table | None:
 
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
     """Whether all rows can be written anew, and nothing else of the table changes."""
-    properties, fields = table.metadata().configuration, json.loads(table.schema().to_json())
-    struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
+    properties = table.metadata().configuration
     return (
         not _may_be_marked(table)
         and (write.properties is None or properties == dict(write.properties))
-        and bool(fields["fields"] == struct.jsonValue()["fields"])
+        and _has_columns(table, write)
     )
+
+
+def _has_columns(table: DeltaTable, write: Write) -> bool:
+    """Whether a table has the columns that are written."""
+    fields = json.loads(table.schema().to_json())["fields"]
+    struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
+    return bool(fields == struct.jsonValue()["fields"])
 
 
 def _transactions(table: DeltaTable | None, write: Write) -> list[Transaction] | None:

@@ -20,8 +20,10 @@ from deltaproduce.engines.local.arrays import (
     sorted_by,
 )
 from deltaproduce.engines.local.kernels import checks, comparing, feeds, surrogates
+from deltaproduce.engines.local.kernels.ranges import partitions_of
 from deltaproduce.engines.local.spilling import spilled
 from deltaproduce.engines.marks import COUNTED, Counts, Which
+from deltaproduce.model.clustering import Clustering, file_ends
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
@@ -106,6 +108,17 @@ class LocalEngine(Engine[pa.Table]):
     ) -> pa.Table:
         """See `Engine.filed_beside`: all rows are one file."""
         return self.filed(rows, count, by, order)
+
+    def clustered(
+        self, rows: pa.Table, clustering: Clustering, order: Sequence[Column], least: int
+    ) -> tuple[pa.Table, tuple[int, ...]]:
+        """See `Engine.clustered`."""
+        ordered = in_order(rows, order)
+        of_rows = partitions_of(ordered.column(clustering.column.name), clustering.partitions)
+        until = np.append(np.flatnonzero(np.diff(of_rows)) + 1, len(ordered))
+        if not len(ordered):
+            return ordered, ()
+        return ordered, tuple(until[file_ends(np.diff(until, prepend=0), least)].tolist())
 
     def first(self, new: pa.Table, count: int, layout: Layout) -> Compared:
         """See `Engine.first`."""

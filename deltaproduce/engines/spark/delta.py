@@ -33,6 +33,7 @@ from deltaproduce.engines.delta_tables import (
 )
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
+from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
 from deltaproduce.model.limits import Limits
@@ -349,9 +350,14 @@ def _layout(write: Write) -> dict[str, str]:
 
 
 def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
-    """What is written, in Spark; rows from the driver in one partition, and so in one file."""
-    rows = SparkEngine(session, limits).here(write.rows, write.columns)
-    return rows.coalesce(1) if isinstance(write.rows, pa.Table) else rows
+    """What is written, in Spark; rows from the driver in as many partitions as files."""
+    engine = SparkEngine(session, limits)
+    if not isinstance(write.rows, pa.Table):
+        return engine.here(write.rows, write.columns)
+    if len(write.file_ends) > 1:
+        rows = engine.here(cut(write.rows, write.file_ends), (*write.columns, *CUT))
+        return in_places(rows, write.columns, len(write.file_ends))
+    return engine.here(write.rows, write.columns).coalesce(1)
 
 
 def _written(rows: DataFrame, place: Place, write: Write) -> None:

@@ -21,6 +21,8 @@ from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, order, same
 from deltaproduce.engines.spark.frames import frame, row_bytes
 from deltaproduce.engines.spark.kernels import checks, comparing, feeds, in_tasks, surrogates
+from deltaproduce.engines.spark.kernels.clustered import clustered
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, POSITION, Column
@@ -143,6 +145,14 @@ class SparkEngine(Engine[DataFrame]):
     ) -> DataFrame:
         """See `Engine.filed_beside`."""
         return in_files(rows, files_beside(rows, count), by, order)
+
+    def clustered(
+        self, rows: DataFrame, clustering: Clustering, order: Sequence[Column], least: int
+    ) -> tuple[DataFrame, tuple[int, ...]]:
+        """See `Engine.clustered`; one Spark job. In very many partitions they are only in order."""
+        fields = [Column(field.name, field.dataType) for field in rows.schema.fields]
+        found = clustered(rows, clustering, fields, order, least)
+        return in_files(rows, _tasks(rows), order[:1], order) if found is None else found, ()
 
     def first(self, new: DataFrame, count: int, layout: Layout) -> Compared:
         """See `Engine.first`: sorted over disjoint ranges, ready to be written; one Spark job."""

@@ -154,7 +154,7 @@ class Repair(Update):
             result = replace(result, anew=True)
         else:
             overlay = self.means.reader.overlay(head, result.stage)
-        write = Write.of(result, self.means.table_type, last, overlay)
+        write = self.means.write(result, last, overlay)
         begun = None
         if action.begins:
             rows = self._rows_after(result.comparison)

@@ -32,7 +32,6 @@ from deltaproduce.operations.step.writes import (
     Edits,
     StageWrite,
     StepResult,
-    Write,
     WriteInPlace,
     added,
 )
@@ -142,7 +141,7 @@ class Rollback(Work):
             return WriteInPlace(result, last, InPlace.of(then), begins=False, mode="restore")
         if result.comparison.complete:
             overlay = self.means.reader.overlay(head, stage)
-            return Write.of(result, self.means.table_type, last, overlay)
+            return self.means.write(result, last, overlay)
         return WriteBack(result, last, then, self.means.reader.overlay(self.wanted, stage))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Self
@@ -30,7 +30,6 @@ from deltaproduce.operations.step.writes import (
     NO_TABLES,
     StageWrite,
     StepResult,
-    Write,
     WriteInPlace,
     WriteKept,
 )
@@ -40,6 +39,7 @@ from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.productions import Found, Production
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import Kept
+from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, columns_of
 from deltaproduce.storage.window_states import WindowState
@@ -54,12 +54,14 @@ class Update(Work):
         arrivals: what has come without being given, by source.
         windows: what windows depend on, but for partitions that come with rows.
         advances: windows move that are limited, too.
+        held: what windows have read of feeders that several are over, by feeder.
     """
 
     batches: Mapping[str, Batch]
     arrivals: Mapping[str, Arrival]
     windows: WindowState
     advances: bool = False
+    held: Mapping[str, Held] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -113,6 +115,7 @@ class Update(Work):
             arrivals=arrivals,
             windows=windows,
             advances=advances,
+            held={name: Held(column) for name, column in means.windows.shared.items()},
         )
 
     @property
@@ -171,7 +174,7 @@ class Update(Work):
             arrival = self.arrivals[name]
             return WriteInPlace(result, last, arrival.place, arrival.begins, result.mode)
         overlay = self.means.reader.overlay(head, result.stage)
-        return Write.of(result, self.means.table_type, last, overlay)
+        return self.means.write(result, last, overlay)
 
     def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
         """See `Work.before`: tables and windows that moved on, with the same rows, say so."""
@@ -238,9 +241,12 @@ class Update(Work):
     def _input(
         self, feeder: Stage, results: Mapping[str, StepResult], *, by_states: bool = False
     ) -> StageInput:
+        before = self.rows_before(feeder, results)
+        if feeder.name in self.held:
+            before = partial(_holding, before, self.held[feeder.name])
         return StageInput(
             feeder,
-            self.rows_before(feeder, results),
+            before,
             results[feeder.name].comparison if feeder.name in results else None,
             is_after=self.are_after(feeder),
             by_states=by_states,
@@ -321,6 +327,11 @@ class Update(Work):
             Redefinition.of(stage, head),
         )
         return Found(comparison, kept.figures.numbering.surrogates)
+
+
+def _holding(before: Callable[[], Stored | None], held: Held) -> Stored | None:
+    stored = before()
+    return None if stored is None else replace(stored, held=held)
 
 
 def _made_anew(shift: Shift | None, step: Step) -> WindowMove | None:

@@ -14,15 +14,18 @@ from datetime import datetime
 from typing import Self
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph
 from deltaproduce.operations.step.plan import Policy, Step, TableType, plan
 from deltaproduce.operations.step.windowing import Windows
-from deltaproduce.operations.step.writes import StageWrite, StepResult
+from deltaproduce.operations.step.writes import StageWrite, StepResult, Write
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.stored import Overlay
 from deltaproduce.storage.versions import Version
 from deltaproduce.storage.window_states import WindowState
 
@@ -35,6 +38,7 @@ class Means:
         definitions: the fingerprints of the graph's stages.
         reader: reads what versions have.
         windows: those of the graph.
+        clusterings: by which partitions stages are stored that windows are over.
     """
 
     graph: Graph
@@ -44,6 +48,7 @@ class Means:
     table_type: TableType
     policy: Policy
     windows: Windows
+    clusterings: Mapping[str, Clustering]
 
     def plan(
         self,
@@ -70,6 +75,11 @@ class Means:
             policy=self.policy,
             now=now,
         )
+
+    def write(self, result: StepResult, last: StageFigures, overlay: Overlay | None) -> Write:
+        """How a step is written; see `Write.of`."""
+        clustering = self.clusterings.get(result.stage.name)
+        return Write.of(result, self.table_type, last, overlay, clustering)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,12 @@ edit replaces by predicate, its rows are all that the predicate may hold for (se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
@@ -24,6 +26,7 @@ from deltaproduce.engines.marks import (
     ROWS_OF_CHANGED_PAIRS,
 )
 from deltaproduce.engines.spark.engine import ROWS_PER_FILE
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,
@@ -45,7 +48,13 @@ Read: TypeAlias = Callable[[], Rows]
 
 
 def content_edit(
-    comparison: Comparison, how: Writing, before: Read | None, total: int, *, exists: bool
+    comparison: Comparison,
+    how: Writing,
+    before: Read | None,
+    total: int,
+    *,
+    exists: bool,
+    clustering: Clustering | None = None,
 ) -> Edit | None:
     """The edit of the content.
 
@@ -53,6 +62,7 @@ def content_edit(
         before: reads its rows before the step; None if there are none.
         total: how many rows it has after the step.
         exists: whether there is a table.
+        clustering: by which partitions it is stored, if windows are over it.
     """
     counts, layout = comparison.counts, comparison.layout
     columns, key = layout.content, layout.lookup(CONTENT)
@@ -66,6 +76,9 @@ def content_edit(
     else:
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
+    if rewritten and clustering is not None:
+        edit = Edit(rows, columns, True, None, key, sought=True)
+        return clustered(edit, clustering, layout, total, comparison.engines)
     if not comparison.ranged:
         rows = _filed(comparison, rows, total, key, layout.order(CONTENT))
     return Edit(rows, columns, rewritten, predicate, key, sought=rewritten)
@@ -124,15 +137,34 @@ def run_edit(run: pa.Table, comparison: Comparison, version: int, *, exists: boo
     return Edit(rows, layout.runs, not exists, None, layout.lookup(RUNS))
 
 
-def compacted_edit(stored: Stored, stage: Stage, kind: str) -> Edit:
+def compacted_edit(
+    stored: Stored, stage: Stage, kind: str, clustering: Clustering | None = None
+) -> Edit:
     """The edit that writes content or key mappings whole, in order.
 
-    By half of the session's tasks at most, because versions go on meanwhile.
+    By half of the session's tasks at most, because versions go on meanwhile, unless windows are
+    over it.
+
+    Args:
+        clustering: see `content_edit`.
     """
     layout, rows = Layout.of(stage), stored.rows()
     by, order = layout.lookup(kind), layout.order(kind)
+    edit = Edit(rows, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
+    if kind == CONTENT and clustering is not None:
+        return clustered(edit, clustering, layout, stored.count, stored.engines)
     ordered = stored.engines.of(rows).filed_beside(rows, stored.count, by, order)
-    return Edit(ordered, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
+    return replace(edit, rows=ordered)
+
+
+def clustered(
+    edit: Edit, clustering: Clustering, layout: Layout, count: int, engines: Engines
+) -> Edit:
+    """The edit with all rows of a content by partitions, and cut into files where these end."""
+    order = clustering.order(layout.order(CONTENT))
+    least = engines.limits.partition_rows_of(count)
+    rows, ends = engines.of(edit.rows).clustered(edit.rows, clustering, order, least)
+    return replace(edit, rows=rows, file_ends=ends, file_rows=ROWS_PER_FILE)
 
 
 def emptied(stage: Stage, kind: str) -> Edit:

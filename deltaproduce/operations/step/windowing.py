@@ -6,6 +6,7 @@ what its version says of partitions and the day (`WindowState`), whoever asks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -16,7 +17,7 @@ from typing import Final
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.marks import ALIVE, ROWS_OF_CHANGED_KEYS
-from deltaproduce.engines.spark.ranges import units_of
+from deltaproduce.engines.spark.kernels.ranges import units_of
 from deltaproduce.errors import InvalidArgumentError, MissingPartitionsError
 from deltaproduce.model.graph import Graph, Stage, belongs_to
 from deltaproduce.model.partitions import Partition, Partitioning, Ranges
@@ -175,6 +176,16 @@ class Windows:
         found = chain.from_iterable(windowed.roots for windowed in self.stages.values())
         once = {root.tracked: root for root in found}
         return tuple(root for root in once.values() if stage in (None, root.stage.name))
+
+    @property
+    def shared(self) -> Mapping[str, str]:
+        """The stages that several windows are over by one column -> that of most of them."""
+        over = Counter(
+            (feeder.name, feeder.schema.key.columns[windowed.window.position].name)
+            for windowed in self.stages.values()
+            for feeder in windowed.stage.merged
+        )
+        return {name: column for (name, column), count in reversed(over.most_common()) if count > 1}
 
     def named(self, partitions: Mapping[str, object]) -> Units:
         """The units of partitions that are named.

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.choice import is_local
 from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.model.windows import WindowMove
@@ -146,6 +147,7 @@ class Write:
         runs_anew: the table of runs is written anew, and ``run`` has the rows of those before it.
         replaces: later steps replace rows of the content and the key mappings by predicate (copy on
             write, where a table is too large to be written whole).
+        clustering: by which partitions the content is stored, if it is written whole.
     """
 
     result: StepResult
@@ -157,10 +159,15 @@ class Write:
     run: pa.Table | None = None
     runs_anew: bool = False
     replaces: bool = False
+    clustering: Clustering | None = None
 
     @staticmethod
     def of(
-        result: StepResult, table_type: TableType, last: StageFigures, overlay: Overlay | None
+        result: StepResult,
+        table_type: TableType,
+        last: StageFigures,
+        overlay: Overlay | None,
+        clustering: Clustering | None = None,
     ) -> Write:
         """Decide how a step is written."""
         comparison, counts = result.comparison, result.comparison.counts
@@ -185,7 +192,16 @@ class Write:
         )
         if how != "run":
             replaces = table_type == "copy_on_write" and not limits.is_rewritten(rows, row_bytes)
-            return Write(result, last, rows, row_bytes, how, overlay, replaces=replaces)
+            return Write(
+                result,
+                last,
+                rows,
+                row_bytes,
+                how,
+                overlay,
+                replaces=replaces,
+                clustering=clustering,
+            )
         run, added = run_of(comparison), last.base.added.get(RUNS)
         runs_anew = added is None or added >= limits.compaction_commits
         if runs_anew and overlay is not None:  # many small files become one
@@ -209,7 +225,12 @@ class Write:
             exists -= {CONTENT, KEY_MAPPINGS, *((UPDATES,) if self.result.updates_anew else ())}
         edits = {
             CONTENT: content_edit(
-                comparison, how, before.get(CONTENT), self.rows, exists=CONTENT in exists
+                comparison,
+                how,
+                before.get(CONTENT),
+                self.rows,
+                exists=CONTENT in exists,
+                clustering=self.clustering,
             ),
             UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }

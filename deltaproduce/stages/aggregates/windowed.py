@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.spark.ranges import rows_within
+from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.model.windows import NOWHERE, Shift

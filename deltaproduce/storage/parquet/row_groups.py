@@ -6,8 +6,8 @@ sought; where a range is not known it may have anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.types import StringType
 
-from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.selections import Selection
-from deltaproduce.model.partitions import Ranges
+from deltaproduce.model.partitions import SORTS, Ranges
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 
@@ -31,11 +31,36 @@ class Group(NamedTuple):
     number: int
 
 
-class _Ranges(NamedTuple):
-    """The least and the greatest value of each row group in one column."""
+class EveryRange(NamedTuple):
+    """The least and the greatest value in one column, of each of some row groups or files."""
 
     least: Values
     greatest: Values
+
+    def reach(self, values: Ranges) -> Marks:
+        """Which of them may have a number in some ranges."""
+        firsts, lasts = np.array(values.pairs, np.int64).reshape(-1, 2).T
+        at = lasts.searchsorted(self.least, "left")  # the first range that does not end before
+        reaches = np.append(firsts, np.iinfo(np.int64).max)[at] <= self.greatest
+        return np.asarray((at < len(lasts)) & reaches, bool)
+
+    @property
+    def follow(self) -> bool:
+        """Whether they overlap at their ends alone, as in a table that is sorted by the column."""
+        order = np.argsort(self.least, kind="stable")
+        ends, begins = self.greatest[order][:-1], self.least[order][1:]
+        return bool(np.less_equal(ends, begins, dtype=object).all())
+
+
+class _Range(NamedTuple):
+    """The least and the greatest value of one."""
+
+    least: Any
+    greatest: Any
+
+
+NO_VALUE: Final = _Range(np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+"""That of numbers which are all null."""
 
 
 class Reach(NamedTuple):
@@ -61,67 +86,99 @@ class Bound(NamedTuple):
     """
 
     keys: Values
-    ranges: _Ranges
+    ranges: EveryRange
+
+
+class FileFooter:
+    """What the footer of a file says of its row groups, but for those without rows."""
+
+    def __init__(self, said: pq.FileMetaData) -> None:
+        self.said = said
+        counts = {group: said.row_group(group).num_rows for group in range(said.num_row_groups)}
+        self.numbers: Numbers = np.array([n for n, rows in counts.items() if rows], np.int64)
+        self.rows: Numbers = np.array([rows for rows in counts.values() if rows], np.int64)
+        self._ranges: dict[str, tuple[_Range, ...] | None] = {}
+
+    def ranges_in(self, name: str) -> tuple[_Range, ...] | None:
+        """The ranges of one column; None if it does not say them."""
+        if name not in self._ranges:
+            self._ranges[name] = self._read_ranges(name)
+        return self._ranges[name]
+
+    def _read_ranges(self, name: str) -> tuple[_Range, ...] | None:
+        place, ranges = place_of(self.said, name), []
+        if place is None:
+            return None
+        column = self.said.schema.column(place)
+        is_number = column.physical_type in ("INT32", "INT64")
+        if column.logical_type.type == "TIMESTAMP" and "microseconds" not in str(
+            column.logical_type
+        ):
+            return None
+        for group, rows in zip(self.numbers.tolist(), self.rows.tolist(), strict=True):
+            known = self.said.row_group(group).column(place).statistics
+            if known is not None and known.has_min_max:
+                ranges.append(_Range(known.min_raw, known.max_raw))
+            elif known is not None and is_number and known.null_count == rows:
+                ranges.append(NO_VALUE)
+            else:
+                return None
+        return tuple(ranges)
 
 
 class Footers:
-    """What the footers of a table's files say of its row groups."""
+    """What the footers of some of a table's files say.
 
-    def __init__(self, files: Sequence[pq.FileMetaData]) -> None:
+    Args:
+        files: by their numbers.
+    """
+
+    def __init__(self, files: Mapping[int, FileFooter]) -> None:
         self.files = files
-        self.groups = [
-            Group(number, group)
-            for number, file in enumerate(files)
-            for group in range(file.num_row_groups)
-            if file.row_group(group).num_rows
-        ]
-        counts = [files[number].row_group(group).num_rows for number, group in self.groups]
-        self.rows: Numbers = np.array(counts, np.int64)
-        self._ranges: dict[str, _Ranges | None] = {}
+        self._of = np.repeat(
+            np.array(list(files), np.int64), [len(file.rows) for file in files.values()]
+        )
+        nothing = np.zeros(0, np.int64)
+        self._numbers = np.concatenate([nothing, *(file.numbers for file in files.values())])
+        self.rows: Numbers = np.concatenate([nothing, *(file.rows for file in files.values())])
+
+    def groups(self, places: Numbers) -> Iterator[Group]:
+        """The row groups at some places among all."""
+        of, numbers = self._of[places].tolist(), self._numbers[places].tolist()
+        return (Group(file, number) for file, number in zip(of, numbers, strict=True))
 
     def bounds(self, keys: Selection) -> list[Bound]:
-        """Of the keys' columns those before the first that is not plain or has no ranges."""
+        """Of the keys' columns those before the first that is not plain or has no ranges.
+
+        One that the table is sorted by comes first, whichever of the key it is.
+        """
         assert isinstance(keys.keys, pa.Table)
-        bounds = []
+        bounds: list[Bound] = []
         for column, values in zip(keys.columns, keys.keys.columns, strict=True):
             found = plain(values, column)
             ranges = None if found is None else self.ranges_in(column.name)
             if found is None or ranges is None:
                 break
             bounds.append(Bound(found, ranges))
-        return bounds
+        first = next((n for n, (_, ranges) in enumerate(bounds) if ranges.follow), 0)
+        return [*bounds[first : first + 1], *bounds[:first], *bounds[first + 1 :]]
 
     def groups_within(self, column: Column, values: Ranges) -> Numbers:
         """The row groups that may have a value in some ranges; all if their own are not known."""
-        known = atom(column.data_type)
-        is_number = known is not None and known.in_footers == "number"
+        is_number = column.data_type.simpleString() in SORTS
         ranges = self.ranges_in(column.name) if is_number else None
-        if ranges is None:
-            return np.arange(len(self.groups))
-        firsts, lasts = np.array(values.pairs, np.int64).reshape(-1, 2).T
-        at = lasts.searchsorted(ranges.least, "left")  # the first range that does not end before
-        reaches = np.append(firsts, np.iinfo(np.int64).max)[at] <= ranges.greatest
-        return np.flatnonzero((at < len(lasts)) & reaches)
+        return np.arange(len(self.rows)) if ranges is None else np.flatnonzero(ranges.reach(values))
 
-    def ranges_in(self, name: str) -> _Ranges | None:
+    def ranges_in(self, name: str) -> EveryRange | None:
         """The ranges of one column; None if a footer does not say them."""
-        if name not in self._ranges:
-            self._ranges[name] = self._read_ranges(name)
-        return self._ranges[name]
-
-    def _read_ranges(self, name: str) -> _Ranges | None:
-        places = [place_of(file, name) for file in self.files]
-        ranges = []
-        for number, group in self.groups:
-            place = places[number]
-            if place is None:
+        found: list[_Range] = []
+        for file in self.files.values():
+            ranges = file.ranges_in(name)
+            if ranges is None:
                 return None
-            known = self.files[number].row_group(group).column(place).statistics
-            if known is None or not known.has_min_max:
-                return None
-            ranges.append((known.min_raw, known.max_raw))
-        least, greatest = zip(*ranges, strict=True) if ranges else ((), ())
-        return _Ranges(_values(least), _values(greatest))
+            found += ranges
+        least, greatest = zip(*found, strict=True) if found else ((), ())
+        return EveryRange(_values(least), _values(greatest))
 
 
 def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:

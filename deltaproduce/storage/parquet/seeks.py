@@ -16,9 +16,8 @@ gone or damaged (Spark says so), and for more rows than are quicker read here (`
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Final
@@ -34,12 +33,13 @@ from deltaproduce.engines.local.arrays import (
     empty,
 )
 from deltaproduce.engines.selections import Selection
-from deltaproduce.engines.spark.ranges import rows_within
+from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model.partitions import Ranges
+from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.readings import Readings
-from deltaproduce.storage.parquet.row_groups import Footers, Group, place_of, reach_of
+from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of, reach_of
 from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import VERSION, Column
 
@@ -55,6 +55,7 @@ class ParquetFiles:
         paths: from there.
         table: the table's name, if there is no Spark to be asked: what cannot be read is damaged.
         readings: where what is read counts.
+        ranges: what the log says of the files.
     """
 
     def __init__(
@@ -63,11 +64,14 @@ class ParquetFiles:
         paths: Sequence[str],
         table: str | None = None,
         readings: Readings | None = None,
+        ranges: FileRanges | None = None,
     ) -> None:
         self._directory = directory
         self._paths = paths
         self._table = table
         self._readings = readings or Readings()
+        self._ranges = ranges or unknown(len(paths))
+        self._known: dict[int, FileFooter] = {}
 
     def rows_of(self, keys: Selection, columns: Sequence[Column], most: int) -> pa.Table | None:
         """All rows of these keys, which are here, and of no others; None if Spark is to be asked.
@@ -76,7 +80,7 @@ class ParquetFiles:
             columns: the table's columns; they come in the types of `arrow_type`.
             most: if there are more rows, some more than these are enough.
         """
-        footers = self._footers
+        footers = self._footers(self._ranges.holding(keys))
         if footers is None:
             return None
         bounds = footers.bounds(keys)
@@ -106,7 +110,7 @@ class ParquetFiles:
             columns: as for `rows_of`.
             alive: which rows count.
         """
-        footers = self._footers
+        footers = self._footers(self._ranges.holding(keys))
         bounds = [] if footers is None else footers.bounds(keys)
         ranges = None if footers is None or not bounds else footers.ranges_in(by[0].name)
         if footers is None or ranges is None:
@@ -151,7 +155,7 @@ class ParquetFiles:
         try:
             with ThreadPoolExecutor(os.cpu_count()) as threads:
                 for part, rows in zip(parts, threads.map(read, parts), strict=True):
-                    self._count(footers.files[part[0].file], [group.number for group in part])
+                    self._count(footers.files[part[0].file].said, [group.number for group in part])
                     found.append(rows)
                     count += len(rows)
                     if most is not None and count > most:
@@ -171,7 +175,7 @@ class ParquetFiles:
             values: as whole numbers, as footers have them.
             columns: as for `rows_of`; and ``most``.
         """
-        footers = self._footers
+        footers = self._footers(self._ranges.within(column, values))
         if footers is None:
             return None
 
@@ -183,11 +187,16 @@ class ParquetFiles:
         return self._each_part(footers, holding, read, columns, most)
 
     def count_within(self, column: Column, values: Ranges) -> int | None:
-        """How many rows the row groups have that `rows_within` reads; None as there."""
-        footers = self._footers
+        """How many rows the row groups have that `rows_within` reads; None as there.
+
+        Files of which the log says that all their values are in the ranges are not opened for it.
+        """
+        inside, rows = self._ranges.rows_inside(column, values)
+        footers = self._footers(self._ranges.within(column, values) & ~inside)
         if footers is None:
             return None
-        return int(footers.rows[footers.groups_within(column, values)].sum())
+        others = footers.rows[footers.groups_within(column, values)]
+        return int(rows[inside].sum() + others.sum())
 
     def rows(
         self,
@@ -221,11 +230,14 @@ class ParquetFiles:
     @property
     def sizes(self) -> tuple[int, int] | None:
         """How many rows there are, and how many bytes without compression; None as for `rows`."""
-        footers = self._footers
+        footers = self._footers(np.ones(len(self._paths), bool))
         if footers is None:
             return None
-        groups = (footers.files[number].row_group(group) for number, group in footers.groups)
-        return int(footers.rows.sum()), sum(group.total_byte_size for group in groups)
+        said = (file.said for file in footers.files.values())
+        sizes = (
+            file.row_group(n).total_byte_size for file in said for n in range(file.num_row_groups)
+        )
+        return int(footers.rows.sum()), sum(sizes)
 
     def each(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
         """The rows of one file after the other, in the order that they have there.
@@ -241,14 +253,17 @@ class ParquetFiles:
                 raise
             raise unreadable_here(self._table, self._directory, error) from error
 
-    @cached_property
-    def _footers(self) -> Footers | None:
-        """None if they are not to be had here."""
+    def _footers(self, files: Marks) -> Footers | None:
+        """Those of some files; None if they are not to be had here."""
+        numbers = np.flatnonzero(files).tolist()
         try:
-            return Footers([self._directory.footer(path) for path in self._paths])
+            for number in numbers:
+                if number not in self._known:
+                    self._known[number] = FileFooter(self._directory.footer(self._paths[number]))
         except (OSError, pa.ArrowInvalid) as error:
             self._check_answer(error)
             return None
+        return Footers({number: self._known[number] for number in numbers})
 
     def _check_answer(self, error: Exception) -> None:
         """Without Spark to be asked, say that the file system does not answer.
@@ -259,10 +274,10 @@ class ParquetFiles:
         if self._table is not None and self._directory.file_system.silence(error):
             raise unreadable_here(self._table, self._directory, error) from error
 
-    def _read(self, footers: Sequence[pq.FileMetaData], groups: Sequence[Group]) -> pa.Table:
+    def _read(self, footers: Mapping[int, FileFooter], groups: Sequence[Group]) -> pa.Table:
         """Some row groups of one file."""
         number = groups[0].file
-        with self._directory.parquet(self._paths[number], footers[number]) as file:
+        with self._directory.parquet(self._paths[number], footers[number].said) as file:
             return file.read_row_groups([group.number for group in groups], use_threads=False)
 
     def _rows_in(
@@ -334,7 +349,7 @@ def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:
 
 def _parts(footers: Footers, groups: Numbers) -> Iterator[list[Group]]:
     """Groups of one file each, so many as are read at a time."""
-    for _, of_file in groupby((footers.groups[i] for i in groups.tolist()), attrgetter("file")):
+    for _, of_file in groupby(footers.groups(groups), attrgetter("file")):
         found = list(of_file)
         for first in range(0, len(found), _GROUPS_AT_A_TIME):
             yield found[first : first + _GROUPS_AT_A_TIME]

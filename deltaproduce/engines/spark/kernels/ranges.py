@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import reduce
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
 from pyspark.sql.types import DateType, IntegralType, LongType, TimestampNTZType
 
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import Marks
+from deltaproduce.engines.local.kernels.ranges import are_within, numbers_of
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import literal
@@ -36,31 +34,14 @@ def rows_within(rows: Rows, column: Column, values: Ranges) -> Rows:
     return rows.where(_holds(column, values))
 
 
-def are_within(found: pa.ChunkedArray, values: Ranges) -> Marks:
-    """Which values are in some ranges."""
-    if not values:
-        return np.zeros(len(found), np.bool_)
-    numbers = pc.fill_null(_numbers(found), 0).to_numpy()
-    firsts, lasts = np.array(values.pairs, np.int64).T
-    at = firsts.searchsorted(numbers, "right") - 1
-    inside: Marks = np.asarray(pc.is_valid(found)) & (at >= 0) & (numbers <= lasts[at])
-    return inside
-
-
 def units_of(rows: Rows, column: Column, partitioning: Partitioning) -> Ranges:
     """The units of a partitioning that a column has values in; one Spark job for rows there."""
     size = partitioning.unit_size
     if isinstance(rows, pa.Table):
-        numbers = _numbers(rows.column(column.name).unique()).drop_null().to_numpy()
+        numbers = numbers_of(rows.column(column.name).unique()).drop_null().to_numpy()
         return Ranges.of_numbers(numbers // size)
-    found = rows.select(_unit(column, size).alias(_UNIT.name)).distinct()
+    found = rows.select(unit_of(column, size).alias(_UNIT.name)).distinct()
     return Ranges.of_numbers(fetched(found, [_UNIT]).column(0).drop_null().to_numpy())
-
-
-def _numbers(found: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """The numbers that stand for values."""
-    whole = found.cast(pa.int32()) if pa.types.is_date32(found.type) else found
-    return whole.cast(pa.int64())
 
 
 def _holds(column: Column, values: Ranges) -> Expression:
@@ -79,7 +60,7 @@ def _between(column: Column, values: Ranges) -> Iterator[Expression]:
             continue
         # Days that Spark does not find in files by themselves; ranges are of whole days.
         day = 1 if isinstance(column.data_type, DateType) else DAY_MICROS
-        yield _unit(column, day).between(*(f.lit(number // day) for number in pair))
+        yield unit_of(column, day).between(*(f.lit(number // day) for number in pair))
 
 
 def _scalar(number: int, column: Column) -> pa.Scalar:
@@ -88,7 +69,7 @@ def _scalar(number: int, column: Column) -> pa.Scalar:
     return pa.scalar(number, pa.int64()).cast(arrow_type(column.data_type))
 
 
-def _unit(column: Column, size: int) -> Expression:
+def unit_of(column: Column, size: int) -> Expression:
     """The unit that a value is in: so many numbers, or for timestamps a day."""
     value = col(column.name)
     match column.data_type:

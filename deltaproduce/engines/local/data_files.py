@@ -1,0 +1,98 @@
+"""Data files: rows as several Parquet files of a Delta table, and what its log is to say of them.
+
+Delta-rs puts all rows of a commit into files as large as may be. Where files end at partitions,
+they are written here and named in a commit of delta-rs. The invariant: readers cannot tell which
+wrote them: schema, compression and statistics are those that delta-rs writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.types.columns import Column
+
+_MOST_TEXT: Final = 64
+"""Of longer text the log says no range: it would have to be cut."""
+
+
+def written(
+    directory: Directory,
+    rows: pa.Table,
+    ends: Sequence[int],
+    group_rows: int,
+    told: Sequence[Column],
+) -> list[AddAction]:
+    """Write rows as files, in their order.
+
+    Args:
+        ends: before which row each file ends.
+        told: the columns of which the log has statistics.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+
+    def write(number: int, first: int, end: int) -> AddAction:
+        part, data = rows.slice(first, end - first), pa.BufferOutputStream()
+        pq.write_table(part, data, row_group_size=group_rows, compression="snappy")
+        file = data.getvalue()
+        name = f"part-{number:05}-{uuid.uuid4()}-c000.snappy.parquet"
+        directory.put(name, file)
+        now = int(time.time() * 1000)
+        return AddAction(name, file.size, {}, now, data_change=True, stats=_statistics(part, told))
+
+    firsts = [0, *ends[:-1]]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(write, range(len(ends)), firsts, ends))
+
+
+def _statistics(rows: pa.Table, told: Sequence[Column]) -> str:
+    """What the log says of the rows of one file, as JSON."""
+    least, greatest = dict[str, object](), dict[str, object]()
+    for column in told:
+        values = rows.column(column.name)
+        ends = _ends(values)
+        if ends is not None:
+            least[column.name], greatest[column.name] = ends
+    nulls = {column.name: rows.column(column.name).null_count for column in told}
+    return json.dumps(
+        {"numRecords": len(rows), "minValues": least, "maxValues": greatest, "nullCount": nulls}
+    )
+
+
+def _ends(values: pa.ChunkedArray) -> tuple[object, object] | None:
+    """The least and the greatest value as the log has them; None if it has none of the kind."""
+    kind = values.type
+    is_text = pa.types.is_string(kind)
+    if (
+        not (pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
+        and not is_text
+    ):
+        return None
+    found = pc.min_max(values).as_py()
+    if found["min"] is None:
+        return None
+    if is_text and max(len(end.encode()) for end in found.values()) > _MOST_TEXT:
+        return None
+    return _logged(found["min"]), _logged(found["max"])
+
+
+def _logged(value: Any) -> object:  # noqa: ANN401 a value of a row
+    """A value as the log has it: moments to the millisecond, which comes before them."""
+    if isinstance(value, datetime):
+        zone, plain = "Z" if value.tzinfo else "", value.replace(tzinfo=None)
+        return plain.isoformat("T" if zone else " ", timespec="milliseconds") + zone
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,43 @@
+"""Values by the numbers that stand for them: those in some ranges, and in which partition each is.
+
+See `spark.kernels.ranges`. The invariant: a null is in no range, and in no partition of others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.model.partitions import Partitioning, Ranges
+
+_NO_PARTITION: Final = np.iinfo(np.int64).min
+
+
+def are_within(found: pa.ChunkedArray, values: Ranges) -> Marks:
+    """Which values are in some ranges."""
+    if not values:
+        return np.zeros(len(found), np.bool_)
+    numbers = pc.fill_null(numbers_of(found), 0).to_numpy()
+    firsts, lasts = np.array(values.pairs, np.int64).T
+    at = firsts.searchsorted(numbers, "right") - 1
+    inside: Marks = np.asarray(pc.is_valid(found)) & (at >= 0) & (numbers <= lasts[at])
+    return inside
+
+
+def partitions_of(found: pa.ChunkedArray, partitioning: Partitioning) -> Numbers:
+    """Which partition each value is in; nulls are in one of their own."""
+    is_there = np.asarray(pc.is_valid(found))
+    units = pc.fill_null(numbers_of(found), 0).to_numpy() // partitioning.unit_size
+    once, places = np.unique(units, return_inverse=True)
+    numbers = np.array([partitioning.number(unit) for unit in once.tolist()], np.int64)
+    return np.where(is_there, numbers[places], _NO_PARTITION) if len(units) else units
+
+
+def numbers_of(found: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """The numbers that stand for values."""
+    whole = found.cast(pa.int32()) if pa.types.is_date32(found.type) else found
+    return whole.cast(pa.int64())

@@ -1,0 +1,95 @@
+"""Rows by partitions, in Spark: each partition of the DataFrame is a file of one, or of some.
+
+The invariant: no partition of the column is in two of them. Which are together is decided on the
+driver, from how many rows each has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import IntegerType, LongType
+
+from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.engines.spark.frames import fetched, frame
+from deltaproduce.engines.spark.kernels.ranges import unit_of
+from deltaproduce.model.clustering import Clustering, file_ends
+from deltaproduce.types.columns import Column
+
+FILE: Final = Column("_file", IntegerType())
+_UNIT: Final = Column("_unit", LongType())
+_ROWS: Final = Column("_rows", LongType())
+_PLACE: Final = Column("_place", LongType())
+_MOST_UNITS: Final = 100_000
+"""Of more, the driver does not say which are together."""
+
+
+def clustered(
+    rows: DataFrame,
+    clustering: Clustering,
+    columns: Sequence[Column],
+    placed: Sequence[Column],
+    least: int,
+) -> DataFrame | None:
+    """The rows, sorted, a file in each partition; None if they are in too many partitions.
+
+    One Spark job to count them.
+
+    Args:
+        columns: the rows' own.
+        placed: what they are sorted by.
+        least: see `Engine.clustered`.
+    """
+    size = clustering.partitions.unit_size
+    with_units = rows.withColumn(_UNIT.name, unit_of(clustering.column, size))
+    counted = with_units.groupBy(_UNIT.name).agg(f.count(f.lit(1)).alias(_ROWS.name))
+    found = fetched(counted.limit(_MOST_UNITS + 1), (_UNIT, _ROWS)).sort_by(_UNIT.name)
+    if len(found) > _MOST_UNITS:
+        return None
+    files = _files(found, clustering, least)
+    named = frame(files, rows.sparkSession, (_UNIT, FILE))
+    same = with_units[_UNIT.name].eqNullSafe(named[_UNIT.name])
+    joined = with_units.join(f.broadcast(named), same).drop(_UNIT.name)
+    return in_files(joined, placed, columns, len(files.column(FILE.name).unique()))
+
+
+def cut(rows: pa.Table, ends: Sequence[int]) -> pa.Table:
+    """Rows of the driver with the file that each is in, and its place."""
+    files = np.repeat(np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0))
+    with_files = rows.append_column(FILE.name, pa.array(files))
+    return with_files.append_column(_PLACE.name, pa.array(np.arange(len(rows))))
+
+
+def in_places(rows: DataFrame, columns: Sequence[Column], files: int) -> DataFrame:
+    """What `cut` has made, in so many files."""
+    return in_files(rows, [_PLACE], columns, files)
+
+
+def in_files(
+    rows: DataFrame, placed: Sequence[Column], columns: Sequence[Column], files: int
+) -> DataFrame:
+    """Rows that say which file they are in, sorted there."""
+    apart = rows.repartitionById(max(files, 1), FILE.name)
+    return apart.sortWithinPartitions(*order(placed)).select(*cols(columns))
+
+
+CUT: Final = (FILE, _PLACE)
+"""What `cut` adds."""
+
+
+def _files(counted: pa.Table, clustering: Clustering, least: int) -> pa.Table:
+    """The number of the file that each unit is in."""
+    units = counted.column(_UNIT.name).to_pylist()
+    partitions = [None if u is None else clustering.partitions.number(u) for u in units]
+    begins = [n for n, one in enumerate(partitions) if not n or one != partitions[n - 1]]
+    counts = counted.column(_ROWS.name).to_numpy()
+    ends = file_ends(np.add.reduceat(counts, begins), least) if begins else np.array([], np.int64)
+    of_partition = np.searchsorted(ends, np.arange(len(begins)))
+    lengths = np.diff([*begins, len(units)])
+    numbers = pa.array(np.repeat(of_partition, lengths), pa.int32())
+    return pa.table([counted.column(_UNIT.name), numbers], [_UNIT.name, FILE.name])

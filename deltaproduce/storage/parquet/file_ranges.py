@@ -1,0 +1,115 @@
+"""Ranges of files: what Delta's log says of a table's files, so that most need not be opened.
+
+Pure. The invariant: a file is left out only if the log says that it has nothing of what is sought;
+of which it says nothing, it may have anything. Only columns that stand for whole numbers count:
+texts are cut in the log, and it has times to the millisecond.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import TimestampNTZType, TimestampType
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.local.kernels.ranges import numbers_of
+from deltaproduce.engines.selections import Selection
+from deltaproduce.model.partitions import SORTS, Ranges
+from deltaproduce.storage.parquet.row_groups import NO_VALUE, EveryRange
+from deltaproduce.types.columns import Column
+
+_CUT_MICROS: Final = 999
+"""So much later than the log says the last moment may be."""
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+class FileRanges(NamedTuple):
+    """What is known of some files.
+
+    Attributes:
+        told: a row for each file: ``num_records``, and structs of columns ``min``, ``max`` and
+            ``null_count``, as delta-rs has them; None if nothing is known.
+        files: how many files there are.
+    """
+
+    told: pa.Table | None
+    files: int
+
+    def within(self, column: Column, values: Ranges) -> Marks:
+        """Which files may have a value in some ranges."""
+        least, greatest = self._ends(column)
+        return EveryRange(least, greatest).reach(values)
+
+    def rows_inside(self, column: Column, values: Ranges) -> tuple[Marks, Numbers]:
+        """Which files have no other values, and how many rows each file has."""
+        rows = self._rows()
+        least, greatest = self._ends(column)
+        firsts, lasts = np.array(values.pairs, np.int64).reshape(-1, 2).T
+        at = lasts.searchsorted(least, "left")
+        starts = np.append(firsts, _GREATEST)[at]
+        ends = np.append(lasts, _LEAST)[at]
+        inside = (starts <= least) & (greatest <= ends) & (least <= greatest)
+        return inside & (self._nulls(column) == 0) & (rows >= 0), np.maximum(rows, 0)
+
+    def holding(self, keys: Selection) -> Marks:
+        """Which files may have one of some keys, which are here."""
+        assert isinstance(keys.keys, pa.Table)
+        marks = np.ones(self.files, bool)
+        for column, values in zip(keys.columns, keys.keys.columns, strict=True):
+            if _is_number(column) and not values.null_count:
+                sought = np.sort(np.asarray(numbers_of(values), np.int64))
+                least, greatest = self._ends(column)
+                marks &= sought.searchsorted(least) < sought.searchsorted(greatest, "right")
+        return marks
+
+    def _ends(self, column: Column) -> tuple[Numbers, Numbers]:
+        """The least and the greatest value of each file."""
+        least, greatest = self._numbers("min", column), self._numbers("max", column)
+        if least is None or greatest is None:
+            return np.full(self.files, _LEAST), np.full(self.files, _GREATEST)
+        if isinstance(column.data_type, TimestampType | TimestampNTZType):
+            greatest = pc.add(greatest, _CUT_MICROS)
+        known = pc.and_(least.is_valid(), greatest.is_valid())
+        empty = self._nulls(column) == np.where(self._rows() < 0, -2, self._rows())
+        first, last = (
+            np.where(np.asarray(known), np.asarray(pc.fill_null(ends, 0)), unknown)
+            for ends, unknown in ((least, _LEAST), (greatest, _GREATEST))
+        )
+        return np.where(empty, NO_VALUE.least, first), np.where(empty, NO_VALUE.greatest, last)
+
+    def _nulls(self, column: Column) -> Numbers:
+        """How many values of each file are null; -1 if that is not known."""
+        found = self._field("null_count", column)
+        if found is None:
+            return np.full(self.files, -1)
+        return np.asarray(pc.fill_null(found, -1), np.int64)
+
+    def _rows(self) -> Numbers:
+        """How many rows each file has; -1 if that is not known."""
+        if self.told is None:
+            return np.full(self.files, -1)
+        return np.asarray(pc.fill_null(self.told.column("num_records"), -1), np.int64)
+
+    def _numbers(self, which: str, column: Column) -> pa.Array | None:
+        found = self._field(which, column) if _is_number(column) else None
+        return None if found is None else numbers_of(found)
+
+    def _field(self, which: str, column: Column) -> pa.Array | None:
+        if self.told is None or which not in self.told.column_names:
+            return None
+        structs = self.told.column(which).combine_chunks()
+        if column.name not in [field.name for field in structs.type]:
+            return None
+        return pc.struct_field(structs, [column.name])
+
+
+def unknown(files: int) -> FileRanges:
+    """So many files of which nothing is known."""
+    return FileRanges(None, files)
+
+
+def _is_number(column: Column) -> bool:
+    return column.data_type.simpleString() in SORTS
