@@ -3,18 +3,31 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql.types import LongType
+from pyspark.sql.types import (
+    ByteType,
+    DateType,
+    DecimalType,
+    LongType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from deltaproduce.engines.delta_tables import KEPT, RefusedError, Write
+from deltaproduce.engines.delta_tables import KEPT, RefusedError, Write, properties
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
-from deltaproduce.engines.local import delta
+from deltaproduce.engines.local import data_files, delta
 from deltaproduce.engines.local.handles import Handles
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column
@@ -109,3 +122,105 @@ def test_of_two_who_make_an_empty_table_one_does(
     monkeypatch.setattr(delta.DeltaTable, "create", overtaken)
     delta.create(here(table), arrow_schema(COLUMNS), KEPT)
     assert len(delta.history(here(table), None)) == 1
+
+
+def parts(mode: Any, *ends: int, told: Any = COLUMNS, rows: pa.Table | None = None) -> Write:
+    found = pa.table({"n": range(ends[-1])}) if rows is None else rows
+    return Write(
+        found,
+        told,
+        mode,
+        f"by {ends}",
+        properties=properties(told, marked=False),
+        file_ends=ends,
+        lookup=told,
+    )
+
+
+@pytest.mark.parametrize(("is_there", "mode"), [(False, "create"), (True, "overwrite")])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_parts_are_one_commit_that_is_refused_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any, *, is_there: bool, by_hand: bool
+) -> None:
+    table, handles = str(tmp_path / "t"), Handles()
+    if is_there:
+        assert delta.written(here(table), parts("create", 1, 2), handles)
+    if not by_hand:
+        assert delta.written(here(table), parts(mode, 2, 5, 6), handles)
+        found = DeltaTable(table)
+        told = pa.table(found.get_add_actions(flatten=True)).sort_by("min.n")
+        assert told["num_records"].to_pylist() == [2, 3, 1]
+        assert (told["min.n"].to_pylist(), told["max.n"].to_pylist()) == ([0, 2, 5], [1, 4, 5])
+        assert sorted(found.to_pyarrow_table()["n"].to_pylist()) == list(range(6))
+        assert found.version() == int(is_there)
+        assert found.history(1)[0]["userMetadata"] == "by (2, 5, 6)"
+        return
+    write = data_files.written
+
+    def late(*given: Any) -> Any:
+        found = write(*given)
+        others_commit(table)
+        return found
+
+    monkeypatch.setattr(data_files, "written", late)
+    with pytest.raises(RefusedError):
+        delta.written(here(table), parts(mode, 2, 5, 6), handles)
+    rows = sorted(DeltaTable(table).to_pyarrow_table()["n"].to_pylist())
+    assert rows == ([0, 1, 1] if is_there else [1])
+
+
+def encodings(table: DeltaTable) -> set[tuple[str, ...]]:
+    """How the columns of a table's files are stored."""
+    footers = (pq.read_metadata(uri) for uri in table.file_uris())
+    columns = [
+        footer.row_group(0).column(n) for footer in footers for n in range(len(footer.schema))
+    ]
+    return {
+        (c.path_in_schema, c.physical_type, c.compression, *sorted({*c.encodings} - {"RLE"}))
+        for c in columns
+    }
+
+
+def test_the_log_says_of_parts_what_delta_rs_says(tmp_path: Path) -> None:
+    """Its schema, protocol, properties and statistics."""
+    kinds = {
+        "tiny": (ByteType(), [1, None, -3]),
+        "day": (DateType(), [date(2020, 1, 1), None, date(1, 1, 1)]),
+        "at": (TimestampType(), [datetime(2020, 1, 1, 1, 2, 3, 456789, UTC), None, None]),
+        "bare": (
+            TimestampNTZType(),
+            [datetime(1969, 1, 1, 0, 0, 0, 1), None, None],
+        ),
+        "text": (StringType(), ["b", None, "é"]),
+        "none": (LongType(), [None, None, None]),
+        "price": (DecimalType(9, 2), [Decimal("1.50"), None, Decimal("-3.25")]),
+    }
+    columns = tuple(Column(name, kind) for name, (kind, _) in kinds.items())
+    rows = pa.table([values for _, values in kinds.values()], arrow_schema(columns))
+    told = []
+    for name, ends in (("one", ()), ("parts", (2, 3))):
+        table = str(tmp_path / name)
+        write = parts("create", 3, told=columns, rows=rows)
+        assert delta.written(here(table), replace(write, file_ends=ends), Handles())
+        found = DeltaTable(table)
+        actions = pa.table(found.get_add_actions()).combine_chunks()
+        struct = {which: actions[which].chunk(0) for which in ("min", "max", "null_count")}
+        told.append(
+            (
+                found.schema().to_json(),
+                found.protocol(),
+                found.metadata().configuration,
+                {
+                    c.name: (
+                        pc.min(pc.struct_field(struct["min"], [c.name])),
+                        pc.max(pc.struct_field(struct["max"], [c.name])),
+                        pc.sum(pc.struct_field(struct["null_count"], [c.name])),
+                    )
+                    for c in columns
+                    if c.name != "price"
+                },
+                encodings(found),
+            )
+        )
+        assert found.to_pyarrow_table().sort_by("tiny").equals(rows.sort_by("tiny"))
+    assert told[0] == told[1]

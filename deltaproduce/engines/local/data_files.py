@@ -34,11 +34,13 @@ def written(
     ends: Sequence[int],
     group_rows: int,
     told: Sequence[Column],
+    differences: Sequence[str],
 ) -> list[AddAction]:
     """Write rows as files, in their order.
 
     Args:
         ends: before which row each file ends.
+        differences: the columns of `delta_tables.packed`.
         told: the columns of which the log has statistics.
 
     Raises:
@@ -47,7 +49,15 @@ def written(
 
     def write(number: int, first: int, end: int) -> AddAction:
         part, data = rows.slice(first, end - first), pa.BufferOutputStream()
-        pq.write_table(part, data, row_group_size=group_rows, compression="snappy")
+        pq.write_table(
+            part,
+            data,
+            row_group_size=group_rows,
+            compression="snappy",
+            use_dictionary=[name for name in rows.column_names if name not in differences],
+            column_encoding=dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
+            store_decimal_as_integer=True,
+        )
         file = data.getvalue()
         name = f"part-{number:05}-{uuid.uuid4()}-c000.snappy.parquet"
         directory.put(name, file)

@@ -103,7 +103,9 @@ def _write_parts(
 ) -> None:
     """Make rows all of a table, in several files."""
     group_rows = write.group_rows or _GROUP_ROWS
-    parts = data_files.written(directory, rows, write.file_ends, group_rows, write.lookup)
+    parts = data_files.written(
+        directory, rows, write.file_ends, group_rows, write.lookup, packed(write.columns)
+    )
     said = _said(write.metadata, _transactions(found, write), next_one=True)
     if found is not None:
         table = found
