@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     )
     from deltaproduce.model.graph import Graph, Producer, Source, Stage
     from deltaproduce.model.limits import Limits
-    from deltaproduce.model.windows import Window, WindowMove, window
+    from deltaproduce.model.window_moves import WindowMove
+    from deltaproduce.model.windows import Window, window
     from deltaproduce.operations.executor import Progress
     from deltaproduce.operations.findings import Finding
     from deltaproduce.operations.step.plan import Policy, Step, TableType
@@ -92,7 +93,7 @@ _HOMES: Final = MappingProxyType(
         "Vacuumed": "deltaproduce.operations.vacuum",
         "Version": "deltaproduce.storage.versions",
         "Window": "deltaproduce.model.windows",
-        "WindowMove": "deltaproduce.model.windows",
+        "WindowMove": "deltaproduce.model.window_moves",
         "agg": "deltaproduce.stages.aggregates",
         "local_session": "deltaproduce.engines.spark.sessions.session",
         "merge": "deltaproduce.pipeline",

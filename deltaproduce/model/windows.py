@@ -1,9 +1,8 @@
-"""Windows: which partitions of its feeder an aggregate stage is of, and how that moves.
+"""Windows: which partitions of its feeder an aggregate stage is of.
 
 Pure: from a definition, the partitions that there are and a day to the first and the last partition
-of a window, and from two of these to what enters and leaves. The invariant: where a window is
-depends on its definition, the partitions that there are and the day alone, so that a refresh finds
-it where a step has moved it.
+of a window. The invariant: where a window is depends on its definition, the partitions that there
+are and the day alone, so that a refresh finds it where a step has moved it.
 """
 
 from __future__ import annotations
@@ -122,92 +121,6 @@ class PlannedWindow:
     def present(self, units: Ranges) -> Ranges:
         """The numbers of the partitions that some units are in."""
         return units.mapped(self.partitions.number)
-
-    def place_of(self, move: WindowMove | None) -> Ranges:
-        """Where the window was after a move."""
-        if move is None or move.first is None or move.last is None:
-            return NOWHERE
-        first, last = (
-            self.partitions.number(self.partitions.unit_of(end)) for end in (move.first, move.last)
-        )
-        return Ranges(((first, last),))
-
-
-@dataclass(frozen=True, slots=True)
-class WindowMove:
-    """Where a version has left the window of a stage, and how it came there.
-
-    Attributes:
-        first: its first partition; None if it is empty.
-        last: its last one.
-        entered: the partitions that there are and that it has now and had not.
-        left: those that it had and has no more.
-        reused: what the stage had was changed; else it was made anew from the window's partitions.
-        why: why so, in words.
-    """
-
-    first: Partition | None = None
-    last: Partition | None = None
-    entered: tuple[Partition, ...] = ()
-    left: tuple[Partition, ...] = ()
-    reused: bool = False
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """From where to where a step moves a window.
-
-    Attributes:
-        before: where it was, of which the stage has its rows; None if it has none.
-        had: the partitions that there were.
-        after: where it is.
-        has: the partitions that there are.
-    """
-
-    window: PlannedWindow
-    before: Ranges | None
-    had: Ranges
-    after: Ranges
-    has: Ranges
-
-    @property
-    def moves(self) -> bool:
-        """Whether it is elsewhere."""
-        return self.before != self.after
-
-    @property
-    def gains(self) -> Ranges:
-        """The partitions that it has now and had not, whether they are there or not."""
-        return self.after.without(self.before or NOWHERE)
-
-    @property
-    def loses(self) -> Ranges:
-        """Those that it had and has no more."""
-        return (self.before or NOWHERE).without(self.after)
-
-    @property
-    def entered(self) -> Ranges:
-        """The partitions that are there and that it has now and had not."""
-        return self.after.within(self.has).without((self.before or NOWHERE).within(self.had))
-
-    @property
-    def left(self) -> Ranges:
-        """Those that it had and has no more."""
-        return (self.before or NOWHERE).within(self.had).without(self.after)
-
-    def move(self, *, reused: bool, why: str) -> WindowMove:
-        """What a version says of it."""
-        name = self.window.partitions.name
-        first, last = self.after.pairs[0] if self.after else (None, None)
-        return WindowMove(
-            None if first is None else name(first),
-            None if last is None else name(last),
-            tuple(map(name, self.entered)),
-            tuple(map(name, self.left)),
-            reused,
-            why,
-        )
 
 
 def making(found: Window) -> tuple[object, ...]:

@@ -26,8 +26,9 @@ from deltaproduce.operations.making.rollbacks import Rollback
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.publisher import Publisher
+from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.plan import Policy, Step, TableType
-from deltaproduce.operations.step.windowing import NOTHING_ASKED, Asked, Windows
+from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StepResult
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.reading.readers import Reader

@@ -115,7 +115,7 @@ class Publisher:
             before = self._tables.readings.total
             edits[name] = write.edits(number, self._reads(head, write.result.stage))
             read = self._tables.readings.total.after(before)
-            planned[name] = write.figures(number, edits[name]).having_read(read)
+            planned[name] = write.figures(number, edits[name]).having_read(*read)
         if not repairs:
             self._look(head, writes)
         made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)

@@ -22,6 +22,7 @@ from deltaproduce.model.layouts import (
     Layout,
     sources_of,
 )
+from deltaproduce.model.window_moves import place_of
 from deltaproduce.model.windows import planned
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
@@ -147,7 +148,7 @@ class _Walk:
         if window is None:
             return rows
         found = planned(window, stage.feeders[0].schema.key, stage=stage.name)
-        place = found.place_of(None if figures is None else figures.window)
+        place = place_of(found, None if figures is None else figures.window)
         column = feeder.schema.key.columns[found.position]
         return rows_within(rows, column, found.partitions.values(place))
 

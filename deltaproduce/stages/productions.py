@@ -25,7 +25,7 @@ from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
-from deltaproduce.model.windows import Shift, WindowMove
+from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
 from deltaproduce.stages.kind import StageKind, unfit
 from deltaproduce.storage.figures import StageFigures

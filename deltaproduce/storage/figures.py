@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError
-from deltaproduce.model.windows import WindowMove
-from deltaproduce.storage.parquet.readings import Reading
+from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.storage.window_states import (
     NO_WINDOWS,
     WindowState,
@@ -198,11 +197,9 @@ class StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""
         return replace(self, delta_versions={**self.delta_versions, **delta_versions})
 
-    def having_read(self, more: Reading) -> StageFigures:
-        """The same figures, with more that was read."""
-        return replace(
-            self, rows_read=self.rows_read + more.rows, bytes_read=self.bytes_read + more.size
-        )
+    def having_read(self, rows: int, size: int) -> StageFigures:
+        """The same figures, with more rows and bytes that were read."""
+        return replace(self, rows_read=self.rows_read + rows, bytes_read=self.bytes_read + size)
 
     def carried(self) -> StageFigures:
         """The figures of the same stage in a next version that does not touch it."""

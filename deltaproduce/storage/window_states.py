@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 from deltaproduce.model.partitions import Partition, Ranges, day_number, day_of
-from deltaproduce.model.windows import WindowMove
+from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.types.json_fields import Kind, fields, is_integer, is_text, optional
 
 

@@ -374,3 +374,26 @@ def test_the_page_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> No
     ((_, code), (_, shown)) = blocks
     exec(code, {"__name__": "__main__"})
     assert capsys.readouterr().out == shown
+
+
+def test_a_window_moves_by_the_files_of_what_leaves_and_enters(location: str) -> None:
+    """They are put in the bucket one by one, and committed together."""
+    site = dp.Pipeline("site")
+    site.source("events", key="seq int, id int", value="m int")
+    values = {"n": agg.count()}
+    site.aggregate("last", "events", key="m", values=values, window=dp.window("seq", last=4))
+    limits = Limits(small_table_rows=0, group_rows=3, partition_rows=2)
+    rows = [{"seq": seq, "id": n, "m": n} for seq in range(8) for n in range(3)]
+    with Store(None, location, site, limits=limits) as store:
+        store.update({"events": rows[:-6]})
+        assert (
+            len([path for path in files_below(root(location)) if "events/content/part" in path])
+            == 6
+        )
+    with Store(None, location, site, limits=limits) as store:
+        version = store.update({}, partitions={"events": [6]})
+        move = version.stages["last"].window
+        assert move is not None
+        assert (move.reused, move.left) == (True, (2,))
+        assert version.stages["last"].rows_read == 3 + 3
+        assert store.verify(recompute=True) == ()

@@ -13,7 +13,8 @@ from deltaproduce.engines.local.kernels.ranges import are_within
 from deltaproduce.engines.spark.kernels.ranges import units_of
 from deltaproduce.model import windows
 from deltaproduce.model.partitions import Partitioning, Ranges, day_number, day_of
-from deltaproduce.model.windows import NOWHERE, PlannedWindow, Shift, Window, WindowMove
+from deltaproduce.model.window_moves import Shift, WindowMove, place_of
+from deltaproduce.model.windows import NOWHERE, PlannedWindow, Window
 from deltaproduce.storage.figures import (
     StageFigures,
     figures_from_json,
@@ -123,7 +124,7 @@ def test_a_day_is_the_edge_of_windows_over_dates(arguments, where) -> None:
     place = window.place(Ranges(((newest, newest),)), day_number(date(2013, 3, 13)))
     move = Shift(window, None, NOWHERE, place, NOWHERE).move(reused=False, why="")
     assert (move.first, move.last) == where
-    assert window.place_of(move) == place
+    assert place_of(window, move) == place
 
 
 @given(

@@ -18,7 +18,7 @@ from functools import partial
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.model.layouts import RUNS, UPDATES
-from deltaproduce.model.windows import Shift
+from deltaproduce.model.window_moves import Shift
 from deltaproduce.operations.findings import Finding, RepairAction
 from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
 from deltaproduce.operations.making.updates import Update

@@ -16,8 +16,9 @@ from typing import Self
 
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.windows import Shift, WindowMove
+from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.operations.making.work import Means, Work
+from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.incremental import (
     full_step,
     source_step,
@@ -25,7 +26,7 @@ from deltaproduce.operations.step.incremental import (
 )
 from deltaproduce.operations.step.plan import Step, weighed
 from deltaproduce.operations.step.redefinitions import Redefinition
-from deltaproduce.operations.step.windowing import NOTHING_ASKED, Asked, Units, differ
+from deltaproduce.operations.step.windowing import Units, differ
 from deltaproduce.operations.step.writes import (
     NO_TABLES,
     StageWrite,

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date
+from dataclasses import dataclass, replace
 from itertools import chain, islice
-from types import EllipsisType, MappingProxyType
+from types import MappingProxyType
 from typing import Final
 
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.marks import ALIVE, ROWS_OF_CHANGED_KEYS
 from deltaproduce.engines.spark.kernels.ranges import units_of
-from deltaproduce.errors import InvalidArgumentError, MissingPartitionsError
+from deltaproduce.errors import MissingPartitionsError
 from deltaproduce.model.graph import Graph, Stage, belongs_to
 from deltaproduce.model.partitions import Partition, Partitioning, Ranges
-from deltaproduce.model.windows import NOWHERE, PlannedWindow, Shift, WindowMove, partition, planned
+from deltaproduce.model.window_moves import Shift, WindowMove, place_of
+from deltaproduce.model.windows import NOWHERE, PlannedWindow, planned
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import Tracked, WindowState
 from deltaproduce.types.columns import Column
@@ -93,7 +93,7 @@ class WindowedStage:
         """
         figures = head.stages.get(self.stage.name)
         last = None if figures is None or redefined else figures.window
-        before = None if last is None else self.window.place_of(last)
+        before = None if last is None else place_of(self.window, last)
         had = NOWHERE if last is None else self.present(head.windows)
         after, has, was = self.place(state), self.present(state), before or NOWHERE
         if self.is_limited:
@@ -124,35 +124,6 @@ class WindowedStage:
                 stage=stage,
                 partitions=names,
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What an update says of windows.
-
-    Attributes:
-        as_of: the day that the store is as of from then on; None if of none, ``...`` as before.
-        present: partitions that there are, with or without rows.
-    """
-
-    as_of: int | EllipsisType | None = ...
-    present: Units = field(default_factory=dict)
-
-    def state(self, before: WindowState) -> WindowState:
-        """What windows depend on then, but for partitions that come with rows."""
-        as_of = before.as_of if isinstance(self.as_of, EllipsisType) else self.as_of
-        return replace(before, as_of=as_of).with_present(self.present)
-
-    @property
-    def told(self) -> list[object]:
-        """It as JSON has it; nothing if nothing is said."""
-        if self == NOTHING_ASKED:
-            return []
-        as_of = "as before" if isinstance(self.as_of, EllipsisType) else self.as_of
-        return [as_of, [[*tracked, units.pairs] for tracked, units in self.present.items()]]
-
-
-NOTHING_ASKED: Final = Asked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,32 +158,6 @@ class Windows:
         )
         return {name: column for (name, column), count in reversed(over.most_common()) if count > 1}
 
-    def named(self, partitions: Mapping[str, object]) -> Units:
-        """The units of partitions that are named.
-
-        Args:
-            partitions: source -> partitions of its column that windows are over; or column ->
-                partitions, where they are over several.
-
-        Raises:
-            InvalidArgumentError: no window is over that, or these are no partitions of it.
-        """
-        found: dict[Tracked, Ranges] = {}
-        for source, given in partitions.items():
-            roots = self.roots(source)
-            columns = list(dict.fromkeys(root.column.name for root in roots))
-            if not isinstance(given, Mapping) and len(columns) == 1:
-                given = {columns[0]: given}
-            if not isinstance(given, Mapping):
-                over = f"columns {', '.join(columns)}: say which" if columns else "no column of it"
-                raise _unnamed(f"{source!r} are {shown(given)}, and windows are over {over}")
-            for column, named in given.items():
-                mine = [root for root in roots if root.column.name == column]
-                if not mine:
-                    raise _unnamed(f"{source!r} are of {column!r}, which no window is over")
-                found |= {root.tracked: _units(root, named) for root in mine}
-        return found
-
     def check_present(self, state: WindowState, settled: Iterable[str]) -> None:
         """Refuse windows with partitions that are missing, also of stages that nothing reaches.
 
@@ -239,7 +184,7 @@ class Windows:
                 continue
             place = windowed.place(state)
             stays = windowed.is_limited and not advances
-            if not stays and place != windowed.window.place_of(figures.window):
+            if not stays and place != place_of(windowed.window, figures.window):
                 found[name] = f"its window moves to {_told(windowed.window, place)}"
         return found
 
@@ -254,7 +199,7 @@ class Windows:
             move = moves.get(name, None if figures is None else figures.window)
             if move is None or not windowed.is_limited:
                 continue
-            if windowed.window.place_of(move) != windowed.place(version.windows):
+            if place_of(windowed.window, move) != windowed.place(version.windows):
                 return True
         return False
 
@@ -289,7 +234,7 @@ class Windows:
             return replace(figures.window, entered=(), left=(), reused=False, why=why)
         shift = replace(
             windowed.shift(head, wanted.windows),
-            after=windowed.window.place_of(figures.window),
+            after=place_of(windowed.window, figures.window),
         )
         return shift.move(reused=False, why=why)
 
@@ -330,24 +275,6 @@ def _roots(stage: Stage, column: Column, partitions: Partitioning) -> Iterator[R
 
 def _columns(stage: Stage) -> Sequence[Column]:
     return (*stage.schema.key, *stage.schema.value)
-
-
-def _units(root: Root, named: object) -> Ranges:
-    if isinstance(named, str | bytes) or not isinstance(named, Iterable):
-        raise _unnamed(f"{root.stage.name!r} are {shown(named)}; give a list of them")
-    found = []
-    for one in named:
-        value = partition(one)
-        if value is None or isinstance(value, date) != root.partitions.of_dates:
-            wanted = "dates, as text, too" if root.partitions.of_dates else "ints"
-            raise _unnamed(f"{root.stage.name!r}, {root.column.name!r} have {shown(one)}; {wanted}")
-        unit = root.partitions.unit_of(value)
-        found.append((unit, unit))
-    return Ranges.of(found)
-
-
-def _unnamed(fault: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"partitions of {fault}", argument="partitions")
 
 
 def _told(window: PlannedWindow, place: Ranges) -> str:

@@ -19,7 +19,7 @@ from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
-from deltaproduce.model.windows import WindowMove
+from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.operations.step.edits import (
     Read,
     content_edit,

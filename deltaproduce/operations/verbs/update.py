@@ -15,8 +15,8 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, is_auxiliary
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.partitions import day_number
+from deltaproduce.operations.step.asked import Asked, named
 from deltaproduce.operations.step.plan import Step
-from deltaproduce.operations.step.windowing import Asked
 from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
@@ -117,7 +117,7 @@ def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Ask
         writer.opened.source(source, "partitions")
     day = as_of if isinstance(as_of, EllipsisType) else arguments.day(as_of, "as_of")
     number = day_number(day) if isinstance(day, date) else day
-    return Asked(number, writer.executor.windows.named(partitions))
+    return Asked(number, named(partitions, writer.executor.windows))
 
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:

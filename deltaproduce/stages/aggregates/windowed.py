@@ -14,7 +14,8 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.partitions import Ranges
-from deltaproduce.model.windows import NOWHERE, Shift
+from deltaproduce.model.window_moves import Shift
+from deltaproduce.model.windows import NOWHERE
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
