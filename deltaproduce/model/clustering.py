@@ -42,6 +42,10 @@ class Clustering:
         others = (column for column in columns if column.name != self.column.name)
         return (self.column, *others)
 
+    def fits(self, key: Sequence[Column]) -> bool:
+        """Whether a table has its column: one that another definition has made may have not."""
+        return self.column in key
+
     @property
     def _size(self) -> int:
         step = self.partitions.step

@@ -215,7 +215,9 @@ class Verifier:
         by = Layout.of(stage).order(kind)
         table = self._tables.location.table(stage.name, kind)
         clustering = self._clusterings.get(stage.name) if kind == CONTENT else None
-        orders = [by] if clustering is None else [clustering.order(by), by]  # or before a window
+        orders = [by]
+        if clustering is not None and clustering.fits(stage.schema.key.columns):
+            orders = [clustering.order(by), by]  # as it may be from before there was a window
         for order in orders:
             found = self._tables.file_ends(table, figures.delta_versions[kind], order)
             if _sorted(found, order):

@@ -76,7 +76,7 @@ def content_edit(
     else:
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
-    if rewritten and clustering is not None:
+    if rewritten and clustering is not None and clustering.fits(layout.key):
         edit = Edit(rows, columns, True, None, key, sought=True)
         return clustered(edit, clustering, layout, total, comparison.engines)
     if not comparison.ranged:
@@ -151,7 +151,7 @@ def compacted_edit(
     layout, rows = Layout.of(stage), stored.rows()
     by, order = layout.lookup(kind), layout.order(kind)
     edit = Edit(rows, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
-    if kind == CONTENT and clustering is not None:
+    if kind == CONTENT and clustering is not None and clustering.fits(layout.key):
         return clustered(edit, clustering, layout, stored.count, stored.engines)
     ordered = stored.engines.of(rows).filed_beside(rows, stored.count, by, order)
     return replace(edit, rows=ordered)
