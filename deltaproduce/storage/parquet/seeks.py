@@ -44,6 +44,8 @@ from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import VERSION, Column
 
 _GROUPS_AT_A_TIME: Final = 64
+_FOOTERS_AT_A_TIME: Final = 16
+"""Where files are far, nearly all of the time is waiting."""
 _UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid)
 
 
@@ -257,9 +259,13 @@ class ParquetFiles:
         """Those of some files; None if they are not to be had here."""
         numbers = np.flatnonzero(files).tolist()
         try:
-            for number in numbers:
-                if number not in self._known:
-                    self._known[number] = FileFooter(self._directory.footer(self._paths[number]))
+            missing = [number for number in numbers if number not in self._known]
+            if missing:
+                with ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as threads:
+                    said = threads.map(
+                        self._directory.footer, map(self._paths.__getitem__, missing)
+                    )
+                    self._known |= zip(missing, map(FileFooter, said), strict=True)
         except (OSError, pa.ArrowInvalid) as error:
             self._check_answer(error)
             return None
