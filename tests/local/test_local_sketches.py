@@ -20,7 +20,7 @@ from deltaproduce import agg
 from deltaproduce.stages.aggregates import kind
 from deltaproduce.stages.aggregates.windowed import Way
 from deltaproduce.storage import failpoints
-from deltaproduce.storage.parquet_seeks import ParquetFiles
+from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
 WAYS = {

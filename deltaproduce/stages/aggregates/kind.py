@@ -18,7 +18,8 @@ from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.kind import ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
-from deltaproduce.model.windows import Shift, Window, making, over
+from deltaproduce.model.window_moves import Shift
+from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.functions.partials import NO_PARTIALS, Partials
 from deltaproduce.stages.aggregates.grouping import Grouping
