@@ -20,6 +20,7 @@ from deltaproduce.model.declarations import (
     name_fault,
 )
 from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage
+from deltaproduce.model.retention import Expire, retention
 from deltaproduce.model.windows import Window
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.kind import Aggregate
@@ -105,19 +106,34 @@ class Pipeline:
         """
         return Graph(tuple(one for stage in self._stages for one in (*stage.auxiliary, stage)))
 
-    def source(self, name: str, *, key: SchemaLike, value: SchemaLike) -> Source:
+    def source(
+        self,
+        name: str,
+        *,
+        key: SchemaLike,
+        value: SchemaLike,
+        retain: Window | None = None,
+        expire: Expire = "delete",
+    ) -> Source:
         """Defines a source: rows that are given by `Store.update` or `Store.load`.
 
         Args:
             name: its name, unique in the pipeline without regard to case.
             key: the key columns, as DDL or StructType; ``desc`` sorts a column descending.
             value: the value columns, as DDL or StructType.
+            retain: made by `window`, over a key column: rows of partitions before its first are not
+                kept, and not taken. All are if None.
+            expire: what becomes of rows that are not kept any more. ``"delete"``: they are deleted,
+                and so is what was made of them. ``"forget"``: they are dropped, and what was made
+                of them stays; stages that need them again are refused.
 
         Raises:
-            DefinitionError: the name, or a column, is refused; with `stage` and `column`.
+            DefinitionError: the name, a column or the window is refused; with `stage` and `column`.
         """
         self._check_name(name)
-        return self.add(Source(name, row_schema(key, value, stage=name), Given()))
+        schema = row_schema(key, value, stage=name)
+        kept = retention(retain, expire, schema, source=name)
+        return self.add(Source(name, schema, Given(kept)))
 
     def delta_source(
         self, name: str, *, table: str, key: SchemaLike, value: SchemaLike | None = None

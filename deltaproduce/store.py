@@ -257,6 +257,7 @@ class Store:
 
         Raises:
             NotFoundError: there is no such stage, or it is a source whose rows are given.
+            DefinitionError: it was made of rows that a source has forgotten (``expire="forget"``).
         """
         return refresh.refresh(self._writer, stage).shown()
 
@@ -293,7 +294,8 @@ class Store:
         Raises:
             NotFoundError: there is no such source.
             InvalidArgumentError: it is no key of the source's columns; or the source is a table
-                that is read in place: delete the key there.
+                that is read in place: delete the key there; or the source has forgotten its rows,
+                and what was made of them stays.
             ProducerError: a produce function failed; nothing is written.
             ConflictError: another writer published first; nothing of this is visible.
             CommitUnknownError: it could not be found out whether the version was published.

@@ -8,7 +8,7 @@ all pairs of every source key that changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ from deltaproduce.engines.marks import (
     CHANGED_PAIRS,
     GONE_PAIRS,
     IS_PAIR,
+    KEY_DIFFERS,
     NEW_PAIRS,
     ROWS_OF_CHANGED_KEYS,
     ROWS_OF_CHANGED_PAIRS,
@@ -34,8 +35,10 @@ from deltaproduce.engines.marks import (
 )
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.kernels.ranges import without_mark
 from deltaproduce.engines.spark.predicates import HASH, hash_sql
 from deltaproduce.model.layouts import Layout
+from deltaproduce.model.partitions import Ranges
 from deltaproduce.types.columns import Column
 
 
@@ -106,6 +109,21 @@ class Comparison:
         found = engine.compare(before, changed.keys, new, layout)
         is_sought = sought or is_local(found.rows)
         return Comparison(engines, layout, found.rows, found.counts, complete, is_sought)
+
+    def silenced(self, column: Column, values: Ranges) -> Comparison:
+        """The same, where keys in some ranges of a column count as unchanged; all of them are gone.
+
+        So that they are gone is written, but is in no update, and no stage gets it. One Spark job
+        if the rows are there.
+
+        Args:
+            column: one of the key.
+        """
+        rows = without_mark(self.rows, KEY_DIFFERS, column, values)
+        engine = self.engines.of(rows)
+        told = engine.pick(rows, self.layout.key, CHANGED_KEYS)
+        counts = replace(self.counts, keys_changed=engine.computed(told)[1])
+        return replace(self, rows=rows, counts=counts)
 
     def upserts(self) -> Rows:
         """The rows of the changed keys that are alive: key and value columns, in order."""

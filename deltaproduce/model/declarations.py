@@ -13,6 +13,7 @@ from typing import Final
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.arguments import text_fault
 from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.retention import outreaches
 from deltaproduce.types.columns import Columns, RowSchema
 
 _MAX_NAME_LENGTH: Final = 100
@@ -124,9 +125,35 @@ def check_stage(stage: Stage) -> None:
     """
     if isinstance(stage, Producer):
         check_inputs(stage.inputs, stage=stage.name)
+        _check_forgotten(stage)
         if stage.revision is not None:
             check_text(stage.revision, "its revision", stage=stage.name)
     stage.kind.check(stage.schema, len(stage.inputs), stage=stage.name)
+
+
+def _check_forgotten(stage: Producer) -> None:
+    """Refuse a stage that may need rows again which a source that it reads has forgotten.
+
+    Raises:
+        DefinitionError: with `stage`.
+    """
+    for feeder in stage.merged:
+        kept, window = feeder.kind.retention, stage.kind.window
+        if kept is None or not kept.forgets:
+            continue
+        fault = None
+        if stage.kind.reads_again(len(stage.merged)):
+            fault = "makes a key again from rows that have not changed; let it read that alone"
+        elif window is not None and outreaches(
+            window, kept.window, feeder.schema.key, stage=stage.name
+        ):
+            fault = "has a window that reaches further back; make it shorter, or retain more"
+        if fault:
+            message = (
+                f"stage {stage.name!r} reads source {feeder.name!r}, which forgets rows, and "
+                f"{fault}, or use expire='delete'"
+            )
+            raise DefinitionError(message, stage=stage.name)
 
 
 def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:

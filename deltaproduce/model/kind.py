@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeAlias
 
+from deltaproduce.model.retention import Retention
 from deltaproduce.model.windows import Window
 from deltaproduce.types.columns import RowSchema
 
@@ -121,6 +122,22 @@ class Kind(ABC):
     def window(self) -> Window | None:
         """Of which partitions of its feeder it is; None if of all rows."""
         return None
+
+    @property
+    def retention(self) -> Retention | None:
+        """Which of its rows a source keeps; None if all."""
+        return None
+
+    def reads_again(self, feeders: int) -> bool:
+        """Whether a change may have it read rows of its feeders that have not changed.
+
+        Then it cannot read a source that forgets rows.
+
+        Args:
+            feeders: how many stages it reads.
+        """
+        del feeders
+        return True
 
     def passed_on(self, column: str) -> str | None:
         """Which column of the feeder one of the stage is, in all rows; None if it is made."""

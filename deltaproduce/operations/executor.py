@@ -27,6 +27,7 @@ from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
+from deltaproduce.operations.step.expiry import Retentions
 from deltaproduce.operations.step.plan import Policy, Step, TableType
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StepResult
@@ -82,6 +83,7 @@ class Executor:
             policy,
             Windows.of(graph),
             clusterings(graph),
+            Retentions.of(graph),
         )
         self._tables = tables
         self._log = log

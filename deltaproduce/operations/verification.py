@@ -37,6 +37,7 @@ from deltaproduce.model.layouts import (
     Layout,
 )
 from deltaproduce.operations.findings import Finding
+from deltaproduce.operations.step.expiry import forgotten_by, remembered
 from deltaproduce.operations.step.incremental import full_step
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.reading.readers import Reader
@@ -229,7 +230,9 @@ class Verifier:
     def _updates(self, stage: Stage) -> tuple[Rows | None, bool]:
         """The updates that its content can be folded from, and whether they are all of them."""
         since, complete = told_since(self._versions, stage.name)
-        return self._reader.updates(self._head, stage, since - 1), complete
+        rows = self._reader.updates(self._head, stage, since - 1)
+        known = None if rows is None else remembered(rows, stage, self._head.windows)
+        return known, complete
 
     def _steps(self, stage: Stage) -> Iterator[Finding]:
         """Updates are such as versions make. One Spark job."""
@@ -239,7 +242,10 @@ class Verifier:
         layout = Layout.of(stage)
         rows = self._tables.stored(table, pinned[UPDATES], layout.updates)
         found = self._engines.of(rows).faults(rows, layout, self._head.number)
-        wrong = [f"{found[name]} {_SAID[name]}" for name in FAULTS if found[name]]
+        forgets = self._graph.stage(stage.name).kind.retention
+        passed_over = ("out_of_step",) if forgets is not None and forgets.forgets else ()
+        told = [name for name in FAULTS if found[name] and name not in passed_over]
+        wrong = [f"{found[name]} {_SAID[name]}" for name in told]
         if wrong:
             yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
 
@@ -258,10 +264,13 @@ class Verifier:
     def _recomputed(self, stage: Stage) -> Iterator[Finding]:
         """The function makes of what its feeders have what is stored.
 
-        Stages that an update would produce anew, because their definition changed, are left out.
+        Stages that an update would produce anew, because their definition changed, are left out,
+        and those that were made of rows that are forgotten.
         """
         definition = self._head.definitions.get(stage.name)
         if definition != fingerprint(stage) or stage_at(self._head, stage) is not stage:
+            return
+        if forgotten_by(stage, self._head.windows) is not None:
             return
         involved = {s.name for s in (stage, *stage.feeders)}
         if any(name in involved and kind != UPDATES for name, kind in self._lost):

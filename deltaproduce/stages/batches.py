@@ -22,7 +22,7 @@ from pyspark.sql import types as t
 
 from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import factorize, in_order
+from deltaproduce.engines.local.arrays import empty, factorize, in_order
 from deltaproduce.engines.local.digests import digest
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
@@ -74,6 +74,11 @@ class Batch:
             rows = rows.append_column(column.name, nothing)
         rows = rows.append_column(IS_DELETE.name, pa.array([True] * len(rows), pa.bool_()))
         return Batch(source, rows, len(rows), keys.engines)
+
+    @staticmethod
+    def nothing(source: Source, engines: Engines) -> Batch:
+        """No change."""
+        return Batch(source, empty(Batch.columns(source)), 0, engines)
 
     @staticmethod
     def replacing(keys: Selection, rows: Rows, source: Source) -> Batch:

@@ -40,11 +40,15 @@ class Found:
     Attributes:
         surrogates: the last surrogate number that the stage has given out.
         window: how its window came to where it is, if it has one and was not made anew.
+        rows_expired: rows that left a source with their partitions.
+        rows_not_taken: rows that were given for partitions that it does not keep.
     """
 
     comparison: Comparison
     surrogates: int = 0
     window: WindowMove | None = None
+    rows_expired: int = 0
+    rows_not_taken: int = 0
 
 
 class DerivedKind(StageKind):

@@ -32,6 +32,10 @@ class ProducerKind(DerivedKind):
         """See `Kind.tables`."""
         return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
 
+    def reads_again(self, feeders: int) -> bool:
+        """See `Kind.reads_again`: the rows of a source key that one feeder has change together."""
+        return feeders > 1
+
     @abstractmethod
     def emitted(
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None

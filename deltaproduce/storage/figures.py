@@ -48,6 +48,8 @@ _TOLD: Final = (
     "bytes_read",
     "seconds",
 )
+_LEFT: Final = ("rows_expired", "rows_not_taken")
+"""Only told, and stored, where there are some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,9 @@ class StageFigures:
         origin: the table that a source is read from in place.
         past: how far back the tables tell what happened.
         window: where its window is, and how it came there; None if it has none.
+        rows_expired: of a source that does not keep all rows, those that were dropped with their
+            partitions.
+        rows_not_taken: and those that were given for partitions that it does not keep.
     """
 
     mode: Mode
@@ -186,12 +191,15 @@ class StageFigures:
     window: WindowMove | None = None
     rows_read: int = 0
     bytes_read: int = 0
+    rows_expired: int = 0
+    rows_not_taken: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """What is of use to who reads them, as JSON has it: all but how the tables are read."""
         found = {name: getattr(self, name) for name in _TOLD}
         window = {} if self.window is None else {"window": move_to_json(self.window)}
-        return {**found, "delta_versions": dict(self.delta_versions), **window}
+        left = {name: getattr(self, name) for name in _LEFT if getattr(self, name)}
+        return {**found, **left, "delta_versions": dict(self.delta_versions), **window}
 
     def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""
@@ -213,6 +221,8 @@ class StageFigures:
             rows_removed=0,
             rows_read=0,
             bytes_read=0,
+            rows_expired=0,
+            rows_not_taken=0,
             seconds=0.0,
         )
 
@@ -269,7 +279,7 @@ def stored(figures: StageFigures) -> dict[str, Any]:
     if not figures.columns.states:
         del found["columns"]["states"]
     del found["window"]
-    for name in ("rows_read", "bytes_read"):
+    for name in ("rows_read", "bytes_read", *_LEFT):
         if not found[name]:
             del found[name]
     if figures.window is not None:

@@ -25,6 +25,22 @@ class Tracked(NamedTuple):
     unit: str
 
 
+class Floor(NamedTuple):
+    """Since which value a source keeps its rows.
+
+    Attributes:
+        column: that they are kept by.
+        first: the value: a day, after 1970, or a whole number.
+        retention: what it was defined by, as text.
+        has_forgotten: whether rows before it were dropped without a word.
+    """
+
+    column: str
+    first: int
+    retention: str
+    has_forgotten: bool
+
+
 @dataclass(frozen=True, slots=True)
 class WindowState:
     """What the windows of a store depend on beside its rows.
@@ -32,10 +48,12 @@ class WindowState:
     Attributes:
         as_of: the day that the store is as of, after 1970; None if it is as of none.
         present: the units of partitions that have or ever had rows, or were named.
+        floors: since when sources keep their rows that do not keep all.
     """
 
     as_of: int | None = None
     present: Mapping[Tracked, Ranges] = field(default_factory=dict)
+    floors: Mapping[str, Floor] = field(default_factory=dict)
 
     def with_present(self, units: Mapping[Tracked, Ranges]) -> WindowState:
         """The state where these are there too."""
@@ -50,12 +68,14 @@ NO_WINDOWS: Final = WindowState()
 
 def state_to_json(state: WindowState) -> dict[str, Any]:
     """The state as JSON has it."""
+    floors = [[source, *floor] for source, floor in sorted(state.floors.items())]
     return {
         "as_of": None if state.as_of is None else _told(day_of(state.as_of)),
         "present": [
             [*tracked, [list(pair) for pair in units.pairs]]
             for tracked, units in sorted(state.present.items())
         ],
+        **({"floors": floors} if floors else {}),
     }
 
 
@@ -71,6 +91,7 @@ def state_from_json(found: object) -> WindowState | None:
             Tracked(*tracked): Ranges(tuple((first, last) for first, last in pairs))
             for *tracked, pairs in known["present"]
         },
+        {source: Floor(*floor) for source, *floor in known.get("floors", ())},
     )
 
 
@@ -144,7 +165,22 @@ def _is_pairs(value: object) -> bool:
     )
 
 
-_STATE: Final[Mapping[str, Kind]] = {"as_of": optional(_is_date), "present": _is_present}
+def _is_floors(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, list)
+        and len(one) == 1 + len(Floor._fields)
+        and all(map(is_text, (one[0], one[1], one[3])))
+        and is_integer(one[2])
+        and isinstance(one[4], bool)
+        for one in value
+    )
+
+
+_STATE: Final[Mapping[str, Kind]] = {
+    "as_of": optional(_is_date),
+    "present": _is_present,
+    "floors": _is_floors,
+}
 _MOVE: Final[Mapping[str, Kind]] = {
     "first": optional(_is_partition),
     "last": optional(_is_partition),

@@ -18,7 +18,7 @@ from collections import Counter, namedtuple
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from itertools import groupby, pairwise
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -100,6 +100,7 @@ class Oracle:
                 )
                 raise DefinitionError(message, stage=producer.name)
         self._versions = [_Version({stage.name: [] for stage in self._stages})]
+        self._rollbacks: set[int] = set()
         self._number_by_update_id: dict[str, int] = {}
 
     @property
@@ -146,19 +147,18 @@ class Oracle:
             if name not in {source.name for source in self._graph.sources}:
                 raise InvalidChangesError(f"there is no source {name!r}", source=name)
         head = self._versions[-1]
-        rows = {
-            source.name: _source_rows(source, head.rows[source.name], changes.get(source.name, ()))
-            for source in self._graph.sources
-        }
         windows = head.windows.asked(self._graph, partitions, as_of)
-        windows = windows.seen(self._graph, _named_rows(self._graph.sources, rows))
-        made = self._made(rows, windows)  # which may fail though nothing changed
+        taken = self._taken(changes, windows)
+        windows = windows.seen(self._graph, _named_rows(self._graph.sources, taken.rows))
+        windows = windows.floored(self._graph)
+        made = self._made(taken, windows)  # which may fail though nothing changed
         stays = (  # S9: nothing changed, so there is no version
             windows == head.windows
+            and taken.all_taken
             and head.functions in ({}, made.functions)  # S15
             and all(
                 _values_by_key(found) == _values_by_key(head.rows[name])
-                for name, found in rows.items()
+                for name, found in taken.rows.items()
             )
         )
         is_last = not made.windows.behind(self._graph)  # of several versions, and so has the id
@@ -167,26 +167,28 @@ class Oracle:
         while self._versions[-1].windows.behind(self._graph):  # a version after the other
             head = self._versions[-1]
             rows = {source.name: head.rows[source.name] for source in self._graph.sources}
-            self._versions.append(self._made(rows, head.windows, advances=True))
+            taken = _Taken(rows, head.forgotten)
+            self._versions.append(self._made(taken, head.windows, advances=True))
         if update_id is not None:
             self._number_by_update_id[update_id] = self.head
         return self.head
 
-    def _made(self, rows: _Rows, windows: Windows, *, advances: bool = False) -> _Version:
+    def _made(self, taken: _Taken, windows: Windows, *, advances: bool = False) -> _Version:
         """The version after the head.
 
         Args:
-            rows: those of the sources.
+            taken: what sources have.
             windows: as far as these and the update decide about them.
             advances: windows move on that few partitions may enter at once.
         """
-        head, rows = self._versions[-1], dict(rows)
+        head, rows = self._versions[-1], dict(taken.rows)
         surrogates, functions = dict(head.surrogates), dict[str, str]()
         for producer in self._producers:
             name = producer.name
             if advances:
                 windows = windows.advanced(producer)
-            rows[name] = _produced_rows(producer, rows, windows)
+            fed = _fed(producer, rows, taken.forgotten)
+            rows[name] = _produced_rows(producer, fed, windows)
             windows = windows.seen(self._graph, _named_rows([producer], rows))
             if producer.kind.numbered is not None:
                 rows[name], surrogates[name] = _numbered_rows(
@@ -195,8 +197,31 @@ class Oracle:
             functions[name] = fingerprint(producer).function
             if producer.kind.depends_on_history and producer.kind.model is not None:
                 is_same = head.functions.get(name) == functions[name]
-                rows[name] = _preserved_rows(producer, rows, head.rows, is_same=is_same)
-        return _Version(rows, surrogates, windows, functions)
+                fed = _fed(producer, rows, taken.forgotten)
+                fed_before = _fed(producer, head.rows, head.forgotten)
+                rows[name] = _preserved_rows(producer, fed, fed_before, is_same=is_same)
+        return _Version(rows, surrogates, windows, functions, taken.forgotten)
+
+    def _taken(self, changes: Mapping[str, Sequence[Change]], windows: Windows) -> _Taken:
+        """What sources have after some changes."""
+        head = self._versions[-1]
+        kept: _Rows = {}
+        forgotten, all_taken = dict(head.forgotten), True
+        floors = windows.floored(self._graph, _keys_given(self._graph.sources, changes))
+        for source in self._graph.sources:
+            name, retention = source.name, source.kind.retention
+            given = changes.get(name, ())
+            taken = [one for one in given if floors.keeps(source, one.key)]
+            rows = _source_rows(source, head.rows[name], taken)
+            kept[name] = [row for row in rows if floors.keeps(source, row.key)]
+            refused = [one for one in given if not floors.keeps(source, one.key)]
+            if retention is not None and retention.forgets:
+                gone = [row for row in rows if not floors.keeps(source, row.key)]
+                forgotten[name] = [*forgotten.get(name, ()), *gone]
+            else:
+                refused = [one for one in refused if isinstance(one, Upsert)]
+            all_taken = all_taken and not refused
+        return _Taken(kept, forgotten, all_taken)
 
     def load(
         self,
@@ -244,6 +269,7 @@ class Oracle:
         moves = self._versions[version].windows != self._versions[-1].windows
         if moves or any(self.content(name, version) != self.content(name) for name in names):
             self._versions.append(self._versions[version])
+            self._rollbacks.add(self.head)
         return self.head
 
     def content(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
@@ -300,8 +326,7 @@ class Oracle:
             NotFoundError: there is no such stage or version.
         """
         number = self.head if version is None else version
-        after = _values_by_key(self._rows(stage, number))
-        before = _values_by_key(self._rows(stage, number - 1)) if number else {}
+        before, after = self._compared(stage, number) if number else ({}, {})
         schema = self._graph.stage(stage).schema
         rows: list[tuple[Any, ...]] = []
         for key in sorted(before.keys() | after.keys(), key=lambda key: sort_key(key, schema.key)):
@@ -327,19 +352,20 @@ class Oracle:
         """
         last = self.head if until is None else until
         columns, _ = self._columns(stage)
-        states = [_values_by_key(self._rows(stage, number)) for number in range(since, last + 1)]
+        for number in (since, last):
+            self._rows(stage, number)  # which says if there is no such version
+        pairs = {number: self._compared(stage, number) for number in range(since + 1, last + 1)}
         changed = {  # S8: the keys that each version's updates are about
             number: {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
-            for number, (before, after) in enumerate(pairwise(states), since + 1)
+            for number, (before, after) in pairs.items()
         }
         if mode == "net":
             by_key = {key: number for number, keys in changed.items() for key in keys}
-            moves = [(states[0], states[-1], key, number) for key, number in by_key.items()]
+            first, final = pairs[since + 1][0] if pairs else {}, pairs[last][1] if pairs else {}
+            moves = [(first, final, key, number) for key, number in by_key.items()]
         else:
             moves = [
-                (states[number - since - 1], states[number - since], key, number)
-                for number, keys in changed.items()
-                for key in keys
+                (*pairs[number], key, number) for number, keys in changed.items() for key in keys
             ]
         return [
             (*_shown(key, columns), *value, change_type, number)
@@ -361,6 +387,15 @@ class Oracle:
         if table == "content":
             return (*key, *source_key, "_ordinal", *value)
         return (*source_key, *key)
+
+    def _compared(self, stage: str, number: int) -> tuple[_Values, _Values]:
+        """What a version's updates are about: what a source forgets is not told."""
+        rows = [self._rows(stage, number - 1), self._rows(stage, number)]
+        if number not in self._rollbacks:  # which brings it back, and tells that
+            forgotten = (self._versions[n].forgotten.get(stage, ()) for n in (number - 1, number))
+            rows = [[*found, *more] for found, more in zip(rows, forgotten, strict=True)]
+        before, after = map(_values_by_key, rows)
+        return before, after
 
     def _columns(self, stage: str) -> tuple[Columns, Columns]:
         """The columns of a stage's key, and of its source key."""
@@ -438,6 +473,22 @@ class _Row:
 _Rows: TypeAlias = dict[str, list[_Row]]
 """The rows of stages at one version, sorted."""
 
+_Values: TypeAlias = dict[tuple[Any, ...], list[tuple[Any, ...]]]  # of each key, in order
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What sources have once some changes are taken.
+
+    Attributes:
+        forgotten: the rows that they dropped without a word.
+        all_taken: whether all rows were taken that were given.
+    """
+
+    rows: _Rows
+    forgotten: _Rows
+    all_taken: bool = True
+
 
 @dataclass(frozen=True, slots=True)
 class _Version:
@@ -447,12 +498,14 @@ class _Version:
         surrogates: the last one that each stage has given out.
         windows: what windows depend on.
         functions: what made each stage.
+        forgotten: the rows that sources dropped without a word.
     """
 
     rows: _Rows
     surrogates: Mapping[str, int] = field(default_factory=dict)
     windows: Windows = field(default_factory=Windows)
     functions: Mapping[str, str] = field(default_factory=dict)
+    forgotten: _Rows = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +516,36 @@ class _Descending:
 
     def __lt__(self, other: _Descending) -> bool:
         return bool(other.rank < self.rank)
+
+
+def _keys_given(
+    sources: Iterable[Source], changes: Mapping[str, Sequence[Change]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The keys that rows are given for, by column name."""
+    return {
+        source.name: [
+            dict(zip(source.schema.key.names, change.key, strict=True))
+            for change in changes.get(source.name, ())
+            if isinstance(change, Upsert)
+        ]
+        for source in sources
+    }
+
+
+def _fed(producer: Producer, state: _Rows, forgotten: _Rows) -> _Rows:
+    """What a producer is made of: of what a source has forgotten, too, unless it has a window."""
+    if producer.kind.window is not None or not any(forgotten.values()):
+        return state
+    found = dict(state)
+    for feeder in producer.merged:
+        if feeder.name in forgotten:
+            rows = [*state[feeder.name], *forgotten.get(feeder.name, ())]
+            found[feeder.name] = _in_order(rows, feeder)
+    return found
+
+
+def _in_order(rows: Iterable[_Row], source: Stage) -> list[_Row]:
+    return sorted(rows, key=lambda row: (sort_key(row.key, source.schema.key), row.ordinal))
 
 
 def _source_rows(source: Source, before: list[_Row], changes: Sequence[Change]) -> list[_Row]:
@@ -492,7 +575,7 @@ def _source_rows(source: Source, before: list[_Row], changes: Sequence[Change]) 
         if _values(rows) != _values(content.get(key, [])):
             content[key] = rows
     found = [row for rows in content.values() for row in rows]
-    return sorted(found, key=lambda row: (sort_key(row.key, schema.key), row.ordinal))
+    return _in_order(found, source)
 
 
 def _stored_change(values: Sequence[Any], columns: Columns, source: Source) -> tuple[Any, ...]:
@@ -739,7 +822,7 @@ def _values(rows: Iterable[_Row]) -> list[tuple[Any, ...]]:
     return plain_rows(row.value for row in rows)
 
 
-def _values_by_key(rows: list[_Row]) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
+def _values_by_key(rows: list[_Row]) -> _Values:
     """Each key's ordered list of values: what S8 compares, and what the next stage reads."""
     return {key: _values(group) for key, group in _groups(rows)}
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from types import EllipsisType
+from types import EllipsisType, MappingProxyType
 from typing import Any, TypeAlias
 
 from deltaproduce.errors import MissingPartitionsError
-from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.windows import Window
+from deltaproduce.types.columns import Columns
 
 Key: TypeAlias = tuple[str, str, int | None]
 """A stage, one of its columns, and how many whole numbers are a partition; None for dates."""
@@ -30,11 +31,13 @@ class Windows:
         as_of: the day that they end at, if there is one.
         present: the days, or the firsts of so many whole numbers, that there are.
         limited: where the windows of stages are that few partitions may enter in one version.
+        floors: the first values that sources keep which do not keep all rows.
     """
 
     as_of: date | None = None
     present: Mapping[Key, frozenset[Any]] = field(default_factory=dict)
     limited: Mapping[str, Place] = field(default_factory=dict)
+    floors: Mapping[str, Any] = field(default_factory=dict)
 
     def asked(self, graph: Graph, named: Named, as_of: AsOf) -> Windows:
         """They, after what an update says of partitions and of the day."""
@@ -58,6 +61,35 @@ class Windows:
             units = found.get(key, frozenset()) | {_unit(value, step) for value in values}
             found |= {key: units} if units else {}
         return replace(self, present=found)
+
+    def floored(
+        self, graph: Graph, given: Mapping[str, Iterable[Mapping[str, Any]]] = MappingProxyType({})
+    ) -> Windows:
+        """They, with the first values that sources keep, once these rows are given for them."""
+        floors: dict[str, Any] = {}
+        for source in graph.sources:
+            kept = source.kind.retention
+            if kept is None:
+                continue
+            key = _key_kept_by(source, kept.window)
+            values = {row[key[1]] for row in given.get(source.name, ())} - {None}
+            units = self.present.get(key, frozenset()) | {_unit(value, key[2]) for value in values}
+            if kept.window.start is not None:
+                first = _partition(kept.window.start, kept.window.step)
+            else:
+                place = self._between(source.schema.key, kept.window, [units])
+                first = None if place is None else place[0]
+            known = [one for one in (first, self.floors.get(source.name)) if one is not None]
+            floors |= {source.name: max(known)} if known else {}
+        return replace(self, floors=floors)
+
+    def keeps(self, source: Source, key: Sequence[Any]) -> bool:
+        """Whether a source keeps a row of a key; all of those whose column is null."""
+        kept, floor = source.kind.retention, self.floors.get(source.name)
+        if kept is None or floor is None:
+            return True
+        value = key[source.schema.key.names.index(kept.window.column)]
+        return value is None or bool(_unit(value, None) >= floor)
 
     def place(self, stage: Stage) -> Place:
         """Where a stage's window is.
@@ -90,9 +122,25 @@ class Windows:
         window = stage.kind.window
         assert window is not None
         mine = [self.present.get(key, frozenset()) for key in set(tracked_of(stage, window))]
+        found = self._between(stage.feeders[0].schema.key, window, mine)
+        if found is not None and window.on_missing == "error":
+            first, edge = found
+            for units in mine:
+                there, at = {_partition(unit, window.step) for unit in units}, first
+                while at <= edge:
+                    if at not in there:
+                        message = f"stage {stage.name!r}: partition {at} is missing"
+                        raise MissingPartitionsError(message, stage=stage.name, partitions=(at,))
+                    at = _moved(at, window.step, 1)
+        return found
+
+    def _between(
+        self, key: Columns, window: Window, mine: Sequence[Iterable[Any]]
+    ) -> tuple[Any, Any] | None:
+        """The first and the last partition of a window over a column of a key."""
         if window.end is not None:
             edge = _partition(window.end, window.step)
-        elif self.as_of is not None and _is_of_dates(stage, window):
+        elif self.as_of is not None and _is_of_dates(key, window):
             edge = _partition(self.as_of, window.step)
         elif any(mine):
             edge = max(_partition(unit, window.step) for units in mine for unit in units)
@@ -104,17 +152,7 @@ class Windows:
         else:
             assert window.last is not None
             first = _moved(edge, window.step, 1 - window.last)
-        if first > edge:
-            return None
-        if window.on_missing == "error":
-            for units in mine:
-                there, at = {_partition(unit, window.step) for unit in units}, first
-                while at <= edge:
-                    if at not in there:
-                        message = f"stage {stage.name!r}: partition {at} is missing"
-                        raise MissingPartitionsError(message, stage=stage.name, partitions=(at,))
-                    at = _moved(at, window.step, 1)
-        return first, edge
+        return None if first > edge else (first, edge)
 
     def has(self, stage: Stage, value: Any) -> bool:  # noqa: ANN401 as it may be
         """Whether a row with a value in the window's column is in the window."""
@@ -132,7 +170,8 @@ def window_place(stage: Stage) -> int:
 
 def tracked(graph: Graph) -> set[Key]:
     """All that counts for windows of a graph."""
-    return {
+    kept = ((source, source.kind.retention) for source in graph.sources)
+    return {_key_kept_by(source, one.window) for source, one in kept if one is not None} | {
         key
         for stage in graph.producers
         if stage.kind.window is not None
@@ -167,13 +206,23 @@ def _on_the_way(window: Window, at: Place, goal: tuple[Any, Any], there: Sequenc
 
 def tracked_of(stage: Stage, window: Window) -> Iterator[Key]:
     """What counts for the window of a stage."""
-    step = window.step if isinstance(window.step, int) else None
-    if step is None and not _is_of_dates(stage, window):
-        step = 1
+    step = _unit_step(stage.feeders[0].schema.key, window)
     place = stage.feeders[0].schema.names.index(window.column)
     for feeder in stage.merged:
         for root, column in _roots(feeder, place):
             yield root, column, step
+
+
+def _key_kept_by(source: Source, window: Window) -> Key:
+    """What counts for which rows a source keeps."""
+    return source.name, window.column, _unit_step(source.schema.key, window)
+
+
+def _unit_step(key: Columns, window: Window) -> int | None:
+    """How many whole numbers are a partition; None if they are dates."""
+    if isinstance(window.step, int):
+        return window.step
+    return None if _is_of_dates(key, window) else 1
 
 
 def _roots(stage: Stage, place: int) -> Iterator[tuple[str, str]]:
@@ -186,9 +235,8 @@ def _roots(stage: Stage, place: int) -> Iterator[tuple[str, str]]:
         yield from _roots(feeder, stage.feeders[0].schema.names.index(passed))
 
 
-def _is_of_dates(stage: Stage, window: Window) -> bool:
-    columns: Sequence[Any] = stage.feeders[0].schema.key.columns
-    (column,) = (column for column in columns if column.name == window.column)
+def _is_of_dates(key: Columns, window: Window) -> bool:
+    (column,) = (column for column in key if column.name == window.column)
     return str(column.data_type.simpleString()) in {"date", "timestamp", "timestamp_ntz"}
 
 

@@ -34,7 +34,10 @@ def calls():
 
     columns = {"key": "id bigint", "value": "n int"}
     return {
-        "source": (lambda **given: shop().source(**given), {"name": "lines", **columns}),
+        "source": (
+            lambda **given: shop().source(**given),
+            {"name": "lines", **columns, "retain": dp.window("id", last=2), "expire": "delete"},
+        ),
         "delta_source": (
             lambda **given: shop().delta_source(**given),
             {"name": "lines", "table": "a/b", **columns},
@@ -88,7 +91,7 @@ TAKEN = {
     *(("arrow_producer", "name", None), ("arrow_producer", "revision", None)),
     *(("arrow_producer", "streaming", True), ("aggregate", "revision", None)),
     *(("aggregate", "key", ""), ("aggregate", "where", None)),
-    ("aggregate", "window", None),
+    *(("aggregate", "window", None), ("source", "retain", None)),
 }
 """Values that mean something."""
 

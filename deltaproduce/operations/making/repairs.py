@@ -16,7 +16,8 @@ from datetime import datetime
 from functools import partial
 
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.model.graph import Graph, Stage, is_auxiliary
+from deltaproduce.errors import CorruptStoreError
+from deltaproduce.model.graph import Graph, Stage, belongs_to, is_auxiliary
 from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.operations.findings import Finding, RepairAction
@@ -24,7 +25,8 @@ from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means
 from deltaproduce.operations.step.edits import Read, emptied, updates_edit
-from deltaproduce.operations.step.incremental import difference, full_step, source_step
+from deltaproduce.operations.step.expiry import forgotten_by
+from deltaproduce.operations.step.incremental import difference, full_step
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, Write
@@ -34,6 +36,7 @@ from deltaproduce.storage.edits import Edit, Restore
 from deltaproduce.storage.figures import Past, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.versions import Version, has_tables
+from deltaproduce.storage.window_states import WindowState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,8 @@ class Repair(Update):
             batches: all rows of some sources.
 
         Raises:
-            CorruptStoreError: rows of a source are lost, and not given.
+            CorruptStoreError: rows of a source are lost, and not given; or a stage would have to be
+                made again of rows that are forgotten.
         """
         damage, graph = Damage(versions, means.reader, means.engines), means.graph
         actions = damage.actions(graph, findings, batches)
@@ -82,6 +86,8 @@ class Repair(Update):
             for reader in graph.readers_of(name)
             if reader.kind.reads_states  # nobody knows which states the feeder had
         }
+        for name in refreshed:
+            _check_remembered(graph.stage(name), head)
         update = Update.of(
             means, operation, head, started_at, batches=batches, arrivals={}, refreshed=refreshed
         )
@@ -110,15 +116,18 @@ class Repair(Update):
         return step
 
     def found(
-        self, step: Step, results: Mapping[str, StepResult], shift: Shift | None
+        self,
+        step: Step,
+        results: Mapping[str, StepResult],
+        shift: Shift | None,
+        state: WindowState,
     ) -> Found | None:
         """See `Update.found`: of a damaged stage what puts its rows right."""
         stage, redefined = step.stage, Redefinition.of(step.stage, self.head)
         if stage.name not in self.actions:
-            return Update.found(self, step, results, shift)
-        batch = self.batches.get(stage.name)
-        if batch is not None:
-            given = partial(source_step, batch.source, batch, redefined=redefined, anew=True)
+            return Update.found(self, step, results, shift, state)
+        if stage.name in self.batches:
+            given = partial(self.given, stage.name, redefined=redefined, state=state, anew=True)
             return self._righted(stage, given, is_moved=True)
         if not stage.feeders:
             return self._righted(stage, _nothing, is_moved=False)
@@ -173,6 +182,7 @@ class Repair(Update):
         """
         rows, before = self.actions[stage.name].rows, self._readers_had(stage)
         if is_moved or rows == "feeders":
+            _check_remembered(stage, self.head)
             made, after = produced(before), None
         else:
             made = None
@@ -197,6 +207,22 @@ class Repair(Update):
         row_bytes = counts.bytes // seen if seen else ROW_BYTES
         rows = comparison.content_after(None)
         return Stored(rows, columns, None, counts.rows_after, row_bytes, self.means.engines)
+
+
+def _check_remembered(stage: Stage, head: Version) -> None:
+    """Refuse to make a stage again that was made of rows which a source has forgotten.
+
+    Raises:
+        CorruptStoreError: with the stage.
+    """
+    source = forgotten_by(stage, head.windows) if stage.feeders else None
+    if source is not None:
+        name = belongs_to(stage.name)
+        raise CorruptStoreError(
+            f"stage {name!r} cannot be made again: {source!r} has forgotten rows that it was made "
+            "of; roll back to a version before, or restore its tables from a backup",
+            table=name,
+        )
 
 
 def _nothing(before: Stored | None) -> Found | None:

@@ -18,6 +18,7 @@ from deltaproduce.model.layouts import (
     Layout,
 )
 from deltaproduce.operations.findings import Finding, RepairAction
+from deltaproduce.operations.step.expiry import remembered
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, stage_at, told_since
@@ -116,6 +117,7 @@ class Damage:
         updates = self.reader.updates(self.head, then, since - 1)
         if updates is None:
             return None
+        updates = remembered(updates, then, self.head.windows)
         found: Rows = self.engines.of(updates).folded(updates, Layout.of(then))
         return found
 

@@ -19,6 +19,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
+from deltaproduce.operations.step.expiry import check_not_made_again, may_forget
 from deltaproduce.operations.step.incremental import (
     full_step,
     source_step,
@@ -127,10 +128,12 @@ class Update(Work):
     def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
         """See `Work.result`."""
         name, step = step.stage.name, self.weighed(step, results)
-        present = self._present_in_feeders(step.stage, results)
-        shift = self._shift(step, self.state(results).with_present(present))
+        present = self._present_unknown(step.stage, results)
+        state = self.state(results).with_present(present)
+        shift = self._shift(step, state)
+        check_not_made_again(step, self.head, state)
         if name not in self._settled:
-            found = self.found(step, results, shift)
+            found = self.found(step, results, shift, state)
         else:
             kept = self.kept.kept.get(name)
             found = None if kept is None else self._stored(step.stage, kept)
@@ -150,6 +153,8 @@ class Update(Work):
             updates_anew=columns_of(old).own != columns_of(step.stage).own,
             window=found.window or _made_anew(shift, step),
             present=present,
+            rows_expired=found.rows_expired,
+            rows_not_taken=found.rows_not_taken,
         )
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
@@ -193,10 +198,13 @@ class Update(Work):
         found = self.windows
         for result in results.values():
             found = found.with_present(result.present)
-        return found
+        expired = [name for name, result in results.items() if result.rows_expired]
+        return self.means.retentions.settled(found, expired)
 
     def weighed(self, step: Step, results: Mapping[str, StepResult]) -> Step:
         """The step as it is done, now that its feeders' changes are known; see `plan.weighed`."""
+        if may_forget(step.stage):
+            return step
         changed = rows = 0
         for feeder in step.stage.feeders:
             last = self.head.stages.get(feeder.name, NO_TABLES)
@@ -208,26 +216,54 @@ class Update(Work):
         return weighed(step, changed, rows, self.means.policy, self.means.engines.limits)
 
     def found(
-        self, step: Step, results: Mapping[str, StepResult], shift: Shift | None
+        self,
+        step: Step,
+        results: Mapping[str, StepResult],
+        shift: Shift | None,
+        state: WindowState,
     ) -> Found | None:
         """What a step finds out that nobody has stored; None if it is not reached after all.
 
         Args:
             shift: from where to where the stage's window moves.
+            state: what windows depend on before the step.
         """
         stage, head, reader = step.stage, self.head, self.means.reader
         redefined = Redefinition.of(stage, head)
         if stage.name in self.arrivals:
             return self._arrived(self.arrivals[stage.name], redefined)
         content = reader.content(head, stage)
-        if stage.name in self.batches:
-            batch = self.batches[stage.name]
-            return source_step(batch.source, batch, content, redefined)
+        if not stage.feeders:
+            return self.given(stage.name, content, redefined, state)
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if step.how == "full":
             return full_step(production, inputs, content, redefined)
         mappings = partial(reader.key_mappings, head, stage)
         return production.kind.changed(production, inputs, content, mappings)
+
+    def given(
+        self,
+        source: str,
+        content: Stored | None,
+        redefined: Redefinition | None,
+        state: WindowState,
+        *,
+        anew: bool = False,
+    ) -> Found | None:
+        """What the step of a source finds out that rows are given for, or that rows leave.
+
+        Args:
+            content: its rows; None if there are none yet.
+            state: what windows depend on before the step.
+            anew: see `source_step`.
+        """
+        batch, retained = self.batches.get(source), self.means.retentions.sources.get(source)
+        if retained is None:
+            if batch is None:
+                return None
+            return source_step(batch.source, batch, content, redefined, anew=anew)
+        batch = batch or Batch.nothing(retained.source, self.means.engines)
+        return retained.step(batch, content, redefined, self.head.windows, state, anew=anew)
 
     def production(self, stage: Stage, shift: Shift | None) -> Production:
         """What a stage is made with."""
@@ -281,11 +317,15 @@ class Update(Work):
         redefined, advances = step.redefined, self.advances
         return windowed.shift(self.head, state, redefined=redefined, advances=advances)
 
-    def _present_in_feeders(self, stage: Stage, results: Mapping[str, StepResult]) -> Units:
-        """The partitions of what a stage has a window over, where the store does not know them."""
+    def _present_unknown(self, stage: Stage, results: Mapping[str, StepResult]) -> Units:
+        """The partitions of what a stage has a window over, where the store does not know them.
+
+        Those, too, by which a source keeps its rows, of the rows that it has.
+        """
         windowed, known = self.means.windows.stages.get(stage.name), self.head.windows.present
+        roots = [root for root in self.means.windows.kept if root.stage is stage]
         found: Units = {}
-        for root in () if windowed is None else windowed.roots:
+        for root in (*roots, *(() if windowed is None else windowed.roots)):
             if root.tracked in known:
                 continue
             rows = self._input(root.stage, results).all_rows()
@@ -358,5 +398,6 @@ def _digest(
         {name: asdict(arrival.place) for name, arrival in arrivals.items()},
         {name: asdict(definition) for name, definition in means.definitions.items()},
         *asked.told,
+        *means.retentions.texts.items(),
     ]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

@@ -17,6 +17,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph
+from deltaproduce.operations.step.expiry import Retentions
 from deltaproduce.operations.step.plan import Policy, Step, TableType, plan
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StageWrite, StepResult, Write
@@ -39,6 +40,7 @@ class Means:
         reader: reads what versions have.
         windows: those of the graph.
         clusterings: by which partitions stages are stored that windows are over.
+        retentions: its sources that do not keep all rows.
     """
 
     graph: Graph
@@ -49,6 +51,7 @@ class Means:
     policy: Policy
     windows: Windows
     clusterings: Mapping[str, Clustering]
+    retentions: Retentions
 
     def plan(
         self,
@@ -62,8 +65,12 @@ class Means:
         windows: WindowState,
         advances: bool = False,
     ) -> tuple[Step, ...]:
-        """What would be done, and why; see `plan.plan`."""
-        return plan(
+        """What would be done, and why; see `plan.plan`.
+
+        Raises:
+            DefinitionError: also if rows would be needed that are forgotten; see `Retentions`.
+        """
+        steps = plan(
             self.graph,
             head,
             self.definitions,
@@ -72,9 +79,12 @@ class Means:
             arrived={name: arrival.reason for name, arrival in arrivals.items()},
             refreshed=refreshed,
             due=self.windows.due(head, windows, advances=advances),
+            expiring=self.retentions.due(head, windows),
             policy=self.policy,
             now=now,
         )
+        self.retentions.check(self.graph, head, steps)
+        return steps
 
     def write(self, result: StepResult, last: StageFigures, overlay: Overlay | None) -> Write:
         """How a step is written; see `Write.of`."""

@@ -44,22 +44,41 @@ def source_step(
     Returns:
         What it changes; None if no key's rows differ, and its columns neither.
     """
+    compared = source_comparison(source, batch, content, redefined)
+    is_change = compared.counts.keys_changed or anew or redefined is not None
+    return Found(compared) if is_change else None
+
+
+def source_comparison(
+    source: Source,
+    batch: Batch,
+    content: Stored | None,
+    redefined: Redefinition | None = None,
+    expired: Rows | None = None,
+) -> Comparison:
+    """Compare a source's rows with those after a batch; as for `source_step`.
+
+    Args:
+        expired: rows of it that go beside, of whole keys that the batch does not have.
+    """
     layout, engines, upserts = Layout.of(source), batch.engines, batch.upserts()
     if redefined is not None:
         before = _conformed(redefined, content)
-        return Found(_made_anew(redefined, before, upserts, batch.count, engines))
+        return _made_anew(redefined, before, upserts, batch.count, engines)
     if content is None:
-        compared = Comparison.first(upserts, batch.count, layout, engines)
-    elif batch.is_snapshot:
-        before = content.rows()
-        compared = Comparison.of_all(before, upserts, layout, engines)
-    else:
-        keys = batch.keys()
-        here = keys.is_here
-        whole = content.small and here
-        rows = content.fetched() if whole else content.of(keys)
-        compared = Comparison.of_some(rows, keys, upserts, layout, complete=whole, sought=here)
-    return Found(compared) if compared.counts.keys_changed or anew else None
+        return Comparison.first(upserts, batch.count, layout, engines)
+    if batch.is_snapshot:
+        return Comparison.of_all(content.rows(), upserts, layout, engines)
+    keys = given = batch.keys()
+    if expired is not None:
+        gone = engines.of(expired).here(expired, layout.key)
+        keys = keys.union(Selection.of(gone, layout.key, engines))
+    here = keys.is_here
+    whole = content.small and here
+    rows = content.fetched() if whole else content.of(given)
+    if expired is not None and not whole:
+        rows = engines.united(given.exactly(rows), expired, layout.content)
+    return Comparison.of_some(rows, keys, upserts, layout, complete=whole, sought=here)
 
 
 def full_step(

@@ -83,6 +83,7 @@ def plan(
     arrived: Mapping[str, str] = _NOTHING,
     refreshed: Collection[str] = (),
     due: Mapping[str, str] = _NOTHING,
+    expiring: Mapping[str, str] = _NOTHING,
     policy: Policy = "auto",
     now: datetime | None = None,
 ) -> tuple[Step, ...]:
@@ -95,6 +96,7 @@ def plan(
         arrived: the sources in whose own tables there is something new -> what an update says.
         refreshed: the stages to be produced in full because someone asked.
         due: stages that change though nothing that they read does -> why.
+        expiring: sources whose rows may leave though nothing is given for them -> why.
         policy: whether changed definitions are accepted.
         now: the time, for stages that are due at some; they wait if None.
 
@@ -105,7 +107,8 @@ def plan(
     """
     steps: dict[str, Step] = {}
     for source in graph.sources:
-        step = _source_step(source, head, definitions[source.name], given, snapshots, arrived)
+        definition = definitions[source.name]
+        step = _source_step(source, head, definition, given, snapshots, arrived, expiring)
         if step is not None:
             steps[source.name] = step
     for stage in graph.producers:
@@ -128,6 +131,7 @@ def _source_step(
     given: Collection[str],
     snapshots: Collection[str],
     arrived: Mapping[str, str],
+    expiring: Mapping[str, str],
 ) -> Step | None:
     _check_place(source, head)
     name, redefined = source.name, _layout_changed(definition, source.name, head)
@@ -142,9 +146,10 @@ def _source_step(
                 stage=name,
             )
         return Step(source, "changes", "its columns changed, all rows given", redefined=True)
-    if name in given:
-        return Step(source, "changes", f"{'all rows' if name in snapshots else 'changes'} given")
-    return None
+    told = [f"{'all rows' if name in snapshots else 'changes'} given"] if name in given else []
+    if name in expiring:
+        told.append(expiring[name])
+    return Step(source, "changes", "; ".join(told)) if told else None
 
 
 def _check_place(source: Source, head: Version) -> None:

@@ -18,7 +18,7 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.marks import ALIVE, ROWS_OF_CHANGED_KEYS
 from deltaproduce.engines.spark.kernels.ranges import units_of
 from deltaproduce.errors import MissingPartitionsError
-from deltaproduce.model.graph import Graph, Stage, belongs_to
+from deltaproduce.model.graph import Graph, Source, Stage, belongs_to
 from deltaproduce.model.partitions import Partition, Partitioning, Ranges
 from deltaproduce.model.window_moves import Shift, WindowMove, place_of
 from deltaproduce.model.windows import NOWHERE, PlannedWindow, planned
@@ -132,20 +132,23 @@ class Windows:
 
     Attributes:
         stages: those with a window, by name, in topological order.
+        kept: the columns by whose partitions sources keep their rows.
     """
 
     stages: Mapping[str, WindowedStage]
+    kept: tuple[Root, ...] = ()
 
     @staticmethod
     def of(graph: Graph) -> Windows:
         """Those of a graph whose columns all have types."""
         found = (_windowed(stage) for stage in graph.stages)
-        return Windows({one.stage.name: one for one in found if one is not None})
+        kept = tuple(root for root in map(root_kept_by, graph.sources) if root is not None)
+        return Windows({one.stage.name: one for one in found if one is not None}, kept)
 
     def roots(self, stage: str | None = None) -> tuple[Root, ...]:
         """The columns whose partitions count, each once; of one stage, if it is given."""
         found = chain.from_iterable(windowed.roots for windowed in self.stages.values())
-        once = {root.tracked: root for root in found}
+        once = {root.tracked: root for root in (*found, *self.kept)}
         return tuple(root for root in once.values() if stage in (None, root.stage.name))
 
     @property
@@ -260,6 +263,15 @@ def _windowed(stage: Stage) -> WindowedStage | None:
     )
     once = {root.tracked: root for root in roots}
     return WindowedStage(stage, found, tuple(once.values()))
+
+
+def root_kept_by(source: Source) -> Root | None:
+    """The column by whose partitions a source keeps its rows; None if it keeps all."""
+    kept, key = source.kind.retention, source.schema.key
+    if kept is None:
+        return None
+    found = planned(kept.window, key, stage=source.name)
+    return Root(source, key.columns[found.position], found.partitions)
 
 
 def _roots(stage: Stage, column: Column, partitions: Partitioning) -> Iterator[Root]:

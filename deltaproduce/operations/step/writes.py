@@ -55,6 +55,8 @@ class StepResult:
         window: where its window is, and how it came there, if it has one.
         present: the partitions that its rows, or those that it reads, were found to be in.
         read: what it has read of stored tables.
+        rows_expired: rows that left a source with their partitions.
+        rows_not_taken: rows that were given for partitions that it does not keep.
     """
 
     stage: Stage
@@ -66,6 +68,8 @@ class StepResult:
     updates_anew: bool = False
     window: WindowMove | None = None
     present: Units = field(default_factory=dict)
+    rows_expired: int = 0
+    rows_not_taken: int = 0
     seconds: float = 0.0
     read: Reading = NOTHING_READ
 
@@ -103,6 +107,8 @@ class StepResult:
             rows_removed=counts.rows_removed,
             rows_read=self.read.rows,
             bytes_read=self.read.size,
+            rows_expired=self.rows_expired,
+            rows_not_taken=self.rows_not_taken,
             seconds=round(self.seconds, 3),
             numbering=Numbering(self.surrogates, self.stage.kind.numbered),
             columns=columns_of(self.stage),

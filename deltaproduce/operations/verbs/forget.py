@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.graph import Source
+from deltaproduce.operations.step.expiry import remembered
 from deltaproduce.operations.writer import Writer
 from deltaproduce.reading.remains import Forgotten, alive_in, remains
 from deltaproduce.stages.batches import Batch
 from deltaproduce.storage.versions import unbroken
+from deltaproduce.types.excerpts import shown
 
 
 def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
@@ -22,6 +26,13 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
             argument="source",
         )
     keys = Selection.one(key, found.schema.key, store.engines)
+    known = remembered(keys.keys, found, store.log.head().windows)
+    if isinstance(known, pa.Table) and not len(known):
+        raise InvalidArgumentError(
+            f"source {found.name!r} has forgotten the rows of partitions up to that of "
+            f"{shown(key)}, and what was made of them stays",
+            argument="key",
+        )
     batches = {found.name: Batch.deleting(keys, found)}
     version = writer.published(
         lambda: writer.executor.update("forget", store.log.head(), batches=batches)

@@ -154,6 +154,11 @@ class Aggregate(DerivedKind):
         """See `Kind.passed_on`."""
         return dict(self.key)[column].column if column in dict(self.key) else None
 
+    def reads_again(self, feeders: int) -> bool:
+        """See `Kind.reads_again`: states, and multisets, take what has gone and add what came."""
+        del feeders
+        return any(not call.subtracts for call in self.origins)
+
     @property
     def calls_user(self) -> bool:
         """See `Kind.calls_user`."""

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
+from deltaproduce.model.retention import Retention
 from deltaproduce.stages.batches import Batch, computing
 from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_columns, table_of
 from deltaproduce.stages.given.in_spark import batch_of_frame
@@ -19,7 +20,13 @@ from deltaproduce.types.row_readers import zone_of
 
 @dataclass(frozen=True, slots=True)
 class Given(SourceKind):
-    """A source whose rows are given."""
+    """A source whose rows are given.
+
+    Attributes:
+        retention: which of them it keeps; all if None.
+    """
+
+    retention: Retention | None = None
 
     @property
     def word(self) -> str:

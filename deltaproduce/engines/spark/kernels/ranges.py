@@ -7,13 +7,22 @@ files and row groups are left out by the ranges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import reduce
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as f
-from pyspark.sql.types import DateType, IntegralType, LongType, TimestampNTZType
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    IntegralType,
+    LongType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.kernels.ranges import are_within, numbers_of
@@ -25,6 +34,12 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 
 _UNIT = Column("_unit", LongType())
+_LEASTS: Final[Mapping[type[DataType], int]] = {
+    DateType: -(2**31),
+    TimestampType: -(2**63),
+    TimestampNTZType: -(2**63),
+}
+"""The least numbers that stand for values, which Spark has no literals of."""
 
 
 def rows_within(rows: Rows, column: Column, values: Ranges) -> Rows:
@@ -32,6 +47,22 @@ def rows_within(rows: Rows, column: Column, values: Ranges) -> Rows:
     if isinstance(rows, pa.Table):
         return rows.filter(pa.array(are_within(rows.column(column.name), values)))
     return rows.where(_holds(column, values))
+
+
+def rows_outside(rows: Rows, column: Column, values: Ranges) -> Rows:
+    """The other rows: nulls too."""
+    if isinstance(rows, pa.Table):
+        return rows.filter(pa.array(~are_within(rows.column(column.name), values)))
+    return rows.where(f.coalesce(~_holds(column, values), f.lit(True)))
+
+
+def without_mark(rows: Rows, mark: str, column: Column, values: Ranges) -> Rows:
+    """The rows, with a mark taken from those whose value in a column is in some ranges."""
+    if isinstance(rows, pa.Table):
+        kept = pc.and_(rows.column(mark), pa.array(~are_within(rows.column(column.name), values)))
+        return rows.set_column(rows.schema.get_field_index(mark), mark, kept)
+    outside = f.coalesce(~_holds(column, values), f.lit(True))
+    return rows.withColumn(mark, col(mark) & outside)
 
 
 def units_of(rows: Rows, column: Column, partitioning: Partitioning) -> Ranges:
@@ -55,6 +86,9 @@ def _between(column: Column, values: Ranges) -> Iterator[Expression]:
             yield col(column.name).cast("bigint").between(*map(f.lit, pair))
             continue
         ends = [literal(_scalar(number, column), column.data_type) for number in pair]
+        if pair[0] == _LEASTS.get(type(column.data_type)) and ends[1] is not None:
+            yield col(column.name) <= f.expr(ends[1])
+            continue
         if None not in ends:
             yield col(column.name).between(*(f.expr(str(end)) for end in ends))
             continue

@@ -1,0 +1,174 @@
+"""Retention: which partitions a source keeps, and what becomes of the rows of others.
+
+Pure: from a definition to the first value that is kept, and to which windows of other stages may
+need rows that are gone. The invariant: the first value that is kept depends on the definition, the
+partitions that there are, the day, and the first that was kept before, and of one definition it
+never goes back.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from typing import Final, Literal, TypeAlias, get_args
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.partitions import (
+    DAY_MICROS,
+    Partition,
+    Partitioning,
+    Ranges,
+    Step,
+    day_number,
+    day_of,
+)
+from deltaproduce.model.windows import PlannedWindow, Window, making, over, planned
+from deltaproduce.types.columns import Columns, RowSchema
+from deltaproduce.types.excerpts import shown
+
+Expire: TypeAlias = Literal["delete", "forget"]
+"""Whether rows that leave are deleted, downstream too, or dropped without a word."""
+
+_LEAST_DAY: Final = -(2**31)
+_FIRST_DAY: Final = day_number(date.min)
+LEAST: Final = -(2**63)
+_SIZES: Final = {"day": (1, 1), "week": (7, 7), "month": (28, 31)}
+"""How many days a step has, at least and at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which partitions a source keeps: those from the first one of a window on.
+
+    Attributes:
+        window: over a key column of the source.
+        expire: what becomes of the rows of partitions before it.
+    """
+
+    window: Window
+    expire: Expire
+
+    @property
+    def forgets(self) -> bool:
+        """Whether rows are dropped without a word, so that what was made of them stays."""
+        return self.expire == "forget"
+
+    @property
+    def text(self) -> str:
+        """What decides which partitions are kept; equal windows have equal ones."""
+        return json.dumps(making(self.window), default=date.isoformat)
+
+
+def retention(
+    retain: object, expire: object, schema: RowSchema, *, source: str
+) -> Retention | None:
+    """What a source keeps; None if it keeps all rows.
+
+    Raises:
+        DefinitionError: it is no retention, or cannot be of that source; with `stage` and, if it is
+            about a column, `column`.
+    """
+    if expire not in get_args(Expire):
+        message = f"source {source!r}: expire is {shown(expire)}; give 'delete' or 'forget'"
+        raise DefinitionError(message, stage=source)
+    if retain is None:
+        if expire != "delete":
+            message = f"source {source!r} has expire={expire!r} and no retain=; give both"
+            raise DefinitionError(message, stage=source)
+        return None
+    window = over(retain, schema, stage=source)
+    for name, given in (
+        ("max_partitions", window.max_partitions is not None),
+        ("on_missing", window.on_missing != "skip"),
+    ):
+        if given:
+            message = (
+                f"source {source!r}: its retain= has {name}, which is for windows of aggregates; "
+                "leave it out"
+            )
+            raise DefinitionError(message, stage=source, column=window.column)
+    return Retention(window, "forget" if expire == "forget" else "delete")
+
+
+def first_kept(window: PlannedWindow, present: Ranges, as_of: int | None) -> int | None:
+    """The first value that a retention keeps, a day or a whole number; None if it keeps all.
+
+    Args:
+        present: the numbers of the partitions that there are.
+        as_of: the day that the store is as of.
+    """
+    if window.start is not None:
+        first = window.start
+    elif place := window.place(present, as_of):
+        first = place.pairs[0][0]
+    else:
+        return None
+    least = _FIRST_DAY if window.partitions.of_dates else LEAST
+    return max(_first_value(window.partitions, first), least)
+
+
+def values_before(partitions: Partitioning, first: int) -> Ranges:
+    """The values before a first one, as the numbers that stand for them."""
+    match partitions.sort:
+        case "dates":
+            least, most = _LEAST_DAY, first - 1
+        case "moments":
+            least, most = LEAST, first * DAY_MICROS - 1
+        case "integers":
+            least, most = LEAST, first - 1
+    return Ranges(((least, most),)) if least <= most else Ranges()
+
+
+def value_of(partitions: Partitioning, first: int) -> Partition:
+    """The first value that is kept, as users see it."""
+    return day_of(first) if partitions.of_dates else first
+
+
+def outreaches(window: Window, kept: Window, key: Columns, *, stage: str) -> bool:
+    """Whether a window may need partitions that a retention does not keep any more.
+
+    Args:
+        key: the source's; both are over columns of it.
+        stage: the stage with the window, for messages.
+    """
+    if window.column != kept.column or window.max_partitions is not None:
+        return True
+    ours, theirs = planned(kept, key, stage=stage), planned(window, key, stage=stage)
+    fixed = _fixed_first(ours)
+    first = _fixed_first(theirs)
+    if fixed is not None:  # it never moves
+        return first is not None and first < fixed
+    if first is not None:  # they do not move, and it does
+        return True
+    assert window.last is not None  # neither has a fixed first partition
+    assert kept.last is not None
+    ends = [(window.last + window.lag, kept.last + kept.lag)]
+    if ours.partitions.of_dates:  # the edge is a day, whatever the lag
+        ends.append((window.last, kept.last))
+    return any(_is_longer(*end, theirs.partitions.step, ours.partitions.step) for end in ends)
+
+
+def _fixed_first(window: PlannedWindow) -> int | None:
+    """The first value of a window that does not move."""
+    first = window.start
+    if first is None and window.end is not None and window.window.last is not None:
+        first = window.end - window.window.last + 1
+    return None if first is None else _first_value(window.partitions, first)
+
+
+def _first_value(partitions: Partitioning, number: int) -> int:
+    unit = partitions.first_unit(number)
+    return unit if partitions.of_dates else unit * partitions.unit_size
+
+
+def _is_longer(count: int, kept: int, step: Step, kept_step: Step) -> bool:
+    """Whether so many steps may begin before so many others that end in the same place."""
+    if step == kept_step:
+        return count > kept
+    return _size(step)[1] * count - 1 > _size(kept_step)[0] * (kept - 1)
+
+
+def _size(step: Step) -> tuple[int, int]:
+    """How many values a step has, at least and at most."""
+    return (step, step) if isinstance(step, int) else _SIZES[step]

@@ -1,0 +1,258 @@
+"""Expiry: since when sources keep their rows, what leaves them, and what it is not made again from.
+
+The first value that a source keeps (`Floor`) is part of a version, as windows are. The invariant:
+after a step a source has no row before its floor; rows that it forgets are in no update, so stages
+that were made of them are as if it had them still, and are never made again from what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.spark.kernels.ranges import rows_outside, rows_within
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.fingerprints import NOT_MADE
+from deltaproduce.model.graph import Graph, Source, Stage, belongs_to
+from deltaproduce.model.partitions import Ranges, partitioning
+from deltaproduce.model.retention import Retention, first_kept, value_of, values_before
+from deltaproduce.model.windows import PlannedWindow, planned
+from deltaproduce.operations.step.incremental import source_comparison
+from deltaproduce.operations.step.plan import Step
+from deltaproduce.operations.step.redefinitions import Redefinition
+from deltaproduce.operations.step.windowing import Root, root_kept_by
+from deltaproduce.stages.batches import IS_DELETE, Batch
+from deltaproduce.stages.productions import Found
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.versions import Version, has_tables
+from deltaproduce.storage.window_states import Floor, WindowState
+from deltaproduce.types.columns import Column
+
+_NEW: Final = "which rows it keeps is defined anew"
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedSource:
+    """A source that does not keep all rows.
+
+    Attributes:
+        root: its column, by whose partitions they are kept.
+    """
+
+    source: Source
+    retention: Retention
+    window: PlannedWindow
+    root: Root
+
+    def floor(self, state: WindowState) -> Floor | None:
+        """Since which value it keeps its rows; None if it keeps all.
+
+        It never goes back, unless another retention is defined, and none of its rows is forgotten.
+        """
+        known = state.floors.get(self.source.name)
+        present = self.window.present(state.present.get(self.root.tracked, Ranges()))
+        first = first_kept(self.window, present, state.as_of)
+        has_forgotten = known is not None and known.has_forgotten
+        if known is not None and (has_forgotten or known.retention == self.retention.text):
+            first = known.first if first is None else max(first, known.first)
+        if first is None:
+            return None
+        return Floor(self.root.column.name, first, self.retention.text, has_forgotten)
+
+    def due(self, head: Version, state: WindowState) -> str | None:
+        """Why it has a step though nothing is given for it; None if it has none."""
+        floor, known = self.floor(state), head.windows.floors.get(self.source.name)
+        if self.root.tracked not in head.windows.present:
+            return _NEW
+        if floor is None or floor == known:
+            return None
+        if known is None or known.retention != floor.retention:
+            return _NEW
+        return f"rows before {self._told(floor)} are {self._word}"
+
+    def step(
+        self,
+        batch: Batch,
+        content: Stored | None,
+        redefined: Redefinition | None,
+        before: WindowState,
+        state: WindowState,
+        *,
+        anew: bool = False,
+    ) -> Found | None:
+        """Take what is given, but for rows before the floor, and drop those that are there.
+
+        Args:
+            batch: what is given; nothing if only the floor moves.
+            content: the source's rows; None if there are none yet.
+            redefined: if it has other columns than its tables.
+            before: what the floor depended on in the version before.
+            state: and depends on now, but for what is given.
+            anew: having no rows is a change.
+
+        Returns:
+            What it changes; None if that is nothing, and all was taken.
+        """
+        floor = self.floor(state.with_present(self.root.units(batch.upserts())))
+        known, column, gone = before.floors.get(self.source.name), self.root.column, Ranges()
+        is_new = self.root.tracked not in before.present
+        if floor is not None:
+            gone = values_before(self.window.partitions, floor.first)
+            is_new |= known is None or known.retention != floor.retention
+        taken, refused = _taken(batch, column, gone, with_deletes=self.retention.forgets)
+        expired, dropped = None, 0
+        if content is not None and redefined is None and gone and floor != known:
+            rows = content.within(column, gone)
+            expired, dropped = batch.engines.of(rows).computed(rows)
+        compared = source_comparison(self.source, taken, content, redefined, expired)
+        if self.retention.forgets and dropped:
+            compared = compared.silenced(column, gone)
+        is_change = compared.counts.pairs_changed or refused or anew or redefined is not None
+        if not is_change and not (is_new and content is not None):
+            return None
+        return Found(compared, rows_expired=dropped, rows_not_taken=refused)
+
+    def _told(self, floor: Floor) -> str:
+        return str(value_of(self.window.partitions, floor.first))
+
+    @property
+    def _word(self) -> str:
+        return "forgotten" if self.retention.forgets else "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Retentions:
+    """The sources of a graph that do not keep all rows, by name."""
+
+    sources: Mapping[str, RetainedSource]
+
+    @staticmethod
+    def of(graph: Graph) -> Retentions:
+        """Those of a graph."""
+        found = {}
+        for source in graph.sources:
+            kept, root = source.kind.retention, root_kept_by(source)
+            if kept is not None and root is not None:
+                window = planned(kept.window, source.schema.key, stage=source.name)
+                found[source.name] = RetainedSource(source, kept, window, root)
+        return Retentions(found)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What decides which rows are kept, by source."""
+        return {name: one.retention.text for name, one in self.sources.items()}
+
+    def settled(self, state: WindowState, expired: Collection[str] = ()) -> WindowState:
+        """The state with the floors that follow from it.
+
+        Args:
+            expired: the sources of which rows were dropped on the way to it.
+        """
+        floors = {name: floor for name, floor in state.floors.items() if floor.has_forgotten}
+        for name, one in self.sources.items():
+            floor = one.floor(state)
+            if floor is not None:
+                forgets = name in expired and one.retention.forgets
+                floors[name] = floor._replace(has_forgotten=floor.has_forgotten or forgets)
+        return replace(state, floors=floors)
+
+    def due(self, head: Version, state: WindowState) -> dict[str, str]:
+        """The sources that have a step though nothing is given for them, and why."""
+        found = {
+            name: one.due(head, state)
+            for name, one in self.sources.items()
+            if has_tables(head, name)
+        }
+        return {name: why for name, why in found.items() if why is not None}
+
+    def check(self, graph: Graph, head: Version, steps: Iterable[Step]) -> None:
+        """Refuse what would need rows again that are forgotten.
+
+        Raises:
+            DefinitionError: a source that has forgotten some keeps others now, or a stage that was
+                made of them would be made anew; with `stage`.
+        """
+        for source in graph.sources:
+            floor = head.windows.floors.get(source.name)
+            if floor is None or not floor.has_forgotten:
+                continue
+            kept = source.kind.retention
+            if kept is None or not kept.forgets or kept.window.column != floor.column:
+                raise DefinitionError(
+                    f"source {source.name!r} has forgotten rows, by {floor.column!r}: leave it "
+                    "expire='forget' and that column, or give it a new name",
+                    stage=source.name,
+                )
+        for step in steps:
+            check_not_made_again(step, head, head.windows)
+
+
+def check_not_made_again(step: Step, head: Version, state: WindowState) -> None:
+    """Refuse a step that makes a stage anew of which rows are forgotten, or such a source.
+
+    Args:
+        state: says what is forgotten.
+
+    Raises:
+        DefinitionError: with `stage`.
+    """
+    stage, anew = step.stage, step.how == "full" or step.redefined
+    if not anew or not has_tables(head, stage.name):
+        return
+    source = forgotten_by(stage, state)
+    if source is not None and head.definitions[stage.name].function != NOT_MADE:
+        name = belongs_to(stage.name)
+        raise DefinitionError(
+            f"stage {name!r} would be made anew, as {step.reason}, and {source!r} has forgotten "
+            "rows that it was made of: undo the change, or define a new stage beside it",
+            stage=name,
+        )
+
+
+def forgotten_by(stage: Stage, state: WindowState) -> str | None:
+    """The source that has forgotten rows which a stage was made of, or the source itself; or None.
+
+    A stage with a window has none of them any more.
+    """
+    if stage.kind.window is not None:
+        return None
+    names = [feeder.name for feeder in stage.merged] or [stage.name]
+    floors = ((name, state.floors.get(name)) for name in names)
+    return next((name for name, floor in floors if floor and floor.has_forgotten), None)
+
+
+def may_forget(stage: Stage) -> bool:
+    """Whether a stage has, or will have, rows that are made of forgotten ones."""
+    kept = (feeder.kind.retention for feeder in stage.merged)
+    return stage.kind.window is None and any(one is not None and one.forgets for one in kept)
+
+
+def remembered(rows: Rows, stage: Stage, state: WindowState) -> Rows:
+    """Of rows that a source ever had, or its updates, those that it has not forgotten."""
+    floor = state.floors.get(stage.name)
+    if floor is None or not floor.has_forgotten:
+        return rows
+    column = next(column for column in stage.schema.key if column.name == floor.column)
+    partitions = partitioning(column.data_type.simpleString(), None)
+    assert partitions is not None  # it was kept by them
+    return rows_outside(rows, column, values_before(partitions, floor.first))
+
+
+def _taken(batch: Batch, column: Column, gone: Ranges, *, with_deletes: bool) -> tuple[Batch, int]:
+    """A batch without what is before the floor, and how many rows that is.
+
+    Args:
+        with_deletes: deletes count among these rows.
+    """
+    if not gone:
+        return batch, 0
+    engine = batch.engines.of(batch.rows)
+    early, count = engine.computed(rows_within(batch.rows, column, gone))
+    if not count:
+        return batch, 0
+    taken, rows = engine.computed(rows_outside(batch.rows, column, gone))
+    if not with_deletes:
+        count = engine.computed(engine.pick(early, (column,), {IS_DELETE.name: False}))[1]
+    return replace(batch, rows=taken, count=rows), count
