@@ -7,6 +7,7 @@ passed them can be a path or a table's name, be called, and be read together.
 import inspect
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -14,6 +15,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.arguments import text_fault
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.retention import outreaches
+from deltaproduce.model.windows import Window
 from deltaproduce.types.columns import Columns, RowSchema
 
 _MAX_NAME_LENGTH: Final = 100
@@ -144,9 +146,7 @@ def _check_forgotten(stage: Producer) -> None:
         fault = None
         if stage.kind.reads_again(len(stage.merged)):
             fault = "makes a key again from rows that have not changed; let it read that alone"
-        elif window is not None and outreaches(
-            window, kept.window, feeder.schema.key, stage=stage.name
-        ):
+        elif window is not None and _outreaches(window, kept.window, stage, feeder):
             fault = "has a window that reaches further back; make it shorter, or retain more"
         if fault:
             message = (
@@ -154,6 +154,13 @@ def _check_forgotten(stage: Producer) -> None:
                 f"{fault}, or use expire='delete'"
             )
             raise DefinitionError(message, stage=stage.name)
+
+
+def _outreaches(window: Window, kept: Window, stage: Producer, feeder: Stage) -> bool:
+    """See `outreaches`; the window's column is called as the first feeder calls it."""
+    place, key = stage.feeders[0].schema.key.names.index(window.column), feeder.schema.key
+    own = replace(window, column=key.names[place])
+    return outreaches(own, kept, key, stage=stage.name)
 
 
 def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:

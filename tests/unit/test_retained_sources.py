@@ -171,6 +171,10 @@ def test_what_would_need_forgotten_rows_is_refused():
             call()
         assert caught.value.stage == "a"
     pipeline.aggregate("b", events, key="day", values=values, window=dp.window("day", last=30))
+    named = pipeline.source("named", key="at date, s bigint, name string", value="n int")
+    pipeline.aggregate(
+        "g", dp.merge(named, events), key="at", values=values, window=dp.window("at", last=30)
+    )
     pipeline.aggregate("c", dp.merge(events, other), key="day", values=values)
     pipeline.producer(events, **columns, name="d")(function)
     pipeline.sql("e", "SELECT day, n FROM events", key="day")
