@@ -351,6 +351,10 @@ FUNCTIONS = {
 }
 
 
+NOT_DRAWN = {"own", "approx_count_distinct", "approx_percentile", "approx_top_k"}
+"""Own ones are someone's, and sketches estimate: both have tests of their own."""
+
+
 def assert_all_drawn(strategy, wanted, had_by):
     """Each of some things is had by an example."""
     missing = {*wanted}
@@ -368,7 +372,7 @@ def test_pipelines_have_each_aggregate_function():
     def had_by(pipeline):
         return {call.function for s in aggregated(pipeline) for _, call in s.kind.values}
 
-    assert_all_drawn(pipelines(), FUNCTIONS, had_by)
+    assert_all_drawn(pipelines(), FUNCTIONS - NOT_DRAWN, had_by)
 
 
 WINDOWS = {
