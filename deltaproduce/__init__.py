@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from deltaproduce import testing
     from deltaproduce.engines.change_feed import FeedMode
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.errors import (
@@ -97,6 +98,7 @@ _HOMES: Final = MappingProxyType(
         "agg": "deltaproduce.stages.aggregates",
         "local_session": "deltaproduce.engines.spark.sessions.session",
         "merge": "deltaproduce.pipeline",
+        "testing": "deltaproduce",
         "window": "deltaproduce.model.windows",
     }
 )
@@ -147,6 +149,7 @@ __all__ = [
     "agg",
     "local_session",
     "merge",
+    "testing",
     "window",
 ]
 
@@ -156,6 +159,8 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if home == __name__:
+        return import_module(f"{home}.{name}")
     found: object = getattr(import_module(home), name)
     globals()[name] = found
     return found

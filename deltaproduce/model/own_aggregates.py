@@ -6,7 +6,7 @@ methods, those of their base classes, and the plain values that they hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,6 +58,11 @@ class OwnAggregate:
         members = sorted(dict(_members(aggregate)).items())
         text = described((name, state.ddl, value.ddl, members))
         return OwnAggregate(aggregate, name, state, value, text)
+
+    @staticmethod
+    def among(parameters: Iterable[object]) -> OwnAggregate | None:
+        """The one that a function is called with; None if it is a function of the library's."""
+        return next((one for one in parameters if isinstance(one, OwnAggregate)), None)
 
     def __repr__(self) -> str:
         """As the text of a call has it."""

@@ -3,7 +3,7 @@
 Invariant: importing this package needs nothing but the library itself. The strategies need
 Hypothesis, so they are imported by name: `from deltaproduce.testing import strategies`.
 
-It is for tests only: nothing in the library imports it.
+It is for tests only: nothing in the library imports it; `dp.testing` is it, when asked for.
 
 A pipeline's functions can be tested without Spark:
 

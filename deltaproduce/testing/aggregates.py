@@ -37,7 +37,7 @@ _SEED: Final = 23
 def check_aggregate(aggregate: object, values: Iterable[Any]) -> None:
     """Tests the laws of an aggregate for `agg.own`, on short series of some values.
 
-    - *arguments*: no method changes what it is given;
+    - *arguments unchanged*: no method changes what it is given;
     - *determinism*: the same gives the same;
     - *types*: a state is of ``state`` and a value of ``type``, and no method fails;
     - *round trip*: a state that was stored and read is as good as before;
@@ -157,7 +157,8 @@ class _Methods:
         before = repr(given)
         found, stored = self._once(method, form, rows, given)
         if repr(given) != before:
-            self.fail("arguments", rows, f"{method} was given {before}, which became {given!r}")
+            why = f"{method} was given {before}, which became {given!r}"
+            self.fail("arguments unchanged", rows, why)
         other, others = self._once(method, form, rows, again)
         if not _same(stored, others):
             self.fail("determinism", rows, f"{method} returns {found!r}, and then {other!r}")

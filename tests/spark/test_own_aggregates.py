@@ -1,14 +1,32 @@
 """Users' own aggregates in Spark: its workers make what those beside the driver make."""
 
+from collections.abc import Iterator
+
+import own_aggregates
+import pyarrow as pa
 import pytest
+import test_local_own
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from selecting import chosen
 from test_local_own import STAGES, failing_shop, own_history, own_site
 
 import deltaproduce as dp
+from deltaproduce.engines import choice
 from deltaproduce.testing import Oracle
+
+
+@pytest.fixture(autouse=True)
+def travelling() -> Iterator[None]:
+    """The classes travel with their code: Spark's workers cannot import modules of tests."""
+    modules = own_aggregates, test_local_own
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    yield
+    for module in modules:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 @pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined", "mixed"), ids=lambda way: way.name)
@@ -45,3 +63,16 @@ def test_what_a_method_raises_in_spark_has_stage_key_and_cause(
         assert (caught.value.stage, caught.value.key) == ("by_g", "b")
         assert isinstance(caught.value.__cause__, KeyError)
         assert store.head.number == 0
+
+
+def test_rows_on_the_driver_go_to_spark_where_its_workers_are_others(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a session has files that a process beside the driver has not."""
+    monkeypatch.setattr(choice, "are_as_beside", lambda _: False)
+    monkeypatch.setattr(choice, "process_workers", lambda: None)  # none is asked for
+    store = dp.Store(spark, location, failing_shop())
+    store.update({"rows": pa.table({"id": [1, 2, 3], "g": ["a", "b", "a"], "n": [1, 2, 4]})})
+    store.update({"rows": pa.table({"id": [4, 5], "g": ["a", "c"], "n": [None, 3]})})
+    content = store.content("by_g", ordered=True).select("g", "rows", "own").collect()
+    assert list(map(tuple, content)) == [("a", 3, 5), ("b", 1, 2), ("c", 1, 3)]

@@ -67,7 +67,7 @@ def grown(state: list[int], value: Any) -> list[int]:
 
 BROKEN: dict[str, tuple[str, object]] = {
     "add changes its state": (
-        "arguments",
+        "arguments unchanged",
         of_sum(
             state="array<bigint>",
             zero=lambda _: [],

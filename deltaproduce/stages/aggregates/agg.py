@@ -42,18 +42,13 @@ class AggregateCall:
     @property
     def subtracts(self) -> bool:
         """Whether rows that are gone are taken from what it keeps of a group."""
-        own = self.own
+        own = OwnAggregate.among(self.parameters)
         return not self.function.startswith(_APPROXIMATE) if own is None else own.subtracts
-
-    @property
-    def own(self) -> OwnAggregate | None:
-        """The user's own aggregate that it calls; None if it is one of the library's."""
-        return next((p for p in self.parameters if isinstance(p, OwnAggregate)), None)
 
     @property
     def made_by(self) -> object:
         """What makes its values: its text, and of a user's own aggregate the code."""
-        own = self.own
+        own = OwnAggregate.among(self.parameters)
         return self.sql if own is None else (self.sql, own.text)
 
     @property

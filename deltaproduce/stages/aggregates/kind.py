@@ -18,6 +18,7 @@ from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.kind import ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
+from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.model.window_moves import Shift
 from deltaproduce.model.windows import Window, making, over
 from deltaproduce.stages.aggregates.agg import AggregateCall
@@ -162,7 +163,7 @@ class Aggregate(DerivedKind):
     @property
     def calls_user(self) -> bool:
         """See `Kind.calls_user`."""
-        return any(call.own is not None for call in self.origins)
+        return any(OwnAggregate.among(call.parameters) for call in self.origins)
 
     @property
     def note(self) -> str | None:
@@ -446,10 +447,12 @@ def _check_merged(argument: Expression, feeders: Sequence[Stage], stage: str, co
 def _check_dropping(call: AggregateCall, window: Window, stage: str, column: str) -> None:
     """Refuses what a window that drops partitions cannot take them from."""
     if not call.subtracts:
+        own = OwnAggregate.among(call.parameters)
+        able = "" if own is None else f"give {own.name} the method subtract, or "
         message = (
             f"stage {stage!r}, value {column!r}: a window with last= drops partitions, and nothing "
-            f"is taken from agg.{call.function}; aggregate by {window.column!r} first, and let "
-            "agg.merge in a window over that merge it"
+            f"is taken from agg.{call.function}; {able}aggregate by {window.column!r} first, and "
+            "let agg.merge in a window over that merge it"
         )
         raise DefinitionError(message, stage=stage, column=column)
 

@@ -199,14 +199,17 @@ def _part(call: AggregateCall, rows: Sequence[Mapping[str, Any]]) -> _Part:
         merged = [row[PARTS][call.arguments[0]] for row in rows]
         return merged[0][0], [values for _, read in merged for values in read]
     read = [tuple(row[name] for name in call.arguments) for row in rows]
-    return call, read if call.own else [tuple(map(_one_zero, values)) for values in read]
+    if OwnAggregate.among(call.parameters) is not None:
+        return call, read
+    return call, [tuple(map(_one_zero, values)) for values in read]
 
 
 def _value(call: AggregateCall, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa: ANN401 as it may be
     if not call.arguments:
         return len(read)
-    if call.own is not None:
-        return _own(call.own, read)
+    own = OwnAggregate.among(call.parameters)
+    if own is not None:
+        return _own(own, read)
     counted = [values for values in read if values[-1] is not None]
     if call.function not in _BY:
         return _FUNCTIONS[call.function]([value for (value,) in counted], *call.parameters)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import DataType
 
 from deltaproduce.errors import DefinitionError
+from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.functions.counts import (
     count,
@@ -64,7 +65,7 @@ def planned(call: AggregateCall, arguments: Sequence[int], types: Sequence[DataT
     Raises:
         DefinitionError: it takes no such arguments.
     """
-    aggregate = call.own
+    aggregate = OwnAggregate.among(call.parameters)
     if not arguments:
         found: Planned | None = count_rows()
     elif aggregate is not None:

@@ -87,21 +87,24 @@ class OwnStates(Measure):
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
+        if len(states) == size:  # there is nothing to merge
+            return states.take(pa.array(np.argsort(groups)))
         calls = _Calls.of(self.aggregate, self.zone)
         parts = (calls.merged(part, groups, size) for part in self._read(calls, states))
         return self._written(calls, *parts)
 
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`."""
+        """See `Measure.turned`, of states as they are stored."""
         calls = _Calls.of(self.aggregate, self.zone)
         has, lost = self._read(calls, states)
-        for group in np.flatnonzero(turned).tolist():
-            nothing = lost[group] is _NOTHING
-            lost[group], has[group] = has[group], calls.zero(group) if nothing else lost[group]
+        for place in np.flatnonzero(turned).tolist():
+            has[place], lost[place] = calls.zero(0), has[place]  # what fails does in all groups
         return self._written(calls, has, lost)
 
     def settled(self, states: pa.Array) -> pa.Array:
         """See `Measure.settled`."""
+        if states.flatten()[1].null_count == len(states):
+            return states
         calls = _Calls.of(self.aggregate, self.zone)
         has, lost = self._read(calls, states)
         for group, gone in enumerate(lost):
