@@ -34,12 +34,17 @@ VALUES = {**SUBTRACTED, "texts": agg.own(Least(2), "t"), "span": agg.own(Moments
 STAGES = ("by_g", "by_two", "by_day", "all_days", "over_all")
 
 
-def own_site() -> dp.Pipeline:
-    """Own aggregates beside others, of one source and of two, of days, and merged from these."""
+def own_site(*, few: bool = False) -> dp.Pipeline:
+    """Own aggregates beside others, of one source and of two, of days, and merged from these.
+
+    Args:
+        few: without the stages of one source and over all.
+    """
     pipeline = dp.Pipeline("site")
     value = "g string, n int, price decimal(12,2), t string, at timestamp, day date"
     events, more = (pipeline.source(n, key="id bigint", value=value) for n in ("events", "more"))
-    pipeline.aggregate("by_g", events, key="g", values={**VALUES, "least": agg.min("n")})
+    if not few:
+        pipeline.aggregate("by_g", events, key="g", values={**VALUES, "least": agg.min("n")})
     both = dp.merge(events, more)
     pipeline.aggregate(
         "by_two", both, key="g, t AS text", values={**SUBTRACTED, "sum": agg.sum("n")}
@@ -52,7 +57,8 @@ def own_site() -> dp.Pipeline:
         "all_days", by_day, key="g", values={**merged, "days": agg.count()}
     )
     again = {name: agg.merge(f"all_{name}") for name in VALUES}
-    pipeline.aggregate("over_all", all_days, key="", values=again)
+    if not few:
+        pipeline.aggregate("over_all", all_days, key="", values=again)
     return pipeline
 
 
