@@ -272,3 +272,34 @@ def test_the_plan_says_that_a_key_is_made_again_from_its_rows(location: str) -> 
         assert "again from its rows" in told["by_g"]
         assert "own(t, Least)" in told["all_days"]
         assert "again" not in told["by_two"]
+
+
+class Factor:
+    """Something that fingerprints see the type of alone."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Scaled(Squares):
+    """Squares times something."""
+
+    def __init__(self, factor: Factor) -> None:
+        self.factor = factor
+
+    def result(self, state: Any) -> Any:
+        return state.total * self.factor.number
+
+
+def test_objects_that_look_the_same_stay_apart(location: str) -> None:
+    pipeline = dp.Pipeline("shop")
+    source = pipeline.source("rows", key="id bigint", value="g string, n int")
+    values = {f"by_{n}": agg.own(Scaled(Factor(n)), "n") for n in (1, 2)}
+    by_g = pipeline.aggregate("by_g", source, key="g", values=values)
+    merged = {name: agg.merge(name) for name in values}
+    pipeline.aggregate("merged", by_g, key="", values=merged)
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"rows": [{"id": 1, "g": "a", "n": 3}, {"id": 2, "g": "a", "n": 1}]})
+        for stage in ("by_g", "merged"):
+            (row,) = store.content(stage).to_pylist()
+            assert (row["by_1"], row["by_2"]) == (10, 20), stage

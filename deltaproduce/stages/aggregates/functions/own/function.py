@@ -25,7 +25,8 @@ def own(aggregate: OwnAggregate, arguments: Sequence[int], types: Sequence[DataT
     def clocked(zone: tzinfo) -> Finish:
         return partial(_finish, aggregate=aggregate, zone=zone)
 
-    kept = OwnStates(None, aggregate, tuple(arguments), tuple(types))
+    which = id(aggregate.methods)
+    kept = OwnStates(None, aggregate, tuple(arguments), tuple(types), which)
     return Planned(aggregate.value.data_type, (kept,), clocked(UTC), clocked=clocked)
 
 

@@ -38,12 +38,14 @@ class OwnStates(Measure):
         aggregate: the user's.
         places: which of the stage's arguments it is of.
         types: theirs.
+        which: tells objects apart that hold different things, but look the same to fingerprints.
         zone: the clock that moments are on.
     """
 
     aggregate: OwnAggregate
     places: tuple[int, ...] = ()
     types: tuple[DataType, ...] = ()
+    which: int = 0
     zone: tzinfo = UTC
 
     @property
@@ -67,7 +69,7 @@ class OwnStates(Measure):
     @property
     def of_none(self) -> Measure:
         """See `Measure.of_none`."""
-        return replace(self, places=(), types=())
+        return replace(self, places=(), types=(), which=0)
 
     def on_clock(self, zone: tzinfo) -> Measure:
         """See `Measure.on_clock`."""
