@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from deltaproduce.errors import DefinitionError
@@ -92,9 +93,17 @@ def _members(aggregate: object) -> Iterator[tuple[str, object]]:
             if not (name.startswith("__") and name.endswith("__")):
                 yield name, _code(member)
     held: Mapping[str, object] = getattr(aggregate, "__dict__", {})
-    slots = (name for kind in type(aggregate).__mro__ for name in getattr(kind, "__slots__", ()))
+    slots = chain.from_iterable(map(_slots, reversed(type(aggregate).__mro__)))
     yield from ((name, getattr(aggregate, name)) for name in slots if hasattr(aggregate, name))
     yield from held.items()
+
+
+def _slots(kind: type) -> Iterator[str]:
+    """The names under which a class's own slots are found."""
+    given = vars(kind).get("__slots__", ())
+    for name in (given,) if isinstance(given, str) else given:
+        is_private = name.startswith("__") and not name.endswith("__")
+        yield f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
 
 
 def _code(member: object) -> object:

@@ -303,3 +303,33 @@ def test_objects_that_look_the_same_stay_apart(location: str) -> None:
         for stage in ("by_g", "merged"):
             (row,) = store.content(stage).to_pylist()
             assert (row["by_1"], row["by_2"]) == (10, 20), stage
+
+
+class Collected:
+    """Numbers, in a list that every group is given to begin with."""
+
+    state = "array<int>"
+    type = "array<int>"
+    nothing: list[int] = []  # noqa: RUF012 that is the fault
+
+    def zero(self) -> list[int]:
+        return self.nothing
+
+    def add(self, state: list[int], n: int) -> list[int]:
+        state.append(n)
+        return state
+
+    def merge(self, a: list[int], b: list[int]) -> list[int]:
+        return [*a, *b]
+
+    def result(self, state: list[int]) -> list[int]:
+        return sorted(state)
+
+
+def test_groups_share_no_state_where_an_aggregate_has_one_for_all(location: str) -> None:
+    pipeline = dp.Pipeline("shop")
+    source = pipeline.source("rows", key="id bigint", value="g string, n int")
+    pipeline.aggregate("by_g", source, key="g", values={"all": agg.own(Collected(), "n")})
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"rows": [{"id": n, "g": "ab"[n % 2], "n": n} for n in (1, 2, 3)]})
+        assert store.content("by_g", ordered=True)["all"].to_pylist() == [[2], [1, 3]]

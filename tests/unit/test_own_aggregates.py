@@ -214,6 +214,23 @@ def test_a_fingerprint_is_of_the_code_and_of_what_the_object_holds() -> None:
     assert len({one.function for one in found[2:]}) == len(found) - 2
 
 
+def in_slots(slots: Any, name: str, number: int) -> object:
+    kind = type("Slotted", (Sum,), {"__slots__": slots})
+    made = kind()
+    setattr(made, name, number)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("slots", "name"), [("step", "step"), (["step"], "step"), (("__step",), "_Slotted__step")]
+)
+def test_a_fingerprint_is_of_what_slots_hold(slots: Any, name: str) -> None:
+    one, same, other = (
+        fingerprint(stage(in_slots(slots, name, number))).function for number in (1, 1, 2)
+    )
+    assert one == same != other
+
+
 def test_a_window_that_drops_days_needs_subtract() -> None:
     """Or an aggregate by its column before it; one with a start does not."""
     assert stage(Sum(), window=dp.window("day", last=3))

@@ -8,6 +8,7 @@ group has. The invariant: what is stored of a group is one state, that of its ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from typing import Any, Final
@@ -191,7 +192,8 @@ class _Calls:
         return _Calls(aggregate, Form.of(aggregate.state, zone))
 
     def zero(self, group: int) -> Any:  # noqa: ANN401 as the user's
-        return self._state("zero", group)
+        """A state of its own, also where the user's method gives the same object each time."""
+        return deepcopy(self._state("zero", group))
 
     def added(
         self, rows: Iterable[tuple[Any, ...]], groups: Numbers, states: list[Any]
