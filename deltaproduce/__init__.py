@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from deltaproduce.model.graph import Graph, Producer, Source, Stage
     from deltaproduce.model.limits import Limits
+    from deltaproduce.model.retention import Expire
     from deltaproduce.model.window_moves import WindowMove
     from deltaproduce.model.windows import Window, window
     from deltaproduce.operations.executor import Progress
@@ -61,6 +62,7 @@ _HOMES: Final = MappingProxyType(
         "CorruptStoreError": "deltaproduce.errors",
         "DefinitionError": "deltaproduce.errors",
         "DeltaProduceError": "deltaproduce.errors",
+        "Expire": "deltaproduce.model.retention",
         "FeedMode": "deltaproduce.engines.change_feed",
         "Finding": "deltaproduce.operations.findings",
         "Forgotten": "deltaproduce.reading.remains",
@@ -112,6 +114,7 @@ __all__ = [
     "CorruptStoreError",
     "DefinitionError",
     "DeltaProduceError",
+    "Expire",
     "FeedMode",
     "Finding",
     "Forgotten",

@@ -338,6 +338,15 @@ def test_what_cannot_be_sent_is_left_to_others(workers: Workers) -> None:
     assert made(workers, pids, keys(3))
 
 
+@pytest.fixture
+def interrupted() -> Iterator[None]:
+    """Ctrl-C interrupts, also where what started the tests has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupted")
 def test_ctrl_c_ends_the_call_and_its_worker(workers: Workers) -> None:
     def endless(key: Any, values: Any) -> Any:
         time.sleep(1_000)
