@@ -76,16 +76,26 @@ class Processes:
         """Bytes in memory."""
         return self.sum(lambda process: process.memory_info().rss)
 
+    def own_memory(self) -> int:
+        """Bytes in memory that the system cannot drop, as it can pages of mapped files."""
+        return self.sum(_own_memory)
+
     def read(self) -> int:
         """Bytes read so far."""
         return self.sum(lambda process: process.io_counters().read_chars)
 
 
-def measured(call: Callable[[], object], directory: Path, processes: Processes) -> Step:
-    """Run a step that writes below a directory."""
+def measured(
+    call: Callable[[], object], directory: Path, processes: Processes, *, own: bool = False
+) -> Step:
+    """Run a step that writes below a directory.
+
+    Args:
+        own: of the memory, pages of mapped files do not count.
+    """
     before = _files(directory)
     read = processes.read()
-    with _peak_memory(processes) as peak:
+    with _peak_memory(processes.own_memory if own else processes.memory) as peak:
         started_ms, started = int(time.time() * 1000), time.perf_counter()
         call()
         seconds = time.perf_counter() - started
@@ -155,6 +165,11 @@ class EventLog:
             ]
 
 
+def _own_memory(process: psutil.Process) -> int:
+    memory = process.memory_info()
+    return int(memory.rss - getattr(memory, "shared", 0))
+
+
 def _files(directory: Path) -> dict[Path, int]:
     found = {}
     for path in directory.rglob("*"):
@@ -168,12 +183,12 @@ def _is_commit(path: Path) -> bool:
 
 
 @contextmanager
-def _peak_memory(processes: Processes) -> Iterator[list[int]]:
+def _peak_memory(memory: Callable[[], int]) -> Iterator[list[int]]:
     peak, done = [0], threading.Event()
 
     def sample() -> None:
         while not done.is_set():
-            peak[0] = max(peak[0], processes.memory())
+            peak[0] = max(peak[0], memory())
             done.wait(_SAMPLE_SECONDS)
 
     sampler = threading.Thread(target=sample, daemon=True)

@@ -2,7 +2,8 @@
 
 Two things that must not need memory in proportion to the data: the tables of many rows under a
 small Java heap, and one key whose values do not fit into a batch. Both are loaded, changed a
-little, and checked; what is printed is a Markdown table with the most memory that was in use.
+little, and checked; what is printed is a Markdown table with the most memory that was in use. With
+``--engine local`` there is no Spark, and limits are those of so much memory (`memory_here`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import deltaproduce as dp
-from benchmarks import w1
+from benchmarks import memory_here, w1
 from benchmarks.measures import Processes, measured
 from benchmarks.runs import say
 from benchmarks.workload import digest
@@ -32,9 +33,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("--rows", type=int, default=30_000_000, help="of the large tables")
     parser.add_argument("--giant", type=int, default=5_000_000, help="values of the one key")
-    parser.add_argument("--memory", default="2g", help="of the Java process")
+    parser.add_argument("--memory", default="2g", help="of the Java process, or of a machine")
+    parser.add_argument("--engine", choices=("spark", "local"), default="spark")
     parser.add_argument("--directory", help="where to work; a temporary one if none")
     given = parser.parse_args(arguments)
+    if given.engine == "local":
+        return _without_spark(given)
     with (
         tempfile.TemporaryDirectory(dir=given.directory) as directory,
         dp.local_session(memory=given.memory) as spark,
@@ -47,6 +51,24 @@ def main(arguments: Sequence[str]) -> int:
             *large_tables(spark, Path(directory, "large"), given.rows),
         ]
     return int(not all(right))
+
+
+def _without_spark(given: argparse.Namespace) -> int:
+    limits = memory_here.limits_of(_bytes(given.memory))
+    with tempfile.TemporaryDirectory(dir=given.directory) as directory:
+        say(f"limits of {given.memory}; peaks of all processes together, without mapped files\n")
+        say("| what | rows | seconds | peak MiB | right |")
+        say("| --- | ---: | ---: | ---: | --- |")
+        right = [
+            *memory_here.giant_key(Path(directory, "giant"), given.giant, CHANGED, limits),
+            *memory_here.large_tables(Path(directory, "large"), given.rows, CHANGED, limits),
+        ]
+    return int(not all(right))
+
+
+def _bytes(said: str) -> int:
+    """So many bytes, as Java says it: ``2g``, ``400m``."""
+    return int(said[:-1]) << {"m": 20, "g": 30}[said[-1]]
 
 
 def giant_key(spark: SparkSession, place: Path, rows: int) -> Iterator[bool]:

@@ -49,10 +49,10 @@ class Store:
 
     Args:
         spark: a session with Delta: `local_session()`, or a cluster's. None for a store without
-            Spark, and without Java: it takes and gives pyarrow Tables, and does all that fits its
-            ``limits`` on this machine. What needs Spark is then a SessionError: a stage of SQL, a
-            table of others, a catalog, a file system beside this machine's and object stores, a
-            step of more rows.
+            Spark, and without Java: it takes and gives pyarrow Tables, and does all on this
+            machine; of rows beyond its ``limits`` it holds a part in memory at a time. What needs
+            Spark is then a SessionError: a stage of SQL, a table of others, a catalog, a file
+            system beside this machine's and object stores.
         location: a path (with a ``/`` or a scheme), otherwise ``schema`` or ``catalog.schema``. A
             relative path is one of the current directory. A schema of a catalog in memory, which
             is forgotten when the process ends, must have been created in this process.
@@ -319,8 +319,7 @@ class Store:
             What is wrong, feeders first; nothing if all is right.
 
         Raises:
-            SessionError: the store has none, and a stage has more rows, or updates, than its limits
-                have on one machine, or rows that Spark has marked as deleted.
+            SessionError: the store has none, and a stage has rows that Spark has marked as deleted.
         """
         return repair.verify(self._opened, recompute)
 
@@ -511,7 +510,7 @@ class Store:
 
         The cost is that of the updates in between and of looking up the rows that their keys had.
         If the keys are few, one Spark job finds out which, at once; the rest waits for an action.
-        Without a session all is done at once, and the updates have to fit the store's limits.
+        Without a session all is done at once.
 
         Args:
             since: the version whose rows you have; 0 for none.
@@ -527,7 +526,6 @@ class Store:
             NotFoundError: there is no such stage or version, or a pipeline without the stage, or
                 with other columns of it, made versions in between.
             InvalidArgumentError: ``since`` is after ``until``, or there is no such mode.
-            SessionError: it takes more rows than fit the limits of a store without a session.
         """
         return changes_between.changes(self._opened, stage, since, until, mode)
 
@@ -547,7 +545,6 @@ class Store:
         Raises:
             NotFoundError: there is no such stage or version.
             InvalidArgumentError: it is no key of the stage's columns.
-            SessionError: it takes more rows than fit the limits of a store without a session.
         """
         return lineages.lineage(self._opened, stage, key, version)
 

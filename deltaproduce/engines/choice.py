@@ -2,8 +2,9 @@
 
 The invariant: this is the only place that decides it. Rows stay where they are: on the driver while
 all that take part are there, else in Spark. What Spark has computed comes to the driver if it is
-little (`Limits.is_local`). A user's function is called for rows where they are: in worker processes
-beside the driver, or in Spark's.
+little (`Limits.is_local`). Without a session rows are always on the driver, and of those that are
+many it holds a part in memory (`local.large`). A user's function is called for rows where they are:
+in worker processes beside the driver, or in Spark's.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.engine import Engine, Rows
 from deltaproduce.engines.failures import BatchFunction, in_worker
-from deltaproduce.engines.local.arrays import empty, key_ends
+from deltaproduce.engines.local.arrays import empty, key_ends, whole_keys
 from deltaproduce.engines.local.calls import Call, pickled
 from deltaproduce.engines.local.engine import LocalEngine
+from deltaproduce.engines.local.large import parting
+from deltaproduce.engines.local.large.out_of_core import OutOfCoreEngine
+from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.local.workers import process_workers
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched
@@ -91,7 +95,54 @@ class Engines:
 
     def of(self, *rows: Rows) -> Engine[Any]:
         """The engine that works on some rows together."""
+        if self.session is None:
+            return self._alone(rows)
         return _LOCAL if all(is_local(one) for one in rows) else self.distributed
+
+    def _alone(self, rows: Sequence[Rows]) -> Engine[Any]:
+        """The engine that does it without Spark."""
+        if not all(map(is_local, rows)):
+            raise needs_spark()
+        return _LOCAL if self.holds(*rows) else OutOfCoreEngine(self.limits)
+
+    def holds(self, *tables: pa.Table) -> bool:
+        """Whether a step holds some rows of the driver in memory, all at once."""
+        if self.session is not None:
+            return True
+        return self.limits.is_local(sum(map(len, tables)), sum(one.nbytes for one in tables))
+
+    def spill(self) -> Spill:
+        """A place for rows that come to the driver part by part."""
+        return parting.spill_of(self.limits) if self.session is None else Spill()
+
+    def by_slices(self, rows: pa.Table, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        """What a function makes of rows on the driver, which looks at each row alone.
+
+        It is called with parts of them that fit in memory.
+        """
+        if self.session is not None:
+            return function(rows)
+        return parting.by_slices(rows, function, self.limits)
+
+    def by_ranges(
+        self,
+        tables: Sequence[pa.Table],
+        key: Sequence[Column],
+        function: Callable[..., pa.Table],
+        *,
+        names: Sequence[Sequence[str]] | None = None,
+    ) -> pa.Table:
+        """What a function makes of rows on the driver, which looks at all rows of a key together.
+
+        It is called with ranges of the key that fit in memory, in the key's order.
+
+        Args:
+            names: what the key's columns are called in each table, if not as in ``key``.
+        """
+        if self.session is not None:
+            return function(*tables)
+        ranges = parting.by_ranges(tables, key, self.limits, names)
+        return parting.gathered((function(*parts) for parts in ranges), self.limits)
 
     @property
     def distributed(self) -> SparkEngine:
@@ -120,10 +171,12 @@ class Engines:
 
     def calls_beside(self, *rows: Rows) -> bool:
         """Whether a function may be called beside the driver, for these rows together."""
+        if self.session is None:
+            return all(map(is_local, rows))
         few = (
             isinstance(one, pa.Table) and self.limits.is_local(len(one), one.nbytes) for one in rows
         )
-        return all(few) and (self.session is None or are_as_beside(self.session))
+        return all(few) and are_as_beside(self.session)
 
     def made_beside(
         self,
@@ -153,22 +206,59 @@ class Engines:
         function = pickled(in_worker(run), HELD_BY_SPARK)
         if function is None:
             return None
+        names = [c.name for c in key]
+        if self.session is None:
+            parts = parting.slices(rows, self.limits)
+            parts = whole_keys(parts, names) if key and not self.holds(rows) else iter([rows])
+            made = (self._made_of(part, names, function, columns, stage) for part in parts)
+            table = parting.gathered(made, self.limits)
+            return table, len(table)
+        found = self._called(rows, names, function, columns, stage)
+        if found is None:
+            return None
+        is_few = self.limits.is_local(len(found), found.nbytes)
+        return found if is_few else self.frame(found, columns), len(found)
+
+    def _made_of(
+        self,
+        rows: pa.Table,
+        key: Sequence[str],
+        function: bytes,
+        columns: Sequence[Column],
+        stage: str,
+    ) -> pa.Table:
+        """What a function makes of rows of which a step holds as many in memory.
+
+        Raises:
+            SessionError: a worker cannot run it.
+        """
+        found = self._called(rows, key, function, columns, stage)
+        if found is None:
+            raise needs_spark()
+        return found
+
+    def _called(
+        self,
+        rows: pa.Table,
+        key: Sequence[str],
+        function: bytes,
+        columns: Sequence[Column],
+        stage: str,
+    ) -> pa.Table | None:
+        """What a function makes of some rows; None if it is for Spark to call it."""
         call = Call(
             stage,
             function,
             as_in_spark(rows, self.time_zone),
-            key_ends(rows.select([c.name for c in key])) if key else np.array([len(rows)]),
+            key_ends(rows.select(list(key))) if key else np.array([len(rows)]),
             self._most_workers,
-            self.limits.held_bytes,
+            self.limits.held_bytes if self.session is not None else None,
             self._cores_elsewhere if key else 0,
         )
         made = call.made(process_workers())
         if made is None:
             return None
-        parts = (in_arrow_types(part, columns) for part in made or [empty(columns)])
-        table = pa.concat_tables(parts)
-        is_few = self.limits.is_local(len(table), table.nbytes)
-        return table if is_few else self.frame(table, columns), len(table)
+        return pa.concat_tables(in_arrow_types(part, columns) for part in made or [empty(columns)])
 
     @property
     def _cores_elsewhere(self) -> int:
@@ -189,8 +279,8 @@ def needs_spark() -> SessionError:
     """What is said where a store without a session is asked for what only Spark does."""
     return SessionError(
         "this needs Spark, and the store was opened without a session: it is a query, a catalog, "
-        "an operation that only Spark has, a table with rows that are marked as deleted, or a step "
-        "of more rows than the store's limits have on one machine. Open it with "
+        "an operation that only Spark has, a table with rows that are marked as deleted, or a "
+        "function that cannot be sent to a worker process. Open it with "
         "Store(deltaproduce.local_session(), …)"
     )
 

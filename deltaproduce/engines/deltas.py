@@ -150,7 +150,10 @@ class Deltas(DeltaTables):
     def write(self, place: Place, write: Write) -> None:
         """See `DeltaTables.write`."""
         alone, here = self._alone(place) is not None, self._here(place)
-        if here is None or not delta.written(here, write, self._handles, alone=alone):
+        large = isinstance(write.rows, pa.Table) and not self._engines.holds(write.rows)
+        if here is None or not delta.written(
+            here, write, self._handles, alone=alone, streamed=large
+        ):
             self.spark.write(place, write)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:

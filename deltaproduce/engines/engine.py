@@ -1,7 +1,8 @@
 """The engine: what is done with rows, as one protocol.
 
-There are two: `local.engine` for Arrow tables on the driver, and `spark.engine` for DataFrames.
-Both give the same rows for the same rows; laws on random rows hold the two against each other.
+There are three: `local.engine` for Arrow tables on the driver, `local.large.out_of_core` for those
+that do not fit in its memory, and `spark.engine` for DataFrames. All give the same rows for the
+same rows; laws on random rows hold them against each other.
 Where rows are worked on is decided in `choice`, by their number.
 """
 

@@ -7,7 +7,7 @@ meaning.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final, TypeAlias
 
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType
@@ -118,6 +118,10 @@ class Counts:
     pairs_new: int
     pairs_gone: int
     bytes: int
+
+    def __add__(self, other: Counts) -> Counts:
+        """Those of two comparisons that have no key in common."""
+        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @staticmethod
     def of_new(keys: int, pairs: int, rows: int, total_bytes: int) -> Counts:

@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import Marks, distinct, isin_rows
+from deltaproduce.engines.local.arrays import Marks, isin_rows
 from deltaproduce.engines.spark.columns import cols, same
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.predicates import HASH, hash_sql, membership, needs_hash
@@ -63,7 +63,7 @@ class Selection:
             if len(found) <= most:
                 keys = found
         if isinstance(keys, pa.Table):
-            once, limits = distinct(keys), engines.limits
+            once, limits = engines.of(keys).distinct(keys, columns), engines.limits
             stays = engines.session is None or limits.holds_keys(len(once), once.nbytes)
             found = once if stays else _joined(once, columns, engines)
             return Selection(tuple(columns), found, engines)
@@ -97,6 +97,13 @@ class Selection:
             return self.keys
         return _joined(self.keys, self.columns, self.engines)
 
+    @property
+    def are_sought(self) -> bool:
+        """Whether their rows are looked up: of as many as a step does not hold, all are read."""
+        if not isinstance(self.keys, pa.Table) or self.engines.session is not None:
+            return True
+        return self.engines.limits.holds_keys(len(self.keys), self.keys.nbytes)
+
     def renamed(self, columns: Sequence[Column]) -> Selection:
         """The same keys in the columns of another table, as a feeder's keys are source keys."""
         names = [column.name for column in columns]
@@ -118,7 +125,8 @@ class Selection:
         """The keys that are not among those of ``other``, whose columns may have other names."""
         gone = other.renamed(self.columns)
         if isinstance(self.keys, pa.Table) and gone.is_here:
-            kept = self.keys.filter(pa.array(~gone.holds(self.keys)))
+            engine = self.engines.of(self.keys, gone.keys)
+            kept = engine.without(self.keys, self.columns, gone.keys, self.columns)
             return Selection(self.columns, kept, self.engines)
         keys, others = self.frame, gone.frame
         kept = keys.join(others, same(keys, others, self.columns), "left_anti")
@@ -145,7 +153,7 @@ class Selection:
     def only(self, rows: Rows, columns: Sequence[Column]) -> Rows:
         """Of any rows, in these columns, those that have one of the keys."""
         if isinstance(rows, pa.Table) and self.is_here:
-            return rows.filter(pa.array(self.holds(rows)))
+            return self._of_table(rows)
         found, keys = self.engines.frame(rows, columns), self.frame
         return found.join(keys, same(found, keys, self.columns), "left_semi")
 
@@ -154,11 +162,15 @@ class Selection:
         if not self.is_here:
             return found
         if isinstance(found, pa.Table):
-            return found.filter(pa.array(self.holds(found)))
+            return self._of_table(found)
         if not needs_hash(self.columns, self.keys):
             return found
         keys = self.frame
         return found.join(keys, same(found, keys, self.columns), "left_semi")
+
+    def _of_table(self, rows: pa.Table) -> pa.Table:
+        found: pa.Table = self.engines.of(rows, self.keys).only(rows, self.keys, self.columns)
+        return found
 
     def holds(self, rows: pa.Table) -> Marks:
         """Which of the rows have one of the keys, which are on the driver."""

@@ -31,7 +31,8 @@ class Limits:
             the driver; by default as many as its memory has 1,500 bytes.
         local_bytes: the most bytes that they may have, as `frames.row_bytes` estimates them; by
             default a 48th of the driver's memory, and at most 1 GiB. A step holds several times as
-            much.
+            much. Of more rows, a step of a store without a session holds a part of about this size
+            in memory at a time, and has the others in temporary files.
         cluster_rows: the same as `local_rows`, in a session whose executors are other machines.
         cluster_bytes: the same as `local_bytes` there.
         fetched_bytes: the most bytes that Spark has computed and the driver gets: they go through
@@ -114,6 +115,11 @@ class Limits:
     def is_local(self, rows: int, total_bytes: int) -> bool:
         """Whether a step brings so many rows to the driver."""
         return rows <= self.local_rows and total_bytes <= self.local_bytes
+
+    def parts(self, rows: int, total_bytes: int) -> int:
+        """In how many parts so many rows are worked on, each of which a step holds in memory."""
+        by_rows = -(-rows // max(self.local_rows, 1))
+        return max(1, by_rows, -(-total_bytes // max(self.local_bytes, 1)))
 
     def holds_keys(self, keys: int, total_bytes: int) -> bool:
         """Whether so many distinct keys of the driver stay there, when their rows are sought."""

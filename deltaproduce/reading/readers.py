@@ -78,14 +78,11 @@ class Reader:
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
-    def updates(
-        self, version: Version, stage: Stage, since: int | None = None, most: int | None = None
-    ) -> Rows | None:
+    def updates(self, version: Version, stage: Stage, since: int | None = None) -> Rows | None:
         """What the version changed in a stage; None if nothing yet has.
 
         Args:
             since: and what the versions after this one have; else it alone.
-            most: so many rows at most are for the driver, if that is where they come.
 
         Returns:
             Rows in Spark, if there is a session.
@@ -97,10 +94,7 @@ class Reader:
             return begun
         table, columns = self._tables.location.table(stage.name, UPDATES), Layout.of(stage).updates
         if self._tables.engines.session is None:
-            versions = first, version.number
-            here = self._tables.rows(table, delta_version, columns, versions, most)
-            if most is None or len(here) <= most:
-                return here  # others are for Spark, and it says that there is none
+            return self._tables.rows(table, delta_version, columns, (first, version.number))
         rows = self._tables.read(table, delta_version)
         stored = rows.where(f.col(VERSION).between(first, version.number))
         names = cols(columns)
@@ -136,8 +130,7 @@ class Reader:
         if not changed:
             return None
         engines = self._tables.engines
-        most = engines.limits.rows_of(last.stages[stage.name].row_bytes)
-        updates = self.updates(last, stage, since.number, most)
+        updates = self.updates(last, stage, since.number)
         if updates is None:
             return None
         content, before = self.content(since, stage), None

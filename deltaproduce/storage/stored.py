@@ -131,8 +131,7 @@ class Stored:
 
     def rows(self) -> Rows:
         """All rows, unsorted; on the driver if they are few."""
-        few = self.engines.limits.is_local(self.count, self.count * self.row_bytes)
-        return self.fetched() if few and self._is_here else self.all()
+        return self.fetched() if self._is_fetched and self._is_here else self.all()
 
     def all(self, read: int | None = None) -> DataFrame:
         """All rows, in Spark; unsorted.
@@ -208,11 +207,13 @@ class Stored:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
         if not keys.is_here:
             return keys.rows_of(self.all())
-        most = self.engines.limits.rows_of(self.row_bytes)
-        found = None if self.files is None else self.files.rows_of(keys, self.columns, most)
+        most = self._most_rows
+        found = None
+        if self.files is not None and keys.are_sought:
+            found = self.files.rows_of(keys, self.columns, most)
         if found is None:
             found = self._sought(keys)
-        if found is None or len(found) > most:
+        if found is None or (most is not None and len(found) > most):
             return keys.rows_of(self.all())
         return self._merged(found, keys)
 
@@ -222,16 +223,16 @@ class Stored:
         Args:
             column: one of the key, so that all rows of a pair have the same value.
         """
-        most = self.engines.limits.rows_of(self.row_bytes)
+        most = self._most_rows
         base = self.base if isinstance(self.base, pa.Table) else None
         if base is None and self.files is not None:
             read = partial(self.files.rows_within, column, columns=self.columns, most=most)
             held = self.held
-            base = read(values) if held is None else held.rows_within(column, values, most, read)
-        few = self.engines.limits.is_local(self.count, self.count * self.row_bytes)
-        if base is None and self._is_here and few:
+            kept = self.engines.limits.rows_of(self.row_bytes)
+            base = read(values) if held is None else held.rows_within(column, values, kept, read)
+        if base is None and self._is_here and self._is_fetched:
             base = replace(self, overlay=None).fetched()
-        if base is None or len(base) > most:
+        if base is None or (most is not None and len(base) > most):
             known = None if self.files is None else self.files.count_within(column, values)
             return rows_within(self.all(known), column, values)
         base = rows_within(base.select([c.name for c in self.columns]), column, values)
@@ -246,6 +247,18 @@ class Stored:
         if base is None or self.overlay is None:
             return base
         return base + int(are_within(self.overlay.rows.column(column.name), values).sum())
+
+    @property
+    def _most_rows(self) -> int | None:
+        """The most rows that come to the driver of a look-up; None if there is no other place."""
+        alone = self.engines.session is None
+        return None if alone else self.engines.limits.rows_of(self.row_bytes)
+
+    @property
+    def _is_fetched(self) -> bool:
+        """Whether all rows are read to the driver, if they can be."""
+        limits, alone = self.engines.limits, self.engines.session is None
+        return alone or limits.is_local(self.count, self.count * self.row_bytes)
 
     @property
     def _is_here(self) -> bool:
@@ -263,7 +276,7 @@ class Stored:
     def _sought(self, keys: Selection) -> pa.Table | None:
         """The rows of some keys in the base, and perhaps of others; None if they are many."""
         limits = self.engines.limits
-        if self._is_here and limits.is_local(self.count, self.count * self.row_bytes):
+        if self._is_here and self._is_fetched:
             return keys.exactly(replace(self, overlay=None).fetched())
         most = limits.fetched_rows_of(self.row_bytes)
         found = fetched(keys.rows_of(self._frame()).limit(most + 1), self.columns)
@@ -273,16 +286,16 @@ class Stored:
         overlay = self.overlay
         if overlay is not None and keys is not None:
             overlay = overlay.only(keys)
-            base = base.filter(pa.array(keys.holds(base)))
+            base = keys.exactly(base)
         return self._with(base, overlay)
 
     def _with(self, base: pa.Table, overlay: Overlay | None) -> pa.Table:
         """Rows of the base, with what came after of all their pairs."""
         if overlay is None:
             return base
-        names = [c.name for c in overlay.pair]
-        kept = ~isin_rows(base.select(names), overlay.rows.select(names))
-        return pa.concat_tables([base.filter(pa.array(kept)), overlay.newer(self.columns)])
+        newer, engine = overlay.rows, self.engines.of(base)
+        kept = engine.without(base, self.columns, newer, overlay.pair)
+        return pa.concat_tables([kept, overlay.newer(self.columns)])
 
 
 def run_of(comparison: Comparison) -> pa.Table:

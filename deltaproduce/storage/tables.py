@@ -123,7 +123,9 @@ class Tables:
                 told = self._delta.files(place, delta_version)
             if place.directory is not None and told is not None:
                 paths, ranges = told.column("path").to_pylist(), FileRanges(told, len(told))
-                found = ParquetFiles(place.directory, paths, alone, self.readings, ranges)
+                found = ParquetFiles(
+                    place.directory, paths, alone, self.readings, ranges, self.engines.spill
+                )
             known = delta_version, found
             self._files[table] = known
         return known[1]
@@ -134,16 +136,14 @@ class Tables:
         delta_version: int,
         columns: Sequence[Column],
         versions: tuple[int, int] | None = None,
-        most: int | None = None,
     ) -> pa.Table:
         """The rows of a small table at a delta version, on the driver.
 
         Args:
             versions: only those whose ``_version`` is between these two, both among them.
-            most: if there are more rows, some more than these are enough.
         """
         files = self.files(table, delta_version)
-        found = None if files is None else files.rows(columns, versions, most)
+        found = None if files is None else files.rows(columns, versions)
         if found is not None:
             return found
         rows = self.read(table, delta_version)
@@ -154,15 +154,12 @@ class Tables:
         return found
 
     def stored(self, table: Table, delta_version: int, columns: Sequence[Column]) -> Rows:
-        """All rows at a delta version: in Spark; without a session on the driver, if they are few.
+        """All rows at a delta version: in Spark; without a session on the driver.
 
         Raises:
-            SessionError: they are not.
             CorruptStoreError: as `read`.
         """
-        files = self._files_here(table, delta_version)
-        sizes = None if files is None else files.sizes
-        if files is None or (sizes is not None and not self.engines.limits.is_local(*sizes)):
+        if self._files_here(table, delta_version) is None:
             return self.read(table, delta_version)
         return self.rows(table, delta_version, columns)
 

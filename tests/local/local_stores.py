@@ -9,13 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltaproduce import MissingPartitionsError, Pipeline, Source, Store
+from deltaproduce import Limits, MissingPartitionsError, Pipeline, Source, Store
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.model.layouts import Layout
 from deltaproduce.testing import Change, Oracle, Upsert, plain_rows
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.row_readers import row_reader
+
+IN_PARTS = Limits(small_table_rows=0, group_rows=2, local_rows=16, local_bytes=4096, seek_keys=2)
+"""Under these, whatever has more than a few rows is worked on in parts, which lie in files."""
 
 
 def as_rows(

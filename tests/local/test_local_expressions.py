@@ -9,14 +9,14 @@ from datetime import date
 from typing import Any
 
 import pytest
-from local_stores import as_rows, assert_same_here
+from local_stores import IN_PARTS, as_rows, assert_same_here
 from two_sources import changes
 
 import deltaproduce as dp
 from deltaproduce import agg
 from deltaproduce.testing import Oracle
 
-WAYS = {"small": dp.Limits(), "runs": dp.Limits(small_table_rows=0)}
+WAYS = {"small": dp.Limits(), "runs": dp.Limits(small_table_rows=0), "in parts": IN_PARTS}
 VALUE = "n int, b tinyint, l bigint, ok boolean, day date, t string"
 STAGES: dict[str, dict[str, Any]] = {
     "by_sign": {

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from local_stores import as_rows, assert_same_here
+from local_stores import IN_PARTS, as_rows, assert_same_here
 from two_sources import changes
 
 import deltaproduce as dp
@@ -26,6 +26,7 @@ WAYS = {
     "runs, often folded": dp.Limits(
         small_table_rows=0, group_rows=2, compaction_commits=2, compaction_rows=3, overlay_runs=3
     ),
+    "in parts": IN_PARTS,
 }
 VERSIONS = 6
 COLUMNS: dict[str, tuple[str, list[Any]]] = {

@@ -24,7 +24,7 @@ from limiting import limited
 from local_stores import as_rows, assert_same_here
 from series import drawn as examples
 
-from deltaproduce import CorruptStoreError, Limits, SessionError, Store
+from deltaproduce import CorruptStoreError, Limits, Store
 from deltaproduce.storage import failpoints
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.versions import EMPTY
@@ -232,8 +232,9 @@ def test_the_version_log_is_watched_and_set_back(place: Place) -> None:
     place.update(7)
 
 
-def test_more_rows_than_the_limits_are_for_spark(location: str) -> None:
+def test_more_rows_than_fit_in_memory_are_looked_at_in_parts(location: str) -> None:
     place = Place(location)
-    with pytest.raises(SessionError):
-        Store(None, location, orders(), limits=Limits(local_rows=3)).verify()
-    assert place.open().verify() == ()
+    store = Store(None, location, orders(), limits=Limits(local_rows=3))
+    assert store.verify() == ()
+    append(place.path / "orders/content")
+    assert store.verify() == place.open().verify() != ()

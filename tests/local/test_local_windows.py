@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from local_stores import as_rows, assert_same_here
+from local_stores import IN_PARTS, as_rows, assert_same_here
 
 import deltaproduce as dp
 from deltaproduce import agg
@@ -37,6 +37,7 @@ WAYS: dict[str, tuple[dp.Limits, bool | None]] = {
     "small, moved": (dp.Limits(), True),
     "runs, moved": (RUNS, True),
     "runs, often folded, anew": (FOLDED, False),
+    "in parts, moved": (IN_PARTS, True),
 }
 """Limits, and whether windows are always moved, or always made anew."""
 SEEDS = int(os.environ.get("DELTAPRODUCE_SEEDS", "2"))

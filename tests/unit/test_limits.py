@@ -11,7 +11,7 @@ import pytest
 from deltaproduce import Limits
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local import spilling
-from deltaproduce.engines.local.spilling import spilled
+from deltaproduce.engines.local.large.spilling import spilled
 from deltaproduce.model import memory
 
 

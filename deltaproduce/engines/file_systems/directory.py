@@ -114,6 +114,20 @@ class FileSystem(Protocol):
     def parquet(self, path: str) -> dict[str, Any]:
         """A file as pyarrow's Parquet functions take it."""
 
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it, where files can only be in one that is there.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+
+    def size(self, path: str) -> int:
+        """How many bytes a file has.
+
+        Raises:
+            OSError: it cannot be said.
+        """
+
     def is_link(self, path: str) -> bool:
         """Whether a path is that of a symbolic link."""
 
@@ -244,6 +258,42 @@ class Directory:
         source = place.pop("where")
         ahead = self.file_system.reads_ahead
         return pq.ParquetFile(source, metadata=footer, pre_buffer=ahead, **place, **_INT96)
+
+    def parquet_writer(
+        self,
+        inside: str,
+        schema: pa.Schema,
+        footers: list[pq.FileMetaData],
+        **encodings: Any,  # noqa: ANN401 as pyarrow's writer takes them
+    ) -> pq.ParquetWriter:
+        """A Parquet file in it, to be written; the directory comes with it.
+
+        Args:
+            footers: the file's is put there when it is closed.
+            encodings: how columns are stored.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.file_system.make_directory(self.path)
+        place = self.file_system.parquet(f"{self.path}/{inside}")
+        where = place.pop("where")
+        return pq.ParquetWriter(
+            where,
+            schema,
+            compression="SNAPPY",
+            metadata_collector=footers,
+            **encodings,
+            **place,
+        )
+
+    def size(self, inside: str) -> int:
+        """How many bytes a file in it has.
+
+        Raises:
+            OSError: it cannot be said.
+        """
+        return self.file_system.size(f"{self.path}/{inside}")
 
     @property
     def is_there(self) -> bool:

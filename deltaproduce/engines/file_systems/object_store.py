@@ -169,6 +169,14 @@ class ObjectStore(FileSystem):
         """See `FileSystem.parquet`."""
         return {"where": path, "filesystem": _opened(self)}
 
+    def make_directory(self, path: str) -> None:
+        """See `FileSystem.make_directory`: there are none."""
+        del path
+
+    def size(self, path: str) -> int:
+        """See `FileSystem.size`."""
+        return int(_opened(self).get_file_info(path).size)
+
     def is_link(self, path: str) -> bool:
         """There are no links."""
         del path

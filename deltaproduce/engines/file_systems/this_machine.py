@@ -106,6 +106,14 @@ class ThisMachine(FileSystem):
         """See `FileSystem.parquet`."""
         return {"where": path}
 
+    def make_directory(self, path: str) -> None:
+        """See `FileSystem.make_directory`."""
+        os.makedirs(path, exist_ok=True)
+
+    def size(self, path: str) -> int:
+        """See `FileSystem.size`."""
+        return os.path.getsize(path)
+
     def is_link(self, path: str) -> bool:
         """See `FileSystem.is_link`."""
         return os.path.islink(path)

@@ -79,7 +79,7 @@ class Call:
         rows: at least one.
         ends: the rows before which they may be cut, in order; the last is their number.
         most_workers: how many take part at most.
-        most_bytes: the most that may come back.
+        most_bytes: the most that may come back; None if others cannot make it.
         elsewhere: how many workers others have, on machines of their own; 0 if there are none.
     """
 
@@ -88,7 +88,7 @@ class Call:
     rows: pa.Table
     ends: Numbers
     most_workers: int
-    most_bytes: int
+    most_bytes: int | None
     elsewhere: int = 0
 
     def made(self, workers: Workers) -> list[pa.Table] | None:
@@ -267,7 +267,8 @@ class _Sharing:
     def _output(self, worker: Worker, payload: bytes) -> None:
         self._part(worker).output.append(payload)
         self._bytes += len(payload)
-        if self._bytes > self._call.most_bytes:
+        most = self._call.most_bytes
+        if most is not None and self._bytes > most:
             raise _LeftError
 
     def _done(self, worker: Worker, payload: bytes) -> None:

@@ -26,7 +26,7 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import create_table_with_add_actions
+from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from deltaproduce.engines.delta_tables import (
@@ -41,6 +41,7 @@ from deltaproduce.engines.delta_tables import (
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.handles import Handles, opened_at
+from deltaproduce.engines.local.large.data_files import written_file
 from deltaproduce.types.atoms import in_arrow_types
 
 _Outcome = TypeVar("_Outcome")
@@ -55,7 +56,14 @@ _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_e
 what has expired takes as long as the commit."""
 
 
-def written(directory: Directory, write: Write, handles: Handles, *, alone: bool = False) -> bool:
+def written(
+    directory: Directory,
+    write: Write,
+    handles: Handles,
+    *,
+    alone: bool = False,
+    streamed: bool = False,
+) -> bool:
     """Write rows in their order, if that can be done here as Spark would do it.
 
     Rows that are marked as deleted are Spark's to remove, and so are columns that Delta has no
@@ -65,6 +73,7 @@ def written(directory: Directory, write: Write, handles: Handles, *, alone: bool
     Args:
         handles: the store's, one of which may be the table's.
         alone: there is no Spark, so a commit before this one gives it the properties.
+        streamed: the rows do not fit in memory.
 
     Returns:
         Whether it was done.
@@ -73,7 +82,7 @@ def written(directory: Directory, write: Write, handles: Handles, *, alone: bool
         RefusedError: another writer was faster: rows that are to be all of a table, or its first,
             take the place of what was read, or of nothing.
     """
-    rows = _plain_rows(write)
+    rows = _plain_rows(write, streamed=streamed)
     if rows is None:
         return False
     try:
@@ -89,13 +98,65 @@ def written(directory: Directory, write: Write, handles: Handles, *, alone: bool
             return False
         properties = dict(write.properties or {})
         overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
-    if len(write.file_ends) > 1 and (found is None or _has_columns(found, write)):
+    if streamed:
+        _write_streamed(directory, found, rows, write)
+    elif len(write.file_ends) > 1 and (found is None or _has_columns(found, write)):
         _write_parts(directory, found, rows, write)
     else:
         _write_one(directory, found, overwritten, rows, write)
     if handle is not None:
         handles.keep(directory, handle)
     return True
+
+
+def _write_streamed(
+    directory: Directory, found: DeltaTable | None, rows: pa.Table, write: Write
+) -> None:
+    """Write rows that do not fit in memory."""
+    ends = write.file_ends or (len(rows),)
+    group_rows = write.group_rows or _GROUP_ROWS
+    files = [
+        written_file(directory, write, rows.slice(first, end - first), group_rows)
+        for first, end in zip((0, *ends[:-1]), ends, strict=True)
+    ]
+    next_one = found is None or write.mode != "append"
+    said = _said(write.metadata, _transactions(found, write), next_one=next_one)
+    _commit_files(directory, found, files, Schema.from_arrow(rows.schema), write, said)
+
+
+def _commit_files(
+    directory: Directory,
+    found: DeltaTable | None,
+    files: list[AddAction],
+    schema: Schema,
+    write: Write,
+    said: CommitProperties,
+) -> None:
+    """Commit files that are there."""
+    if found is not None:
+        table = found
+        _committed(
+            lambda: table.create_write_transaction(
+                [*files],
+                _mode(table, write),
+                schema,
+                commit_properties=said,
+                post_commithook_properties=_CHECKPOINTS,
+            )
+        )
+        return
+    _committed(
+        lambda: create_table_with_add_actions(
+            directory.uri,
+            schema,
+            files,
+            configuration=write.properties,
+            storage_options=directory.storage_options,
+            commit_properties=said,
+            post_commithook_properties=_CHECKPOINTS,
+        ),
+        made_in=directory,
+    )
 
 
 def _write_parts(
@@ -107,30 +168,8 @@ def _write_parts(
         directory, rows, write.file_ends, group_rows, write.lookup, packed(write.columns)
     )
     said = _said(write.metadata, _transactions(found, write), next_one=True)
-    if found is not None:
-        table = found
-        _committed(
-            lambda: table.create_write_transaction(
-                [*parts],
-                "overwrite",
-                table.schema(),
-                commit_properties=said,
-                post_commithook_properties=_CHECKPOINTS,
-            )
-        )
-        return
-    _committed(
-        lambda: create_table_with_add_actions(
-            directory.uri,
-            Schema.from_arrow(rows.schema),
-            parts,
-            configuration=write.properties,
-            storage_options=directory.storage_options,
-            commit_properties=said,
-            post_commithook_properties=_CHECKPOINTS,
-        ),
-        made_in=directory,
-    )
+    schema = Schema.from_arrow(rows.schema) if found is None else found.schema()
+    _commit_files(directory, found, parts, schema, write, said)
 
 
 def _write_one(
@@ -307,7 +346,7 @@ def _has_marked(table: DeltaTable) -> bool:
     return bool(len(pa.table(table.deletion_vectors())))
 
 
-def _plain_rows(write: Write) -> pa.Table | None:
+def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
     """The rows as they are stored; None if they are not here, or are not simply stored."""
     rows = write.rows
     if not isinstance(rows, pa.Table) or write.predicate is not None:
@@ -315,7 +354,9 @@ def _plain_rows(write: Write) -> pa.Table | None:
     if not all(_is_plain(column.data_type) for column in write.columns):
         return None
     rows = in_arrow_types(rows, write.columns)
-    return rows.combine_chunks() if len(rows) else rows  # of several chunks it loses the order
+    if streamed or not len(rows):
+        return rows
+    return rows.combine_chunks()  # of several chunks it loses the order
 
 
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:

@@ -21,7 +21,7 @@ from deltaproduce.engines.local.arrays import (
 )
 from deltaproduce.engines.local.kernels import checks, comparing, feeds, surrogates
 from deltaproduce.engines.local.kernels.ranges import partitions_of
-from deltaproduce.engines.local.spilling import spilled
+from deltaproduce.engines.local.large.spilling import spilled
 from deltaproduce.engines.marks import COUNTED, Counts, Which
 from deltaproduce.model.clustering import Clustering, file_ends
 from deltaproduce.model.layouts import Layout
@@ -34,7 +34,7 @@ class LocalEngine(Engine[pa.Table]):
 
     def here(self, rows: Rows, columns: Sequence[Column]) -> pa.Table:
         """See `Engine.here`."""
-        return _local(rows).select([c.name for c in columns])
+        return on_driver(rows).select([c.name for c in columns])
 
     def pick(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
         """See `Engine.pick`."""
@@ -69,7 +69,7 @@ class LocalEngine(Engine[pa.Table]):
         self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
     ) -> pa.Table:
         """See `Engine.by_key`."""
-        ordered = ((in_order(_local(part.rows), part.order), part.fillings) for part in parts)
+        ordered = ((in_order(on_driver(part.rows), part.order), part.fillings) for part in parts)
         together = pa.concat_tables(
             [self.filled(rows, columns, fillings) for rows, fillings in ordered]
         )
@@ -139,16 +139,9 @@ class LocalEngine(Engine[pa.Table]):
         stays = np.zeros(len(old), bool)
         if gone is not None:
             names = [c.name for c in layout.sources or layout.key]
-            stays = ~isin_rows(old.select(names), _local(gone))
-        rows = comparing.compare(old, stays, come, layout)
-        if all_differ:
-            rows = comparing.all_different(rows)
-        counted = {name: int(_mask(rows, which).sum()) for name, which in COUNTED.items()}
-        if gone is not None:  # else all keys are touched
-            key = [c.name for c in layout.key]
-            touched = [old.filter(pa.array(~stays)).select(key), come.select(key)]
-            counted["keys"] = len(distinct(pa.concat_tables(touched)))
-        return Compared(spilled(rows), Counts(**counted, bytes=rows.nbytes))
+            stays = ~isin_rows(old.select(names), on_driver(gone))
+        rows, counts = compared(old, stays, come, layout, all_differ=all_differ)
+        return Compared(spilled(rows), counts)
 
     def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
         """See `Engine.updates`."""
@@ -179,7 +172,7 @@ class LocalEngine(Engine[pa.Table]):
     def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> pa.Table:
         """See `Engine.some`."""
         names = [column.name for column in columns]
-        found = distinct(pa.concat_tables(_local(rows).rename_columns(names) for rows in parts))
+        found = distinct(pa.concat_tables(on_driver(rows).rename_columns(names) for rows in parts))
         return found.take(pa.array(np.random.default_rng().permutation(len(found))[:most]))
 
     def folded(self, updates: Rows, layout: Layout) -> pa.Table:
@@ -207,7 +200,38 @@ class LocalEngine(Engine[pa.Table]):
         return checks.pair_faults(rows, pairs, layout)
 
 
-def _local(rows: Rows) -> pa.Table:
+def compared(
+    old: pa.Table, stays: Marks, come: pa.Table, layout: Layout, *, all_differ: bool
+) -> tuple[pa.Table, Counts]:
+    """What `LocalEngine.compare` finds out.
+
+    Args:
+        stays: which of the old rows do not go.
+    """
+    rows = comparing.compare(old, stays, come, layout)
+    if all_differ:
+        rows = comparing.all_different(rows)
+    if not stays.any():  # all keys are touched
+        return rows, counts_of(rows)
+    key = [c.name for c in layout.key]
+    touched = pa.concat_tables([old.filter(pa.array(~stays)).select(key), come.select(key)])
+    return rows, counts_of(rows, len(distinct(touched)))
+
+
+def counts_of(rows: pa.Table, keys: int | None = None) -> Counts:
+    """What is counted of the rows of a comparison.
+
+    Args:
+        keys: how many keys it is about; all of the rows if None.
+    """
+    counted = {name: int(_mask(rows, which).sum()) for name, which in COUNTED.items()}
+    if keys is not None:
+        counted["keys"] = keys
+    return Counts(**counted, bytes=rows.nbytes)
+
+
+def on_driver(rows: Rows) -> pa.Table:
+    """Rows that are on the driver."""
     assert isinstance(rows, pa.Table)  # `choice` sees to it
     return rows
 

@@ -234,6 +234,7 @@ def writing(
     overlay_rows: int,
     overlay_runs: int,
     added: int,
+    alone: bool = False,
 ) -> Writing:
     """How a stage's content and key mappings take a step.
 
@@ -247,6 +248,7 @@ def writing(
         overlay_rows: rows of the runs that are not in the tables yet.
         overlay_runs: how many runs that are.
         added: commits that added to the content since its rows were last put in order.
+        alone: there is no Spark, which replaces rows by predicate.
     """
     if not pairs_changed:
         return "nothing"
@@ -257,7 +259,7 @@ def writing(
         return "run" if fits else "rewrite"
     if overlay_runs or added >= limits.compaction_commits:
         return "rewrite"
-    rewritten = pairs_changed > limits.seek_keys or limits.is_rewritten(rows, row_bytes)
+    rewritten = alone or pairs_changed > limits.seek_keys or limits.is_rewritten(rows, row_bytes)
     return "rewrite" if pairs_replaced and rewritten else "replace"
 
 

@@ -177,7 +177,7 @@ class Write:
     ) -> Write:
         """Decide how a step is written."""
         comparison, counts = result.comparison, result.comparison.counts
-        limits = comparison.engines.limits
+        limits, alone = comparison.engines.limits, comparison.engines.session is None
         rows, row_bytes = result.size(last)
         how = (
             "rewrite"
@@ -194,10 +194,12 @@ class Write:
                 overlay_rows=overlay.added if overlay else 0,
                 overlay_runs=overlay.runs if overlay else 0,
                 added=last.base.added.get(CONTENT, 0),
+                alone=alone,
             )
         )
         if how != "run":
-            replaces = table_type == "copy_on_write" and not limits.is_rewritten(rows, row_bytes)
+            rewritten = alone or limits.is_rewritten(rows, row_bytes)
+            replaces = table_type == "copy_on_write" and not rewritten
             return Write(
                 result,
                 last,

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.stages.aggregates.folding import Folding
 from deltaproduce.stages.productions import Production
 from deltaproduce.types.columns import Column
@@ -68,10 +67,11 @@ def _made(
 ) -> tuple[Rows, int] | None:
     """What is made of rows with some key, in some columns, and how many rows."""
     if not folding.grouping.calls or not len(rows):
-        made = run(rows)
+        made = production.engines.by_ranges([rows], key, run)
         return made, len(made)
 
     def on_batches(batches: _Batches) -> _Batches:
         yield from run(pa.Table.from_batches(batches)).to_batches()
 
-    return production.beside(in_order(rows, key), key, on_batches, columns)
+    ordered = production.engines.of(rows).filed(rows, len(rows), key, key)
+    return production.beside(ordered, key, on_batches, columns)

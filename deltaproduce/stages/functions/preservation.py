@@ -66,8 +66,14 @@ def preserved(
     run = calls(stage, preserve, zone_of(engines.time_zone))
     tasks = engines.limits.preserving_tasks(count)
     if engines.calls_beside(before, new):
-        by = stage.schema.key.columns if tasks > 1 else ()
-        beside = production.beside(_with_examples(before, new, Layout.of(stage)), by, run)
+        layout = Layout.of(stage)
+        by = layout.key if tasks > 1 else ()
+        rows = engines.by_ranges(
+            [engines.of(before).here(before, layout.content), new],
+            layout.key,
+            lambda old, come: _with_examples(old, come, layout),
+        )
+        beside = production.beside(rows, by, run)
         if beside is not None:
             return beside[0]
     content = production.content

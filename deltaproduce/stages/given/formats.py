@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 
+from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.types.atoms import Misfit
@@ -173,15 +174,16 @@ def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
         if isinstance(changes, pa.Table):
             found = changes
         elif isinstance(changes, pa.RecordBatchReader):
-            batches = list(changes)
-            if not batches:
+            found = _kept(changes)
+            if found is None:
                 raise ValueError(
                     "the reader gives no batch: it was read before; make another, or give a table "
                     "if there are no rows"
                 )
-            found = pa.Table.from_batches(batches)
         elif hasattr(changes, "__arrow_c_stream__"):
-            found = pa.RecordBatchReader.from_stream(changes).read_all()
+            reader = pa.RecordBatchReader.from_stream(changes)
+            kept = _kept(reader)
+            found = reader.schema.empty_table() if kept is None else kept
         elif hasattr(changes, "__arrow_c_array__"):
             found = pa.Table.from_batches([pa.record_batch(changes)])
         else:
@@ -200,6 +202,14 @@ def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
         return found, False
     index = [name for name in pandas["index_columns"] if isinstance(name, str)]
     return found.drop_columns(index), True
+
+
+def _kept(reader: pa.RecordBatchReader) -> pa.Table | None:
+    """All that a reader gives, in a file if it is large; None if it gives no batch."""
+    spill = Spill(LARGE_BYTES)
+    for batch in reader:
+        spill.add(pa.Table.from_batches([batch]))
+    return spill.table() if spill.is_begun else None
 
 
 _ARROW: Final = (pa.Table, pa.RecordBatch, pa.RecordBatchReader)

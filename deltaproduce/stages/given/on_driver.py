@@ -30,7 +30,7 @@ from deltaproduce.stages.given.contents import (
     refuse_nulls,
     refuse_types,
 )
-from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, ORDINAL_COLUMN
+from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, ORDINAL, ORDINAL_COLUMN
 
 
 def batch_of_table(
@@ -46,9 +46,9 @@ def batch_of_table(
         InvalidChangesError: see `batches`.
     """
     if CHANGE_TYPE in given.column_names:
-        given = given.filter(pa.array(~_is_in(given.column(CHANGE_TYPE), IGNORED)))
+        given = engines.by_slices(given, _counting)
     else:
-        given = given.append_column(CHANGE_TYPE, pa.repeat("upsert", len(given)))
+        given = engines.of(given).with_all(given, CHANGE_TYPE_COLUMN, "upsert")
     change_type = given.column(CHANGE_TYPE)
     upserts, deletes = _is_in(change_type, UPSERTS), _is_in(change_type, DELETES)
     _check_change_types(given, ~(upserts | deletes), source, engines)
@@ -58,18 +58,18 @@ def batch_of_table(
         if wrong.any():
             keys = some_keys(given.filter(pa.array(wrong)), source, engines)
             refuse_nulls(column, int(wrong.sum()), source, keys)
-    rows = pa.table(
-        {
-            **{name: given.column(name) for name in source.schema.key.names},
-            ORDINAL: pa.array(_ordinals(given, source)),
-            **{name: given.column(name) for name in source.schema.value.names},
-            IS_DELETE.name: pa.array(deletes),
-        }
-    )
+    given = given.append_column(IS_DELETE.name, pa.array(deletes))
+    rows = _numbered(given, source, engines)
     batch = Batch(source, rows, len(rows), engines, is_snapshot)
     if upserts.any() and deletes.any():
         batch.check_not_mixed()
     return batch
+
+
+def _counting(given: pa.Table) -> pa.Table:
+    """The rows that are not ignored."""
+    ignored = _is_in(given.column(CHANGE_TYPE), IGNORED)
+    return given.filter(pa.array(~ignored)) if ignored.any() else given
 
 
 def _is_in(change_type: pa.ChunkedArray, known: tuple[str, ...]) -> Marks:
@@ -86,10 +86,35 @@ def _check_change_types(given: pa.Table, unknown: Marks, source: Source, engines
     refuse_types(found, len(wrong), source, some_keys(wrong, source, engines))
 
 
-def _ordinals(given: pa.Table, source: Source) -> Numbers:
-    """The rows' places or, in each key, those in the order that the user gives, from 1."""
+def _numbered(given: pa.Table, source: Source, engines: Engines) -> pa.Table:
+    """The rows as a batch has them.
+
+    They are numbered by their places or, in each key, in the order that the user gives, from 1.
+    """
+    place = 0
+
+    def by_place(rows: pa.Table) -> pa.Table:
+        nonlocal place
+        place += len(rows)
+        return _with_ordinals(rows, np.arange(place - len(rows), place), source)
+
     if ORDINAL not in given.column_names:
-        return np.arange(len(given))
+        return engines.by_slices(given, by_place)
+    return engines.by_ranges(
+        [given],
+        source.schema.key.columns,
+        lambda rows: _with_ordinals(rows, _ordinals(rows, source), source),
+    )
+
+
+def _with_ordinals(given: pa.Table, ordinals: Numbers, source: Source) -> pa.Table:
+    columns = {name: given.column(name) for name in given.column_names}
+    columns[ORDINAL] = pa.array(ordinals)
+    return pa.table({column.name: columns[column.name] for column in Batch.columns(source)})
+
+
+def _ordinals(given: pa.Table, source: Source) -> Numbers:
+    """The places of rows in their key, in the order that the user gives, from 1."""
     keys = factorize(given.select(source.schema.key.names).columns)
     order = sorting([keys, *order_codes(given, [ORDINAL_COLUMN])])  # rows stay in their order
     found = np.empty(len(given), np.int64)

@@ -114,7 +114,11 @@ class Projection:
         """
         terms = self._terms(columns, engines)
         if isinstance(rows, pa.Table) and terms.keys() >= {*self._expressions}:
-            return self._here(rows, terms, stage=stage)
+
+            def outputs(part: pa.Table) -> pa.Table:
+                return self._here(part, terms, stage=stage)
+
+            return engines.by_slices(rows, outputs)
         return self._in_spark(engines.frame(rows, columns))
 
     def failed(self, error: PySparkException, *, stage: str) -> ProducerError:

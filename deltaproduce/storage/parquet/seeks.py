@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
@@ -32,6 +32,7 @@ from deltaproduce.engines.local.arrays import (
     Numbers,
     empty,
 )
+from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.errors import CorruptStoreError, StorageError
@@ -44,6 +45,9 @@ from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import VERSION, Column
 
 _GROUPS_AT_A_TIME: Final = 64
+_ROWS_AT_A_TIME: Final = 1 << 20
+_AT_A_TIME: Final = 8
+"""So many parts are read side by side."""
 _FOOTERS_AT_A_TIME: Final = 16
 """Where files are far, nearly all of the time is waiting."""
 _UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid)
@@ -58,6 +62,7 @@ class ParquetFiles:
         table: the table's name, if there is no Spark to be asked: what cannot be read is damaged.
         readings: where what is read counts.
         ranges: what the log says of the files.
+        spill: makes a place for rows that are read.
     """
 
     def __init__(
@@ -67,15 +72,19 @@ class ParquetFiles:
         table: str | None = None,
         readings: Readings | None = None,
         ranges: FileRanges | None = None,
+        spill: Callable[[], Spill] = Spill,
     ) -> None:
         self._directory = directory
         self._paths = paths
         self._table = table
         self._readings = readings or Readings()
         self._ranges = ranges or unknown(len(paths))
+        self._spill = spill
         self._known: dict[int, FileFooter] = {}
 
-    def rows_of(self, keys: Selection, columns: Sequence[Column], most: int) -> pa.Table | None:
+    def rows_of(
+        self, keys: Selection, columns: Sequence[Column], most: int | None
+    ) -> pa.Table | None:
         """All rows of these keys, which are here, and of no others; None if Spark is to be asked.
 
         Args:
@@ -153,23 +162,25 @@ class ParquetFiles:
         most: int | None,
     ) -> pa.Table | None:
         """What is read of row groups, side by side; if it is more than ``most`` rows, some more."""
-        found, count, parts = [empty(columns)], 0, list(_parts(footers, groups))
+        found, count, parts = self._spill(), 0, iter(_parts(footers, groups))
+        found.add(empty(columns))
         try:
             with ThreadPoolExecutor(os.cpu_count()) as threads:
-                for part, rows in zip(parts, threads.map(read, parts), strict=True):
-                    self._count(footers.files[part[0].file].said, [group.number for group in part])
-                    found.append(rows)
-                    count += len(rows)
+                while some := [*islice(parts, _AT_A_TIME)]:
+                    for part, rows in zip(some, threads.map(read, some), strict=True):
+                        read_groups = [group.number for group in part]
+                        self._count(footers.files[part[0].file].said, read_groups)
+                        found.add(rows)
+                        count += len(rows)
                     if most is not None and count > most:
-                        threads.shutdown(cancel_futures=True)
                         break
         except (OSError, pa.ArrowInvalid) as error:
             self._check_answer(error)
             return None
-        return pa.concat_tables(found)
+        return found.table()
 
     def rows_within(
-        self, column: Column, values: Ranges, columns: Sequence[Column], most: int
+        self, column: Column, values: Ranges, columns: Sequence[Column], most: int | None
     ) -> pa.Table | None:
         """All rows that have a value in some ranges, and no others; None if Spark is to be asked.
 
@@ -204,42 +215,27 @@ class ParquetFiles:
         self,
         columns: Sequence[Column],
         versions: tuple[int, int] | None = None,
-        most: int | None = None,
     ) -> pa.Table | None:
         """All rows, or those of some versions; None if Spark is to be asked.
 
         Args:
             columns: as for `rows_of`; the files may have others too.
             versions: only rows whose ``_version`` is between these two, both among them.
-            most: as for `rows_of`; all are wanted if None.
 
         Raises:
             CorruptStoreError: files are gone or broken, and there is no Spark to be asked.
         """
-        found, count = [empty(columns)], 0
+        found = self._spill()
+        found.add(empty(columns))
         try:
             for path in self._paths:
-                if most is not None and count > most:
-                    break
-                found.append(_within(self._rows_in(path, columns, versions), versions))
-                count += len(found[-1])
+                for rows in self._parts_of(path, columns, versions):
+                    found.add(_within(rows, versions))
         except _UNREADABLE as error:
             if self._table is None:
                 return None
             raise unreadable_here(self._table, self._directory, error) from error
-        return pa.concat_tables(found)
-
-    @property
-    def sizes(self) -> tuple[int, int] | None:
-        """How many rows there are, and how many bytes without compression; None as for `rows`."""
-        footers = self._footers(np.ones(len(self._paths), bool))
-        if footers is None:
-            return None
-        said = (file.said for file in footers.files.values())
-        sizes = (
-            file.row_group(n).total_byte_size for file in said for n in range(file.num_row_groups)
-        )
-        return int(footers.rows.sum()), sum(sizes)
+        return found.table()
 
     def each(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
         """The rows of one file after the other, in the order that they have there.
@@ -249,7 +245,7 @@ class ParquetFiles:
         """
         try:
             for path in self._paths:
-                yield self._rows_in(path, columns)
+                yield pa.concat_tables([empty(columns), *self._parts_of(path, columns)])
         except _UNREADABLE as error:
             if self._table is None:
                 raise
@@ -286,16 +282,16 @@ class ParquetFiles:
         with self._directory.parquet(self._paths[number], footers[number].said) as file:
             return file.read_row_groups([group.number for group in groups], use_threads=False)
 
-    def _rows_in(
+    def _parts_of(
         self, path: str, columns: Sequence[Column], versions: tuple[int, int] | None = None
-    ) -> pa.Table:
+    ) -> Iterator[pa.Table]:
         """The rows of a file, those of other versions only where a row group has some of these."""
         with self._directory.parquet(path) as file:
             groups = _groups_of(file.metadata, versions)
             names = [column.name for column in columns]
             self._count(file.metadata, groups, names)
-            rows = file.read_row_groups(groups, names)
-        return in_arrow_types(rows, columns)
+            for some in _shared_out(groups, file.metadata):
+                yield in_arrow_types(file.read_row_groups(some, names), columns)
 
     def _count(
         self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str] | None = None
@@ -351,6 +347,19 @@ def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:
         return rows
     numbers = rows.column(VERSION).to_numpy()
     return rows.filter(pa.array((numbers >= versions[0]) & (numbers <= versions[1])))
+
+
+def _shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list[int]]:
+    """Row groups of a file, so many as are read at a time."""
+    found, rows = list[int](), 0
+    for group in groups:
+        found.append(group)
+        rows += footer.row_group(group).num_rows
+        if rows >= _ROWS_AT_A_TIME:
+            yield found
+            found, rows = [], 0
+    if found:
+        yield found
 
 
 def _parts(footers: Footers, groups: Numbers) -> Iterator[list[Group]]:

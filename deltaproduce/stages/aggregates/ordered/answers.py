@@ -133,7 +133,11 @@ class Answers:
         columns = _columns(lookup, asked)
         if isinstance(rows, DataFrame):
             return in_spark.answered(rows, lookup, asked, columns)
-        return answers(rows, lookup.group, lookup.values, lookup.counted.name, asked)
+
+        def of_groups(part: pa.Table) -> pa.Table:
+            return answers(part, lookup.group, lookup.values, lookup.counted.name, asked)
+
+        return self.engines.by_ranges([rows], lookup.group, of_groups)
 
     def _answered_here(
         self, lookup: Lookup, groups: Selection | None, asked: _Functions

@@ -1,0 +1,106 @@
+"""Spilling: large rows that are kept for later are kept in a file, which the system maps.
+
+A version's steps are all computed before the first is written, so what they found out is held for
+as long. The pages of a mapped file are the system's to drop and to read again, so what is held
+takes no memory that something else needs. The file has no name any more once it is open: it goes
+with the last table that looks into it, or with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from typing import Any, Final
+from weakref import finalize
+
+import pyarrow as pa
+
+LARGE_BYTES: Final = 64 << 20
+"""Rows that are kept for later lie in a file from so many bytes on."""
+_BATCH_ROWS: Final = 1 << 20
+
+
+class Spill:
+    """Rows that come table by table: in memory while they are few, then in a file.
+
+    Args:
+        most_bytes: the most bytes that are in memory; any number if None.
+        most_rows: the most rows that are.
+    """
+
+    def __init__(self, most_bytes: int | None = None, most_rows: int | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._most_rows = most_rows
+        self._schema: pa.Schema | None = None
+        self._held: list[pa.RecordBatch] = []
+        self._rows = self._bytes = self._count = 0
+        self._file: Any = None
+        self._writer: Any = None
+        self._read: list[pa.RecordBatch] | None = None
+
+    def add(self, rows: pa.Table) -> range:
+        """Take some rows, which have the columns of those before.
+
+        Returns:
+            The numbers of the batches that they are in; see `batches`.
+        """
+        assert self._read is None
+        if self._schema is None:
+            self._schema = rows.schema
+        first = self._count
+        for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
+            if batch.num_rows:
+                self._take(batch)
+        return range(first, self._count)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether some rows were added, or a table without any."""
+        return self._schema is not None
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """All rows, in the order in which they came; none can be added any more."""
+        if self._writer is None:
+            return self._held
+        if self._read is None:
+            self._writer.close()
+            self._file.flush()
+            mapped = pa.ipc.open_file(pa.memory_map(f"/dev/fd/{self._file.fileno()}"))
+            self._file.close()
+            self._read = [mapped.get_batch(number) for number in range(self._count)]
+        return self._read
+
+    def table(self) -> pa.Table:
+        """All rows as one table; at least one table was added."""
+        return self.of(range(self._count))
+
+    def of(self, numbers: Iterable[int]) -> pa.Table:
+        """The rows of some batches, as a table."""
+        found = self.batches()
+        return pa.Table.from_batches([found[number] for number in numbers], self._schema)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        self._count += 1
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._writer is not None:
+            self._writer.write_batch(batch)
+            return
+        self._held.append(batch)
+        bounds = (self._bytes, self._most_bytes), (self._rows, self._most_rows)
+        if any(most is not None and found > most for found, most in bounds):
+            self._file = tempfile.TemporaryFile(prefix="deltaproduce-")  # noqa: SIM115 it stays
+            finalize(self, self._file.close)
+            self._writer = pa.ipc.new_file(self._file, self._schema)
+            for held in self._held:
+                self._writer.write_batch(held)
+            self._held = []
+
+
+def spilled(rows: pa.Table) -> pa.Table:
+    """The same rows, from a file in the directory for temporary ones if they are large."""
+    if rows.nbytes < LARGE_BYTES:
+        return rows
+    spill = Spill(LARGE_BYTES)
+    spill.add(rows)
+    return spill.table()

@@ -1,0 +1,150 @@
+"""Rows that are worked on in parts: all are in one, and in order; and what is made is the same."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+
+from deltaproduce.engines.local.engine import LocalEngine
+from deltaproduce.engines.local.large.out_of_core import OutOfCoreEngine
+from deltaproduce.engines.local.large.parting import by_ranges, by_slices, slices
+from deltaproduce.engines.local.large.spilling import Spill
+from deltaproduce.model.layouts import Layout, sources_of
+from deltaproduce.model.limits import Limits
+from deltaproduce.types.columns import row_schema
+
+LIMITS = Limits(local_rows=20, local_bytes=1 << 20)
+CHANGES = ("one", "order", "provenance", "fewer", "nothing", "all", "gone")
+LAYOUT = Layout(
+    row_schema("k string, n int desc", "v bigint, t string", stage="made"),
+    sources_of(row_schema("s int", "x int", stage="feeder").key),
+)
+
+
+def content(seed: int, rows: int, *, sort: bool = False) -> pa.Table:
+    """Rows with nulls in their keys, and with many rows of one key."""
+    chance = np.random.default_rng(seed)
+    key = chance.integers(0, 12, rows)
+    found = pa.table(
+        {
+            "k": pa.array([None if k == 3 else "abcd"[k % 4] for k in key], pa.string()),
+            "n": pa.array([None if k == 5 else int(k) // 4 for k in key], pa.int32()),
+            "_source_s": pa.array(chance.integers(0, 9, rows), pa.int32()),
+            "_ordinal": pa.array(chance.permutation(rows)),
+            "v": pa.array(chance.integers(0, 3, rows)),
+            "t": pa.array(["xy"[v] for v in chance.integers(0, 2, rows)]),
+        }
+    )
+    return LocalEngine().filed(found, rows, LAYOUT.key, LAYOUT.order("content")) if sort else found
+
+
+@pytest.mark.parametrize("sort", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_ranges_have_all_rows_of_their_keys_in_order(seed: int, sort: bool) -> None:
+    one, other = content(seed, 150, sort=sort), content(seed + 9, 70)
+    parts = [*by_ranges([one, other], LAYOUT.key, LIMITS)]
+    assert len(parts) > 5
+    for number, whole in enumerate((one, other)):
+        together = pa.concat_tables([part[number] for part in parts])
+        assert sorted(map(repr, together.to_pylist())) == sorted(map(repr, whole.to_pylist()))
+        for key in {(row["k"], row["n"]) for row in whole.to_pylist()}:
+            of_key = [r for r in whole.to_pylist() if (r["k"], r["n"]) == key]
+            assert [r for r in together.to_pylist() if (r["k"], r["n"]) == key] == of_key
+    seen = [{(r["k"], r["n"]) for side in part for r in side.to_pylist()} for part in parts]
+    assert sum(map(len, seen)) == len(set.union(*seen))
+    in_order = [key for keys in seen for key in sorted(keys, key=_place)]
+    assert in_order == sorted(in_order, key=_place)
+
+
+def _place(key: tuple[str | None, int | None]) -> tuple[bool, str, bool, int]:
+    """Nulls come first in what ascends, and last in what descends."""
+    return key[0] is not None, key[0] or "", key[1] is None, -(key[1] or 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_compared_in_parts_is_the_same(seed: int) -> None:
+    before, new = content(seed, 120), content(seed + 50, 90)
+    gone = pa.table({"_source_s": pa.array(range(seed, seed + 4), pa.int32())})
+    here, parts = LocalEngine(), OutOfCoreEngine(LIMITS)
+    for going in (None, gone, pa.concat_tables([gone] * 10)):
+        one, other = (engine.compare(before, going, new, LAYOUT) for engine in (here, parts))
+        assert one.rows.to_pylist() == other.rows.to_pylist()
+        names = ("bytes",)  # bits are counted in bytes, part by part
+        counts = [{n: v for n, v in _told(each) if n not in names} for each in (one, other)]
+        assert counts[0] == counts[1]
+        updates = [e.updates(c.rows, LAYOUT).to_pylist() for e, c in ((here, one), (parts, other))]
+        assert updates[0] == updates[1] != []
+
+
+def _told(compared: object) -> list[tuple[str, int]]:
+    counts = compared.counts  # type: ignore[attr-defined]
+    return [(name, getattr(counts, name)) for name in counts.__slots__]
+
+
+def test_a_spill_keeps_the_order_and_leaves_no_file(
+    tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    spill = Spill(most_rows=10)
+    places = [spill.add(pa.table({"n": [number] * 4})) for number in range(9)]
+    table = spill.table()
+    assert os.listdir(tmp_path) == []
+    assert table.column("n").to_pylist() == [n for n in range(9) for _ in range(4)]
+    assert spill.of([*places[7], *places[2]]).column("n").to_pylist() == [7] * 4 + [2] * 4
+    del spill
+    assert table.column("n").to_pylist()[-1] == 8
+
+
+def test_no_rows_are_one_part() -> None:
+    nothing = content(0, 0)
+    assert [len(part) for part in slices(nothing, LIMITS)] == [0]
+    assert by_slices(nothing, lambda rows: rows.select(["v"]), LIMITS).column_names == ["v"]
+    assert [[len(side) for side in part] for part in by_ranges([nothing], LAYOUT.key, LIMITS)] == [
+        [0]
+    ]
+
+
+@pytest.mark.parametrize(
+    "change", ["one", "order", "provenance", "fewer", "nothing", "all", "gone"]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_key_of_many_rows_is_compared_in_ranges_of_its_pairs(seed: int, change: str) -> None:
+    """Rows before and after lie range by range; each side of a key is in order."""
+    before = content(seed, 400)
+    large = pa.array(np.random.default_rng(seed).random(400) < 0.7)
+    key = {"k": pa.array(["b"] * 400), "n": pa.array([1] * 400, pa.int32())}
+    for name, values in key.items():
+        place = before.schema.get_field_index(name)
+        mixed = pa.compute.if_else(large, values, before.column(name))
+        before = before.set_column(place, name, mixed)
+    if change == "provenance":  # the values of all rows are equal, whoever emits them
+        before = before.set_column(4, "v", pa.array([1] * 400)).set_column(5, "t", ["x"] * 400)
+    source = pa.table({"_source_s": pa.array([4], pa.int32())})
+    mine = pa.compute.equal(before.column("_source_s"), 4)
+    new, gone = before.filter(mine), source
+    if change == "one":
+        new = new.set_column(4, "v", pa.array([9, *new.column("v").to_pylist()[1:]]))
+    elif change == "order":
+        new = new.set_column(3, "_ordinal", pa.array(range(len(new), 0, -1)))
+    elif change == "provenance":
+        new = new.set_column(2, "_source_s", pa.array([20] * len(new), pa.int32()))
+    elif change == "fewer":
+        new = new.slice(3)
+    elif change == "gone":
+        new, gone = new.slice(0, 0), pa.table({"_source_s": pa.array(range(9), pa.int32())})
+    here, parts = LocalEngine(), OutOfCoreEngine(LIMITS)
+    going = None if change == "all" else gone
+    one, other = (engine.compare(before, going, new, LAYOUT) for engine in (here, parts))
+    found = [sorted(c.rows.to_pylist(), key=_key_and_side) for c in (one, other)]
+    assert found[0] == found[1]
+    counts = [{n: v for n, v in _told(each) if n != "bytes"} for each in (one, other)]
+    assert counts[0] == counts[1]
+    assert here.updates(one.rows, LAYOUT).equals(parts.updates(other.rows, LAYOUT))
+    changed = [c.rows.filter(c.rows.column("_key_differs")).num_rows for c in (one, other)]
+    assert (changed[0] == 0) == (change in ("nothing", "provenance"))
+
+
+def _key_and_side(row: dict[str, object]) -> tuple[object, ...]:
+    return (*_place((row["k"], row["n"])), row["_side"])  # type: ignore[arg-type]
