@@ -101,13 +101,6 @@ class FileSystem(Protocol):
             OSError: it cannot be written.
         """
 
-    def put(self, path: str, data: pa.Buffer) -> None:
-        """Put a file into a directory, which is made if it is not there.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-
     def mark(self, path: str) -> object | None:
         """What tells a file from another one at the same path; None if it cannot be said."""
 
@@ -225,14 +218,6 @@ class Directory:
         """
         self.file_system.write(f"{self.path}/{inside}", text)
 
-    def put(self, inside: str, data: pa.Buffer) -> None:
-        """Put a file in it.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        self.file_system.put(f"{self.path}/{inside}", data)
-
     def mark(self, inside: str) -> object | None:
         """What tells a file in it from another one at the same path; None if there is none."""
         return self.file_system.mark(f"{self.path}/{inside}")
@@ -263,13 +248,11 @@ class Directory:
         self,
         inside: str,
         schema: pa.Schema,
-        footers: list[pq.FileMetaData],
         **encodings: Any,  # noqa: ANN401 as pyarrow's writer takes them
     ) -> pq.ParquetWriter:
         """A Parquet file in it, to be written; the directory comes with it.
 
         Args:
-            footers: the file's is put there when it is closed.
             encodings: how columns are stored.
 
         Raises:
@@ -282,7 +265,6 @@ class Directory:
             where,
             schema,
             compression="SNAPPY",
-            metadata_collector=footers,
             **encodings,
             **place,
         )

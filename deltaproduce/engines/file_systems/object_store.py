@@ -17,7 +17,6 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
-import pyarrow as pa
 from pyarrow import fs
 
 from deltaproduce.engines.file_systems.directory import Entry, FileSystem, Text
@@ -150,11 +149,6 @@ class ObjectStore(FileSystem):
         """See `FileSystem.write`."""
         with _opened(self).open_output_stream(path) as file:
             file.write(text.encode())
-
-    def put(self, path: str, data: pa.Buffer) -> None:
-        """See `FileSystem.put`."""
-        with _opened(self).open_output_stream(path) as file:
-            file.write(data)
 
     def mark(self, path: str) -> object | None:
         """See `FileSystem.mark`."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-
 from deltaproduce.engines.file_systems.directory import Entry, FileSystem, Text
 from deltaproduce.engines.paths import is_linked
 
@@ -87,12 +85,6 @@ class ThisMachine(FileSystem):
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-
-    def put(self, path: str, data: pa.Buffer) -> None:
-        """See `FileSystem.put`."""
-        file = Path(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
 
     def mark(self, path: str) -> object | None:
         """See `FileSystem.mark`."""

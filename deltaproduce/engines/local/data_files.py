@@ -1,8 +1,10 @@
-"""Data files: rows as several Parquet files of a Delta table, and what its log is to say of them.
+"""Data files: rows as Parquet files of a Delta table, and what its log is to say of them.
 
-Delta-rs puts all rows of a commit into files as large as may be. Where files end at partitions,
-they are written here and named in a commit of delta-rs. The invariant: readers cannot tell which
-wrote them: schema, compression and statistics are those that delta-rs writes.
+Delta-rs puts all rows of a commit into files as large as may be, and keeps the order of rows that
+lie in one piece of memory, and of no others. So where files end at partitions, and where rows do
+not fit in memory, they are written here, part by part, and named in a commit of delta-rs. The
+invariant: readers cannot tell which wrote them: order, schema, compression and statistics are those
+that delta-rs writes.
 """
 
 from __future__ import annotations
@@ -11,19 +13,19 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.types.columns import Column
 
+_PIECE_ROWS: Final = 1 << 18
 _MOST_TEXT: Final = 64
 """Of longer text the log says no range: it would have to be cut."""
 
@@ -46,27 +48,32 @@ def written(
     Raises:
         OSError: they cannot be written.
     """
+    encodings: dict[str, Any] = {
+        "use_dictionary": [name for name in rows.column_names if name not in differences],
+        "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
+        "store_decimal_as_integer": True,
+    }
 
     def write(number: int, first: int, end: int) -> AddAction:
-        part, data = rows.slice(first, end - first), pa.BufferOutputStream()
-        pq.write_table(
-            part,
-            data,
-            row_group_size=group_rows,
-            compression="snappy",
-            use_dictionary=[name for name in rows.column_names if name not in differences],
-            column_encoding=dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
-            store_decimal_as_integer=True,
-        )
-        file = data.getvalue()
+        part = rows.slice(first, end - first)
         name = f"part-{number:05}-{uuid.uuid4()}-c000.snappy.parquet"
-        directory.put(name, file)
-        now = int(time.time() * 1000)
-        return AddAction(name, file.size, {}, now, data_change=True, stats=_statistics(part, told))
+        with directory.parquet_writer(name, rows.schema, **encodings) as writer:
+            for piece in _pieces(part, group_rows):
+                writer.write_table(piece, row_group_size=group_rows)
+        size, now = directory.size(name), int(time.time() * 1000)
+        return AddAction(name, size, {}, now, data_change=True, stats=_statistics(part, told))
 
     firsts = [0, *ends[:-1]]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(write, range(len(ends)), firsts, ends))
+
+
+def _pieces(rows: pa.Table, group_rows: int) -> Iterator[pa.Table]:
+    """The rows in pieces of whole row groups, each in one piece of memory."""
+    size = max(1, _PIECE_ROWS // group_rows) * group_rows
+    for start in range(0, max(len(rows), 1), size):
+        piece = rows.slice(start, size)
+        yield piece.combine_chunks() if len(piece) else piece
 
 
 def _statistics(rows: pa.Table, told: Sequence[Column]) -> str:

@@ -26,7 +26,7 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import create_table_with_add_actions
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from deltaproduce.engines.delta_tables import (
@@ -41,7 +41,6 @@ from deltaproduce.engines.delta_tables import (
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
 from deltaproduce.engines.local.handles import Handles, opened_at
-from deltaproduce.engines.local.large.data_files import written_file
 from deltaproduce.types.atoms import in_arrow_types
 
 _Outcome = TypeVar("_Outcome")
@@ -98,10 +97,9 @@ def written(
             return False
         properties = dict(write.properties or {})
         overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
-    if streamed:
-        _write_streamed(directory, found, rows, write)
-    elif len(write.file_ends) > 1 and (found is None or _has_columns(found, write)):
-        _write_parts(directory, found, rows, write)
+    cut = len(write.file_ends) > 1 and (found is None or _has_columns(found, write))
+    if streamed or cut:
+        _write_files(directory, found, rows, write)
     else:
         _write_one(directory, found, overwritten, rows, write)
     if handle is not None:
@@ -109,32 +107,21 @@ def written(
     return True
 
 
-def _write_streamed(
+def _write_files(
     directory: Directory, found: DeltaTable | None, rows: pa.Table, write: Write
 ) -> None:
-    """Write rows that do not fit in memory."""
+    """Write rows in files that are made here: several, or of rows that do not fit in memory."""
     ends = write.file_ends or (len(rows),)
     group_rows = write.group_rows or _GROUP_ROWS
-    files = [
-        written_file(directory, write, rows.slice(first, end - first), group_rows)
-        for first, end in zip((0, *ends[:-1]), ends, strict=True)
-    ]
+    files = data_files.written(
+        directory, rows, ends, group_rows, write.lookup, packed(write.columns)
+    )
     next_one = found is None or write.mode != "append"
     said = _said(write.metadata, _transactions(found, write), next_one=next_one)
-    _commit_files(directory, found, files, Schema.from_arrow(rows.schema), write, said)
-
-
-def _commit_files(
-    directory: Directory,
-    found: DeltaTable | None,
-    files: list[AddAction],
-    schema: Schema,
-    write: Write,
-    said: CommitProperties,
-) -> None:
-    """Commit files that are there."""
     if found is not None:
         table = found
+        as_it_is = _has_columns(found, write)
+        schema = found.schema() if as_it_is else Schema.from_arrow(rows.schema)
         _committed(
             lambda: table.create_write_transaction(
                 [*files],
@@ -148,7 +135,7 @@ def _commit_files(
     _committed(
         lambda: create_table_with_add_actions(
             directory.uri,
-            schema,
+            Schema.from_arrow(rows.schema),
             files,
             configuration=write.properties,
             storage_options=directory.storage_options,
@@ -157,19 +144,6 @@ def _commit_files(
         ),
         made_in=directory,
     )
-
-
-def _write_parts(
-    directory: Directory, found: DeltaTable | None, rows: pa.Table, write: Write
-) -> None:
-    """Make rows all of a table, in several files."""
-    group_rows = write.group_rows or _GROUP_ROWS
-    parts = data_files.written(
-        directory, rows, write.file_ends, group_rows, write.lookup, packed(write.columns)
-    )
-    said = _said(write.metadata, _transactions(found, write), next_one=True)
-    schema = Schema.from_arrow(rows.schema) if found is None else found.schema()
-    _commit_files(directory, found, parts, schema, write, said)
 
 
 def _write_one(
