@@ -10,7 +10,7 @@ import pytest
 
 from deltaproduce import Limits
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.local import spilling
+from deltaproduce.engines.local.large import spilling
 from deltaproduce.engines.local.large.spilling import spilled
 from deltaproduce.model import memory
 
@@ -79,7 +79,7 @@ def test_one_machine_has_what_it_has(master):
 
 def test_large_rows_are_kept_in_a_file_without_a_name(tmp_path, monkeypatch):
     monkeypatch.setattr(spilling.tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(spilling, "_LARGE_BYTES", 1_000)
+    monkeypatch.setattr(spilling, "LARGE_BYTES", 1_000)
     rows = pa.table({"n": np.arange(1_000), "t": [f"a{n}" for n in range(1_000)]})
     before = pa.total_allocated_bytes()
     kept = spilled(rows)
