@@ -2,9 +2,8 @@
 
 Keys are looked up by ranges that Parquet's footers tell. So floats are whole numbers there, which
 no key may be, and so are moments and decimals of up to 18 digits, of which files tell no plain
-ranges. The invariant:
-`encoded` keeps Spark's order and equality (NaN is the greatest, all NaN are one, -0.0 is 0.0), and
-`decoded` gives the value back.
+ranges. The invariant: `encoded` keeps Spark's order and equality (NaN is the greatest, all NaN are
+one, -0.0 is 0.0), and `decoded` gives the value back.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from pyspark.sql.types import (
 
 from deltaproduce.engines.local.arrays import codes, one_of_each
 from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.catalogue import WHOLE_DIGITS
 
-_DIGITS: Final = 18
-"""A decimal of so many digits is a whole number of 64 bits."""
 _MAGNITUDE: Final = np.int64(2**63 - 1)
 """All bits but the sign: those of a negative number are turned, for they count downwards."""
 
@@ -77,5 +75,5 @@ def _is_encoded(data_type: DataType) -> bool:
         case FloatType() | DoubleType() | TimestampType() | TimestampNTZType():
             return True
         case DecimalType(precision=precision):
-            return precision <= _DIGITS
+            return precision <= WHOLE_DIGITS
     return False
