@@ -209,9 +209,11 @@ def _ways_of(
             for feeder in chain.from_iterable(producer.inputs):
                 wanted = up[producer.name]
                 made_from = {s for s, target in pairs(producer, feeder) if target in wanted}
-                width = len(feeder.schema.key)
-                rows = plain_rows(oracle.content(feeder.name, version))
-                up.setdefault(feeder.name, set()).update(made_from & {row[:width] for row in rows})
+                if feeder.schema.key != NO_KEY:  # else its one key is not shown
+                    width = len(feeder.schema.key)
+                    rows = plain_rows(oracle.content(feeder.name, version))
+                    made_from &= {row[:width] for row in rows}
+                up.setdefault(feeder.name, set()).update(made_from)
     for producer in producers:
         fed = chain.from_iterable(producer.inputs)
         reached = [feeder for feeder in fed if feeder.name in down]
