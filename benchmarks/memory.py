@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -73,19 +73,7 @@ def _bytes(said: str) -> int:
 
 def giant_key(spark: SparkSession, place: Path, rows: int) -> Iterator[bool]:
     """All values come together under one key, which the next stage reads through; what is right."""
-    pipeline = dp.Pipeline("giant")
-    numbers = pipeline.source("numbers", key="n bigint", value="v bigint")
-
-    @pipeline.producer(numbers, key="k int", value="n bigint, v bigint")
-    def together(n: int, values: Iterator[int]) -> Iterator[Any]:
-        for v in values:
-            yield 0, (n, v)
-
-    @pipeline.producer(together, key="k int", value="total bigint")
-    def total(k: int, values: Iterator[Any]) -> Iterator[Any]:
-        yield k, sum(value.v for value in values)
-
-    store = dp.Store(spark, str(place), pipeline)
+    store = dp.Store(spark, str(place), memory_here.giant())
 
     def is_right() -> bool:
         expected = store.content("numbers").agg(f.sum("v")).first()

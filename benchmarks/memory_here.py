@@ -32,8 +32,8 @@ def limits_of(memory: int) -> dp.Limits:
     return dp.Limits(local_bytes=memory // _SHARE, local_rows=memory // _ROW_BYTES)
 
 
-def giant_key(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterator[bool]:
-    """All values come together under one key, which the next stage reads through; what is right."""
+def giant() -> dp.Pipeline:
+    """All values come together under one key, which the next stage reads through."""
     pipeline = dp.Pipeline("giant")
     numbers = pipeline.source("numbers", key="n bigint", value="v bigint")
 
@@ -46,12 +46,17 @@ def giant_key(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterat
     def total(k: int, values: Iterator[Any]) -> Iterator[Any]:
         yield k, sum(value.v for value in values)
 
+    return pipeline
+
+
+def giant_key(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterator[bool]:
+    """The giant key: what is right."""
     every = max(rows // changed, 1)
     steps = {
         "a giant key: load": (range(rows), lambda n: n % 1_000),
         f"a giant key: {changed:,} changed": (range(1, rows, every), lambda n: n * 0 - 1),
     }
-    with dp.Store(None, str(place), pipeline, limits=limits) as store:
+    with dp.Store(None, str(place), giant(), limits=limits) as store:
         for what, (found, value) in steps.items():
             columns = {"n": lambda n: n, "v": value}
             yield _measured(what, place, store, "numbers", _reader(found, columns), "v", "total")

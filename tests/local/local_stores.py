@@ -20,6 +20,15 @@ from deltaproduce.types.row_readers import row_reader
 IN_PARTS = Limits(small_table_rows=0, group_rows=2, local_rows=16, local_bytes=4096, seek_keys=2)
 """Under these, whatever has more than a few rows is worked on in parts, which lie in files."""
 
+WAYS = {
+    "small": Limits(),
+    "runs": Limits(small_table_rows=0, group_rows=2),
+    "runs, often folded": Limits(
+        small_table_rows=0, group_rows=2, compaction_commits=2, compaction_rows=3, overlay_runs=3
+    ),
+}
+"""How tables of few rows are stored: whole, or with runs beside them."""
+
 
 def as_rows(
     pipeline: Pipeline, batch: Mapping[str, Sequence[Change]], *, is_snapshot: bool = False
@@ -54,6 +63,28 @@ def update_both(
     else:
         assert store.update(given, update_id, **told).number == number
     assert store.head.number == oracle.head
+
+
+def assert_versions(
+    store: Store,
+    oracle: Oracle,
+    pipeline: Pipeline,
+    batches: Iterable[Mapping[str, Sequence[Change]]],
+) -> None:
+    """Each batch makes the oracle's version, older ones stay, and nothing is wrong afterwards."""
+    for batch in batches:
+        version = store.update(as_rows(pipeline, batch))
+        assert version.number == oracle.update(batch)
+        assert_same_here(store, oracle, pipeline, [version.number])
+    assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
+    assert store.verify(recompute=True) == ()
+
+
+def assert_refreshed(store: Store, stages: Iterable[str]) -> None:
+    """What stages have stored, states too, is what a refresh makes."""
+    for stage in stages:
+        figures = store.refresh(stage).stages[stage]
+        assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
 
 
 def _row(source: Source, change: Change, *, is_snapshot: bool) -> dict[str, Any]:

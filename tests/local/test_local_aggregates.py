@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from damaging import planted
-from local_stores import IN_PARTS, as_rows, assert_same_here
+from local_stores import IN_PARTS, as_rows, assert_refreshed, assert_versions
 from two_sources import changes
 
 import deltaproduce as dp
@@ -120,21 +120,15 @@ def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     pipeline = site()
     oracle = Oracle(pipeline)
     with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
-        for batch in history(seed):
-            version = store.update(as_rows(pipeline, batch))
-            assert version.number == oracle.update(batch)
-            assert_same_here(store, oracle, pipeline, [version.number])
-        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
-        assert store.verify(recompute=True) == ()
-        for stage in ("by_text", "by_two", "by_rows"):  # states too are what a refresh makes
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        series = history(seed)
+        assert_versions(store, oracle, pipeline, series)
+        assert_refreshed(store, ("by_text", "by_two", "by_rows"))
         back = VERSIONS // 2
         assert store.rollback(back).number == oracle.head + 1 + 3
         for stage in pipeline.graph().stages:
             now, then = (store.content(stage.name, at, ordered=True) for at in (None, back))
             assert repr(now.to_pylist()) == repr(then.to_pylist())  # NaN is not equal to itself
-        store.update(as_rows(pipeline, batch))
+        store.update(as_rows(pipeline, series[-1]))
         assert store.verify(recompute=True) == ()
 
 

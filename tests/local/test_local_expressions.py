@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from local_stores import IN_PARTS, as_rows, assert_same_here
+from local_stores import IN_PARTS, as_rows, assert_refreshed, assert_same_here
 from two_sources import changes
 
 import deltaproduce as dp
@@ -116,9 +116,7 @@ def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
             assert oracle.content("by_sign") == other.content("by_sign")
         assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
         assert store.verify(recompute=True) == ()
-        for stage in (*STAGES, "sums"):
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert_refreshed(store, (*STAGES, "sums"))
         store.rollback(store.head.number // 2)
         store.update(as_rows(pipeline, batch))
         assert store.verify(recompute=True) == ()

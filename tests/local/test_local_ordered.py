@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from local_stores import IN_PARTS, as_rows, assert_same_here
+from local_stores import IN_PARTS, as_rows, assert_refreshed, assert_same_here, assert_versions
+from local_stores import WAYS as FEW
 from two_sources import changes
 
 import deltaproduce as dp
@@ -20,14 +21,7 @@ from deltaproduce import agg
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
-WAYS = {
-    "small": dp.Limits(),
-    "runs": dp.Limits(small_table_rows=0, group_rows=2),
-    "runs, often folded": dp.Limits(
-        small_table_rows=0, group_rows=2, compaction_commits=2, compaction_rows=3, overlay_runs=3
-    ),
-    "in parts": IN_PARTS,
-}
+WAYS = {**FEW, "in parts": IN_PARTS}
 VERSIONS = 6
 COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "n": ("int", [None, 0, 1, -1, 2**31 - 1, -(2**31)]),
@@ -116,21 +110,15 @@ def test_versions_equal_the_oracle(location: str, case: str, way: str) -> None:
     pipeline, seed = site(*CASES[case]), [*CASES].index(case)
     oracle = Oracle(pipeline)
     with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
-        for batch in history(seed):
-            version = store.update(as_rows(pipeline, batch))
-            assert version.number == oracle.update(batch)
-            assert_same_here(store, oracle, pipeline, [version.number])
-        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
-        assert store.verify(recompute=True) == ()
+        series = history(seed)
+        assert_versions(store, oracle, pipeline, series)
         everything = contents(store, pipeline)
-        for stage in ("by_g", "by_two", "by_rows"):
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert_refreshed(store, ("by_g", "by_two", "by_rows"))
         assert contents(store, pipeline) == everything  # the multisets too
         back = VERSIONS // 2
         assert store.rollback(back).number == oracle.head + 1 + 3
         assert contents(store, pipeline) == contents(store, pipeline, back)
-        store.update(as_rows(pipeline, batch))
+        store.update(as_rows(pipeline, series[-1]))
         assert store.verify(recompute=True) == ()
 
 

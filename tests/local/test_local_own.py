@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from local_stores import as_rows, assert_same_here
+from local_stores import WAYS, as_rows, assert_refreshed, assert_same_here, assert_versions
 from own_aggregates import Least, Moments, Squares, Weighted
 from two_sources import changes
 
@@ -17,13 +17,6 @@ from deltaproduce.stages.aggregates import kind
 from deltaproduce.stages.aggregates.windowed import Way
 from deltaproduce.testing import Delete, Oracle, Upsert
 
-WAYS = {
-    "small": dp.Limits(),
-    "runs": dp.Limits(small_table_rows=0, group_rows=2),
-    "runs, often folded": dp.Limits(
-        small_table_rows=0, group_rows=2, compaction_commits=2, compaction_rows=3, overlay_runs=3
-    ),
-}
 VERSIONS = 6
 SUBTRACTED = {
     "squares": agg.own(Squares(), "n"),
@@ -88,19 +81,13 @@ def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     pipeline = own_site()
     oracle = Oracle(pipeline)
     with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
-        for batch in own_history(60 + seed):
-            version = store.update(as_rows(pipeline, batch))
-            assert version.number == oracle.update(batch)
-            assert_same_here(store, oracle, pipeline, [version.number])
-        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
-        assert store.verify(recompute=True) == ()
-        for stage in STAGES:
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        series = own_history(60 + seed)
+        assert_versions(store, oracle, pipeline, series)
+        assert_refreshed(store, STAGES)
         store.rollback(VERSIONS // 2)
         oracle.rollback(VERSIONS // 2)
-        oracle.update(batch)
-        store.update(as_rows(pipeline, batch))
+        oracle.update(series[-1])
+        store.update(as_rows(pipeline, series[-1]))
         assert store.verify(recompute=True) == ()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from crashing import CrashAt, CrashError, fail
 from damaging import planted
-from local_stores import as_rows, assert_same_here
+from local_stores import as_rows, assert_refreshed, assert_same_here, assert_versions
 from test_local_aggregates import EXACT, PLAIN, ROUNDED, VERSIONS, WAYS, history
 
 import deltaproduce as dp
@@ -59,19 +59,13 @@ def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     pipeline = partial_site()
     oracle = Oracle(pipeline)
     with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
-        for batch in history(200 + seed):
-            version = store.update(as_rows(pipeline, batch))
-            assert version.number == oracle.update(batch)
-            assert_same_here(store, oracle, pipeline, [version.number])
-        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
-        assert store.verify(recompute=True) == ()
-        for stage in STAGES:
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        series = history(200 + seed)
+        assert_versions(store, oracle, pipeline, series)
+        assert_refreshed(store, STAGES)
         store.rollback(VERSIONS // 2)
         oracle.rollback(VERSIONS // 2)
-        oracle.update(batch)
-        head = store.update(as_rows(pipeline, batch)).number
+        oracle.update(series[-1])
+        head = store.update(as_rows(pipeline, series[-1])).number
         assert store.verify(recompute=True) == ()
         for stage in STAGES:
             found = store.content(stage, head, ordered=True).to_pylist()

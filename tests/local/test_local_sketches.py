@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from crashing import CrashAt, CrashError, fail
-from local_stores import as_rows, assert_same_here
+from local_stores import WAYS, as_rows, assert_refreshed, assert_same_here, assert_versions
 from test_local_ordered import COLUMNS, history
 
 import deltaproduce as dp
@@ -23,13 +23,6 @@ from deltaproduce.storage import failpoints
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.testing import Delete, Oracle, Upsert
 
-WAYS = {
-    "small": dp.Limits(),
-    "runs": dp.Limits(small_table_rows=0, group_rows=2),
-    "runs, often folded": dp.Limits(
-        small_table_rows=0, group_rows=2, compaction_commits=2, compaction_rows=3, overlay_runs=3
-    ),
-}
 VERSIONS = 6
 RANKED = ("n", "l", "x", "y", "price", "day", "at", "local")
 """Columns of numbers and moments."""
@@ -97,21 +90,15 @@ def test_versions_equal_the_oracle(location: str, case: str, way: str) -> None:
     pipeline = site(CASES[case])
     oracle = Oracle(pipeline)
     with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
-        for batch in history(40 + [*CASES].index(case)):
-            version = store.update(as_rows(pipeline, batch))
-            assert version.number == oracle.update(batch)
-            assert_same_here(store, oracle, pipeline, [version.number])
-        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
-        assert store.verify(recompute=True) == ()
-        for stage in STAGES:
-            figures = store.refresh(stage).stages[stage]
-            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        series = history(40 + [*CASES].index(case))
+        assert_versions(store, oracle, pipeline, series)
+        assert_refreshed(store, STAGES)
         back = VERSIONS // 2
         assert store.rollback(back).number == oracle.head + 1 + len(STAGES)
         for stage in pipeline.graph().stages:
             now, then = (store.content(stage.name, at, ordered=True) for at in (None, back))
             assert repr(now.to_pylist()) == repr(then.to_pylist())  # NaN is not equal to itself
-        store.update(as_rows(pipeline, batch))
+        store.update(as_rows(pipeline, series[-1]))
         assert store.verify(recompute=True) == ()
 
 
