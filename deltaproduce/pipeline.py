@@ -22,6 +22,8 @@ from deltaproduce.model.declarations import (
 from deltaproduce.model.graph import Graph, Producer, Source, Stage, is_stage
 from deltaproduce.model.retention import Expire, retention
 from deltaproduce.model.windows import Window
+from deltaproduce.shown.table import Table
+from deltaproduce.shown.tabular import Tabular, Word, one_line
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.aggregates.multisets import kept_beside
@@ -41,6 +43,10 @@ class Merged:
     """Several feeders that a function reads as one; made by `merge`."""
 
     feeders: tuple[Stage | str, ...]
+
+    def __repr__(self) -> str:
+        names = (x if isinstance(x, str) else getattr(x, "name", "?") for x in self.feeders)
+        return one_line(self, Word(", ".join(map(str, names))))
 
 
 def merge(*feeders: Stage | str) -> Merged:
@@ -64,7 +70,7 @@ def merge(*feeders: Stage | str) -> Merged:
     return Merged(feeders)
 
 
-class Pipeline:
+class Pipeline(Tabular):
     """A named set of sources and stages, extended by one definition after the other.
 
     Example:
@@ -87,7 +93,7 @@ class Pipeline:
         self._stages: list[Stage] = []
 
     def __repr__(self) -> str:
-        return f"Pipeline({self._name!r})"
+        return one_line(self, self._name)
 
     @property
     def name(self) -> str:
@@ -98,6 +104,21 @@ class Pipeline:
     def stages(self) -> tuple[Stage, ...]:
         """The sources and producers, in order of definition."""
         return tuple(self._stages)
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """The stages: of which kind they are, what they read, and their columns."""
+        columns = ("stage", "kind", "reads", "key", "value")
+        rows = (
+            (
+                stage.name,
+                stage.kind.word,
+                ", ".join(feeder.name for feeder in stage.merged),
+                stage.schema.key.ddl,
+                stage.schema.value.ddl,
+            )
+            for stage in self._stages
+        )
+        return (Table(f"pipeline {self._name}", columns, tuple(rows)),)
 
     def graph(self) -> Graph:
         """Returns what is defined so far; later definitions do not change it.

@@ -33,13 +33,16 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
 from deltaproduce.reading import lineages, stage_tables
 from deltaproduce.reading.lineages import Lineage
+from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
+from deltaproduce.shown.table import Table
+from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.storage.versions import Version
 
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 
 
-class Store:
+class Store(Tabular):
     """The tables of one pipeline at one location, and their versions.
 
     Opening a store reads no rows and writes nothing; the location is made by the first update. A
@@ -106,6 +109,7 @@ class Store:
             clock=clock,
         )
         self._opened = self._writer.opened
+        self._pipeline = pipeline.name
         self._in_session = partial(
             Store,
             location=self._opened.tables.location.address,
@@ -117,6 +121,14 @@ class Store:
             progress=progress,
             clock=clock,
         )
+
+    def __repr__(self) -> str:
+        place = self._opened.tables.location.address
+        return one_line(self, place, pipeline=self._pipeline)
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """Its stages in the newest version that is known without a Spark job."""
+        return (overview(self._opened, self._pipeline),)
 
     @property
     def head(self) -> Version:

@@ -14,6 +14,7 @@ from typing import Any, Final, SupportsIndex, TypeAlias, TypeGuard
 
 from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.model.kind import Kind
+from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.types.columns import Columns, RowSchema
 
 
@@ -24,6 +25,9 @@ class Source:
     name: str
     schema: RowSchema
     kind: Kind
+
+    def __repr__(self) -> str:
+        return one_line(self, self.name, key=self.schema.key.ddl, table=self.table)
 
     @property
     def table(self) -> str | None:
@@ -93,6 +97,12 @@ class Producer:
     revision: str | None = None
     had_source_key: Columns | None = None
     auxiliary: tuple["Stage", ...] = ()
+
+    def __repr__(self) -> str:
+        feeders = Word(", ".join(feeder.name for feeder in self.merged))
+        return one_line(
+            self, self.name, Word(self.kind.word), key=self.schema.key.ddl, reads=feeders
+        )
 
     @property
     def source_key(self) -> Columns:
@@ -206,6 +216,9 @@ class Graph:
     """
 
     stages: tuple[Stage, ...]
+
+    def __repr__(self) -> str:
+        return one_line(self, Word(", ".join(stage.name for stage in self.stages)))
 
     def __post_init__(self) -> None:
         for position, stage in enumerate(self.stages):

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from deltaproduce.model.retention import Retention
 from deltaproduce.model.windows import Window
+from deltaproduce.shown.tabular import one_line
 from deltaproduce.types.columns import RowSchema
 
 
@@ -56,6 +57,10 @@ class Kind(ABC):
     """What a stage is; a frozen value of its own class for each kind."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        called = getattr(self.called, "__name__", None)
+        return one_line(self, called or self.place)
 
     @property
     @abstractmethod

@@ -33,6 +33,7 @@ from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StepResult
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.reading.readers import Reader
+from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.storage.tables import Tables
@@ -52,6 +53,9 @@ class Progress:
     stage: str
     done: int
     total: int
+
+    def __repr__(self) -> str:
+        return one_line(self, Word(self.operation), self.stage, self.done, self.total)
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON has it."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.shown.tabular import one_line
 
 What = Literal[
     "columns",
@@ -56,6 +57,9 @@ class Finding:
     what: What
     wrong: str
     mend: str = "store.repair()"
+
+    def __repr__(self) -> str:
+        return one_line(self, self.stage, self.table, self.what, self.wrong)
 
     def as_dict(self) -> dict[str, str]:
         """The finding as JSON has it."""

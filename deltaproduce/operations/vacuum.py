@@ -20,6 +20,8 @@ from pyspark.sql.types import StringType
 from deltaproduce.model.graph import Graph
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.operations.publisher import Publisher
+from deltaproduce.shown.table import Table as ShownTable
+from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.stages.external.existing_tables import state
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.retention import pins
@@ -36,7 +38,7 @@ _CENTURY_HOURS: Final = 876_000
 
 
 @dataclass(frozen=True, slots=True)
-class Vacuumed:
+class Vacuumed(Tabular):
     """What a vacuum has removed, or would remove.
 
     Attributes:
@@ -52,6 +54,18 @@ class Vacuumed:
     files: int
     bytes: int
     paths: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return one_line(self, versions=len(self.versions), files=self.files, bytes=self.bytes)
+
+    def as_tables(self) -> tuple[ShownTable, ...]:
+        """What was removed, by sort."""
+        rows = (
+            ("versions", len(self.versions), ", ".join(map(str, self.versions))),
+            ("whole tables", len(self.tables), ", ".join(self.tables)),
+            ("other files", self.files, f"{self.bytes:,} bytes"),
+        )
+        return (ShownTable("vacuum", ("removed", "count", "which"), rows),)
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON has it."""

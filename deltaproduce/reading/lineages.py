@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
@@ -26,14 +29,17 @@ from deltaproduce.model.window_moves import place_of
 from deltaproduce.model.windows import planned
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
+from deltaproduce.shown.table import UNKNOWN, Cell, Table
+from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.stages.productions import derived_kind
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import shown
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(Tabular):
     """Where a key of a stage comes from, and what comes from it, in one version.
 
     Attributes:
@@ -51,6 +57,29 @@ class Lineage:
     version: int
     upstream: Mapping[str, Rows]
     downstream: Mapping[str, Rows]
+
+    def __repr__(self) -> str:
+        counts = {"upstream": len(self.upstream), "downstream": len(self.downstream)}
+        return one_line(self, self.stage, self.key, version=self.version, **counts)
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """The stages on the way, with the first keys where they are at hand: not in Spark."""
+        title = f"lineage of {self.stage} {shown(self.key)} in version {self.version}"
+        rows = [("made from", name, *_few(keys)) for name, keys in self.upstream.items()]
+        rows += [("makes", name, *_few(keys)) for name, keys in self.downstream.items()]
+        return (Table(title, ("way", "stage", "keys", "first keys"), tuple(rows)),)
+
+
+_FEW: Final = 5
+
+
+def _few(keys: Rows) -> tuple[Cell, Cell]:
+    """How many keys there are, and the first of them."""
+    if not isinstance(keys, pa.Table):
+        return UNKNOWN, "in Spark; use them as a DataFrame"
+    rows = keys.slice(0, _FEW).to_pylist()
+    first = (shown(next(iter(r.values())) if len(r) == 1 else tuple(r.values())) for r in rows)
+    return len(keys), ", ".join([*first, *(["…"] if len(keys) > _FEW else [])])
 
 
 def lineage(store: Opened, stage: str | Stage, key: object, version: int | None) -> Lineage:

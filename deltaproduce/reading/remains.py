@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
+from deltaproduce.shown.table import Table
+from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version
 
@@ -34,13 +36,16 @@ class Remaining:
     table: str
     versions: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return one_line(self, self.stage, self.table, versions=len(self.versions))
+
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON has it."""
         return {"stage": self.stage, "table": self.table, "versions": list(self.versions)}
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class Forgotten(Tabular):
     """What forgetting a key has done, and what it has not.
 
     Attributes:
@@ -51,6 +56,16 @@ class Forgotten:
 
     version: Version
     remains: tuple[Remaining, ...]
+
+    def __repr__(self) -> str:
+        return one_line(self, version=self.version.number, remains=len(self.remains))
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """The version, and the tables that still have rows."""
+        columns = ("stage", "table", "in versions")
+        rows = tuple((r.stage, r.table, ", ".join(map(str, r.versions))) for r in self.remains)
+        left = Table("where the key may still be read", columns, rows)
+        return (*self.version.as_tables(), left)
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON has it."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.window_moves import WindowMove
+from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.storage.window_states import (
     NO_WINDOWS,
     WindowState,
@@ -193,6 +194,9 @@ class StageFigures:
     bytes_read: int = 0
     rows_expired: int = 0
     rows_not_taken: int = 0
+
+    def __repr__(self) -> str:
+        return one_line(self, Word(self.mode), changed_keys=self.changed_keys, rows=self.rows)
 
     def as_dict(self) -> dict[str, Any]:
         """What is of use to who reads them, as JSON has it: all but how the tables are read."""

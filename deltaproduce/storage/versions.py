@@ -16,6 +16,8 @@ from deltaproduce.errors import InvalidArgumentError, NotFoundError
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage, is_auxiliary
 from deltaproduce.model.partitions import day_of
+from deltaproduce.shown.table import Table
+from deltaproduce.shown.tabular import Tabular, Word, one_line
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.figures import StageColumns, StageFigures
 from deltaproduce.storage.window_states import NO_WINDOWS, WindowState
@@ -25,7 +27,7 @@ _BESIDE_RUNS: Final = ("content", "key_mappings")
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class Version(Tabular):
     """One published state of all tables of a store; number 0 is the empty one.
 
     Attributes:
@@ -49,6 +51,39 @@ class Version:
     attempt: Attempt | None = None
     windows: WindowState = NO_WINDOWS
     fencing_token: int = field(default=0, compare=False)
+
+    def __repr__(self) -> str:
+        at = None if self.committed_at is None else Word(_minute(self.committed_at))
+        changed = sum(figures.changed_keys > 0 for figures in self.shown().stages.values())
+        told = Word(self.operation), *(() if at is None else (at,))
+        return one_line(self, self.number, *told, update_id=self.update_id, changed=changed)
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """What it did to each stage."""
+        stages = self.shown().stages
+        columns = ("stage", "mode", "keys changed", "rows added", "rows removed", "rows")
+        rows = (
+            (
+                name,
+                f.mode,
+                f.changed_keys,
+                f.rows_added,
+                f.rows_removed,
+                f.rows,
+                f.seconds,
+                f.reason,
+            )
+            for name, f in stages.items()
+        )
+        return (Table(self.headline, (*columns, "seconds", "why"), tuple(rows)),)
+
+    @property
+    def headline(self) -> str:
+        """Its number, what made it, and when, in one line."""
+        if self.committed_at is None:
+            return f"version {self.number}: empty"
+        given = "" if self.update_id is None else f" {self.update_id!r}"
+        return f"version {self.number}: {self.operation}{given}, {_minute(self.committed_at)}"
 
     @property
     def as_of(self) -> date | None:
@@ -107,6 +142,10 @@ class Version:
 
 EMPTY = Version(0, None, "empty", None, {})
 """The version before the first: every table reads as empty."""
+
+
+def _minute(moment: datetime) -> str:
+    return moment.isoformat(" ", "seconds")
 
 
 def find(versions: Iterable[Version], number: int) -> Version:

@@ -18,6 +18,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
 from deltaproduce.model.graph import Graph, Producer, Source, Stage
 from deltaproduce.model.limits import Limits
+from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.versions import Version, has_tables
 
@@ -62,6 +63,9 @@ class Step:
     how: Literal["changes", "incremental", "full"]
     reason: str
     redefined: bool = False
+
+    def __repr__(self) -> str:
+        return one_line(self, self.stage.name, Word(self.how), self.reason)
 
     def as_dict(self) -> dict[str, Any]:
         """The step as JSON has it, with the name of its stage."""

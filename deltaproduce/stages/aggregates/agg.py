@@ -12,6 +12,7 @@ from typing import Final
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.own_aggregates import OwnAggregate
+from deltaproduce.shown.tabular import Word, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ class AggregateCall:
     function: str
     arguments: tuple[str, ...]
     parameters: tuple[object, ...] = ()
+
+    def __repr__(self) -> str:
+        return one_line(self, Word(self.sql))
 
     @property
     def sql(self) -> str:

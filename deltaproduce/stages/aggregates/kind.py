@@ -54,7 +54,7 @@ _Typing: TypeAlias = Callable[[Projection, tuple[Column, ...]], dict[str, DataTy
 """Finds the types of a projection of rows in some columns."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Aggregate(DerivedKind):
     """A stage with one row for each key that its feeder's rows have.
 

@@ -28,7 +28,7 @@ from deltaproduce.types.columns import Column, Columns, RowSchema
 _Batches = Iterator[pa.RecordBatch]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Multiset(Aggregate):
     """A stage with a row for each key and value, and how many rows have them.
 

@@ -24,7 +24,7 @@ from deltaproduce.types.columns import Column, row_schema
 from deltaproduce.types.ddl import DESCENDING
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class External(SourceKind):
     """A source that is a Delta table.
 

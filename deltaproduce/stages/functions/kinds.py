@@ -68,7 +68,7 @@ class FunctionKind(ProducerKind):
         return production.computed(by_key.produced(ordered, stage, run))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ByKey(FunctionKind):
     """A stage whose function is called for each key, with the key and its values.
 
@@ -141,7 +141,7 @@ class ByKey(FunctionKind):
         return engine.give_numbers(known, emitted, layout, self.surrogate, production.surrogates)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OverTables(FunctionKind):
     """A stage whose function is called with Arrow tables of many whole keys.
 

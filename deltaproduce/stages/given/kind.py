@@ -18,7 +18,7 @@ from deltaproduce.stages.kind import SourceKind
 from deltaproduce.types.row_readers import zone_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Given(SourceKind):
     """A source whose rows are given.
 

@@ -20,7 +20,7 @@ from deltaproduce.storage.tables import Tables
 from deltaproduce.types.excerpts import escaped
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KeyLocalQuery(ProducerKind):
     """A stage that is a query, each of whose rows comes from rows of one source key."""
 

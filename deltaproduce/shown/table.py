@@ -1,0 +1,66 @@
+"""Tables to be looked at: a title, columns, rows and notes, without any format.
+
+The invariant: cells are plain values, so a table can be text, HTML, JSON, or what a command line
+draws. What is not known is None, and never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from deltaproduce.types.excerpts import escaped
+
+Cell: TypeAlias = str | int | float | None
+"""A value: text, a count, a measure such as seconds, or None where there is nothing to say."""
+
+UNKNOWN: Final = "unknown"
+"""What is shown where a number is not known, which is not the same as none."""
+
+LONGEST_CELL: Final = 200
+"""About so many characters of a cell are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table to be looked at.
+
+    Attributes:
+        title: what it is about, in a few words.
+        columns: their headings.
+        rows: one cell a column.
+        notes: sentences below it.
+    """
+
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "title": self.title,
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+
+def is_number(cell: Cell) -> bool:
+    """Whether a cell is set to the right, as numbers are."""
+    return isinstance(cell, int | float)
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell as people read it: 1,234 and 0.25; others in one line that prints."""
+    match cell:
+        case None:
+            return ""
+        case bool():
+            return "yes" if cell else "no"
+        case int():
+            return f"{cell:,}"
+        case float():
+            return f"{cell:,.2f}"
+    return escaped(cell, limit=LONGEST_CELL)

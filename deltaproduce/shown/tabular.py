@@ -1,0 +1,56 @@
+"""Tabular values: those that are shown as tables when they are printed, and in notebooks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from deltaproduce.shown.html import html
+from deltaproduce.shown.table import Table
+from deltaproduce.shown.text import text
+from deltaproduce.types.excerpts import escaped, shown
+
+_LONGEST_LINE: Final = 118
+_LONGEST_PART: Final = 40
+
+
+class Tabular(ABC):
+    """A value that is printed as tables; its repr is one line."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def as_tables(self) -> tuple[Table, ...]:
+        """What there is to see, without reading anything."""
+
+    def __str__(self) -> str:
+        return text(self.as_tables())
+
+    def _repr_html_(self) -> str:
+        """The tables as a notebook shows them."""
+        return html(self.as_tables())
+
+
+class Word(str):
+    """A text that `one_line` shows without quotes."""
+
+    __slots__ = ()
+
+
+def one_line(of: object, *parts: object, **named: object) -> str:
+    """The repr of a value: its class and what tells it from others, in less than 120 characters.
+
+    Args:
+        parts: without a name; a `Word` without quotes.
+        named: with one; None is left out.
+    """
+    told = [_part(part) for part in parts]
+    told += [f"{name}={_part(part)}" for name, part in named.items() if part is not None]
+    line = f"{type(of).__name__}({', '.join(told)}"
+    return f"{line[: _LONGEST_LINE - 2]}…)" if len(line) >= _LONGEST_LINE else f"{line})"
+
+
+def _part(part: object) -> str:
+    if isinstance(part, Word):
+        return escaped(part)
+    return shown(part, limit=_LONGEST_PART)

@@ -1,0 +1,53 @@
+"""What people see of a store without a session, and of what it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import deltaproduce as dp
+
+
+def shop() -> dp.Pipeline:
+    pipeline = dp.Pipeline("shop")
+    orders = pipeline.source("orders", key="id bigint", value="customer string, amount bigint")
+
+    @pipeline.producer(orders, key="customer string", value="amount bigint")
+    def by_customer(key: int, values: Any) -> Any:
+        yield from ((value.customer, value.amount) for value in values)
+
+    @pipeline.producer(by_customer, key="customer string", value="total bigint")
+    def totals(customer: str, amounts: Any) -> Any:
+        yield customer, sum(amounts)
+
+    return pipeline
+
+
+def order(number: int, customer: str, amount: int) -> dict[str, Any]:
+    return {"id": number, "customer": customer, "amount": amount}
+
+
+def test_a_store_is_shown_as_of_its_newest_version(location: str) -> None:
+    with dp.Store(None, location, shop()) as store:
+        assert repr(store).startswith("Store(")
+        assert len(repr(store)) < 120
+        assert "version 0: empty" in str(store)
+        store.update({"orders": [order(1, "ann", 5), order(2, "<b>", 7)]})
+        (table,) = dp.Store(None, location, shop()).as_tables()  # opened anew, and not read yet
+        assert table.title.endswith("pipeline shop, " + store.head.headline)
+        assert [row[0] for row in table.rows] == ["orders", "by_customer", "totals"]
+        assert [row[3:] for row in table.rows] == [(2, 2)] * 3
+        assert "<table>" in store._repr_html_()
+
+
+def test_a_lineage_shows_its_first_keys(location: str) -> None:
+    with dp.Store(None, location, shop()) as store:
+        store.update({"orders": [order(i, "ann", i) for i in range(7)] + [order(9, "<b>", 1)]})
+        lineage = store.lineage("totals", "ann")
+        assert isinstance(lineage.upstream["orders"], pa.Table)
+        (table,) = lineage.as_tables()
+        shown = {(row[0], row[1]): row[2:] for row in table.rows}
+        assert shown["made from", "orders"] == (7, "0, 1, 2, 3, 4, …")
+        assert shown["made from", "by_customer"] == (1, "'ann'")
+        assert "<b>" not in store.lineage("orders", 9)._repr_html_().replace("<b>lineage", "")
