@@ -149,6 +149,7 @@ class Store(Tabular):
         changes: Mapping[str, object] = _NOTHING_GIVEN,
         update_id: str | None = None,
         *,
+        snapshots: Mapping[str, object] = _NOTHING_GIVEN,
         partitions: Mapping[str, object] = _NOTHING_GIVEN,
         as_of: date | str | EllipsisType | None = ...,
         on_conflict: OnConflict | None = None,
@@ -171,6 +172,8 @@ class Store(Tabular):
                 a vacuum has dropped that version, which then has no ``stages``. If an
                 update under it was cut off, the same changes carry it on: functions are not run
                 again for stages that it has stored. Costs a Spark job a source.
+            snapshots: other sources -> all their rows, which become part of the same version; as
+                for `load`.
             partitions: source -> partitions that are there, with or without rows: dates (also as
                 text in ISO 8601) or whole numbers, of the column that windows are over; column ->
                 partitions where they are over several. Others are there once they have rows.
@@ -193,7 +196,7 @@ class Store(Tabular):
             CorruptStoreError: tables or the version log were changed by someone else.
         """
         return update.update(
-            self._writer, "update", changes, update_id, on_conflict, partitions, as_of
+            self._writer, "update", changes, snapshots, update_id, on_conflict, partitions, as_of
         ).shown()
 
     def load(
@@ -228,13 +231,14 @@ class Store(Tabular):
             DeltaProduceError: as for `update`.
         """
         return update.update(
-            self._writer, "load", rows, update_id, on_conflict, partitions, as_of
+            self._writer, "load", {}, rows, update_id, on_conflict, partitions, as_of
         ).shown()
 
     def plan(
         self,
         given: Collection[str | Source] = (),
         *,
+        snapshots: Collection[str | Source] = (),
         partitions: Mapping[str, object] = _NOTHING_GIVEN,
         as_of: date | str | EllipsisType | None = ...,
     ) -> tuple[Step, ...]:
@@ -242,6 +246,7 @@ class Store(Tabular):
 
         Args:
             given: the sources that changes would be given for.
+            snapshots: those that all rows would be given of.
             partitions: as for `update`.
             as_of: as for `update`.
 
@@ -254,7 +259,7 @@ class Store(Tabular):
             NotFoundError: there is no such source.
             DefinitionError: as an update would.
         """
-        return update.plan(self._writer, given, partitions, as_of)
+        return update.plan(self._writer, given, snapshots, partitions, as_of)
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
         """Produce a stage in full, and bring up to date what depends on it.

@@ -193,6 +193,7 @@ class Executor:
         head: Version,
         *,
         given: Collection[str] = (),
+        snapshots: Collection[str] = (),
         arrivals: Mapping[str, Arrival] | None = None,
         asked: Asked = NOTHING_ASKED,
     ) -> tuple[Step, ...]:
@@ -201,7 +202,7 @@ class Executor:
             head,
             self._clock(),
             given=given,
-            snapshots=(),
+            snapshots=snapshots,
             arrivals=arrivals or {},
             refreshed=(),
             windows=asked.state(head.windows),

@@ -130,7 +130,7 @@ def test_all_code_is_run() -> None:
     languages = {language for page in [README, *PAGES] for language, _ in fences(page)}
     assert languages == {"", "python", "mermaid"}
     everywhere = {language for page in (ROOT / "docs").glob("*.md") for language, _ in fences(page)}
-    assert everywhere <= {"", "python", "sql", "sql refused", "mermaid"}
+    assert everywhere <= {"", "console", "mermaid", "python", "sql", "sql refused", "toml"}
 
 
 def test_the_page_on_joins_says_what_they_do(spark: SparkSession, location: str) -> None:

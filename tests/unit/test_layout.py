@@ -114,7 +114,7 @@ def test_such_questions_are_found():
 def test_every_module_is_in_use():
     found = modules()
     used = {name for path, tree in found.items() for name in imported(tree) if name != dotted(path)}
-    entrances = {"deltaproduce.testing.strategies"}  # users import it by name
+    entrances = {"deltaproduce.cli.__main__", "deltaproduce.testing.strategies"}  # of users
     packages = {dotted(path) for path in found if path.endswith("__init__.py")}
     unused = {dotted(path) for path in found} - used - entrances - packages
     assert not unused

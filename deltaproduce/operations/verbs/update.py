@@ -32,7 +32,8 @@ AsOf: TypeAlias = date | str | EllipsisType | None
 def update(
     writer: Writer,
     operation: Literal["update", "load"],
-    given: Mapping[str, object],
+    changes: Mapping[str, object],
+    snapshots: Mapping[str, object],
     update_id: str | None,
     on_conflict: OnConflict | None,
     partitions: Mapping[str, object],
@@ -40,7 +41,12 @@ def update(
 ) -> Version:
     """See `Store.update` and `Store.load`."""
     store, executor = writer.opened, writer.executor
-    sources = _sources(store, given)
+    sources = [*_sources(store, changes), *_sources(store, snapshots)]
+    if twice := sorted({*changes} & {*snapshots}):
+        raise InvalidChangesError(
+            f"both changes and all rows are given for {twice[0]!r}: give one of the two",
+            source=twice[0],
+        )
     name = None if update_id is None else arguments.text(update_id, "update_id")
     asked = _asked(writer, partitions, as_of)
     batches: dict[str, Batch] = {}
@@ -50,11 +56,12 @@ def update(
         if name is not None and name in known:
             return known[name]
         if not batches:
-            all_rows = operation == "load"
             batches.update(
                 (
                     source.name,
-                    source_kind(source).taken(rows, source, store.engines, is_snapshot=all_rows),
+                    source_kind(source).taken(
+                        rows, source, store.engines, is_snapshot=source.name in snapshots
+                    ),
                 )
                 for source, rows in sources
             )
@@ -88,20 +95,31 @@ def update(
 def plan(
     writer: Writer,
     given: Collection[str | Source],
+    snapshots: Collection[str | Source],
     partitions: Mapping[str, object],
     as_of: AsOf,
 ) -> tuple[Step, ...]:
     """See `Store.plan`."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        message = f"given is {shown(given)}; give a collection of sources, or of names"
-        raise InvalidArgumentError(message, argument="given")
     store = writer.opened
-    names = [store.source(source, "given").name for source in given]
+    full = _names(store, snapshots, "snapshots")
+    names = [*_names(store, given, "given"), *full]
     asked = _asked(writer, partitions, as_of)
     head = store.log.head()
     news = arrivals(store.graph.sources, head, store.tables)
-    steps = writer.executor.plan(head, given=names, arrivals=news, asked=asked)
+    steps = writer.executor.plan(head, given=names, snapshots=full, arrivals=news, asked=asked)
     return tuple(step for step in steps if not is_auxiliary(step.stage.name))
+
+
+def _names(store: Opened, sources: Collection[str | Source], argument: str) -> list[str]:
+    """The names of sources that are given as such, or by name.
+
+    Raises:
+        InvalidArgumentError: they are no collection, or one is neither.
+    """
+    if isinstance(sources, str) or not isinstance(sources, Iterable):
+        message = f"{argument} is {shown(sources)}; give a collection of sources, or of names"
+        raise InvalidArgumentError(message, argument=argument)
+    return [store.source(source, argument).name for source in sources]
 
 
 def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Asked:

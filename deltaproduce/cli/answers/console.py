@@ -1,0 +1,96 @@
+"""The console: the one place that writes to standard output and standard error.
+
+Answers go to standard output, all else to standard error. The invariant: what came with rows prints
+as it is written, so it can neither drive a terminal nor be taken for markup; and a pipe gets no
+colours and no lines that are cut.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from deltaproduce.cli.answers.answer import Answer, Cell, Table
+from deltaproduce.types.excerpts import escaped
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDTH_OF_PIPES: Final = 10_000
+_LONGEST_CELL: Final = 200
+
+
+def print_answer(answer: Answer, *, as_json: bool) -> None:
+    """Print an answer: its JSON, indented, or what people read."""
+    if as_json:
+        sys.stdout.write(json.dumps(answer.data, indent=2) + "\n")
+        return
+    console = _console()
+    for place, part in enumerate(answer.parts):
+        if any(isinstance(one, Table) for one in answer.parts[max(place - 1, 0) : place + 1]):
+            sys.stdout.write("\n" if place else "")  # around tables
+        if isinstance(part, Table):
+            _print_table(console, part)
+        else:
+            text = escaped(part, limit=len(part), lines=True)
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_error(message: str) -> None:
+    """Say in one line what went wrong, on standard error."""
+    sys.stderr.write(f"error: {escaped(' '.join(message.split()))}\n")
+
+
+def print_trace(text: str) -> None:
+    """Show where an error came from, on standard error."""
+    sys.stderr.write(text)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_PIPES)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    from rich import box
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    headed = any(table.columns)
+    drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed)
+    drawn.title_justify = "left"
+    drawn.title = Text(cell_text(table.title)) if table.title else None
+    for place, name in enumerate(table.columns):
+        right = _are_numbers(row[place] for row in table.rows)
+        drawn.add_column(
+            Text(cell_text(name)), justify="right" if right else "left", overflow="fold"
+        )
+    for row in table.rows:
+        drawn.add_row(*(Text(cell_text(cell)) for cell in row))
+    with console.capture() as captured:
+        console.print(drawn)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _are_numbers(cells: Iterable[Cell]) -> bool:
+    """Whether a column has numbers, and nothing else."""
+    found = [cell for cell in cells if cell is not None]
+    return bool(found) and all(isinstance(cell, int | float) for cell in found)
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell as people read it: 1,234 and 0.25; text in one line that prints."""
+    match cell:
+        case None:
+            return ""
+        case bool():
+            return "yes" if cell else "no"
+        case int():
+            return f"{cell:,}"
+        case float():
+            return f"{cell:,.2f}"
+    return escaped(cell, limit=_LONGEST_CELL)

@@ -1,0 +1,111 @@
+"""Rows as verbs print them: filtered, cut to so many, and turned into plain values.
+
+The invariant: no more rows than are printed leave Spark, one aside that says that there are more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaproduce.cli.answers.answer import Answer, Table
+from deltaproduce.cli.answers.values import cell, plain
+from deltaproduce.model.graph import Graph
+from deltaproduce.types.columns import Columns
+from deltaproduce.types.ddl import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from deltaproduce.reading.lineages import Lineage
+
+
+def key_columns(graph: Graph, stage: str) -> Columns:
+    """The key columns of a stage that readers see.
+
+    Raises:
+        NotFoundError: there is no such stage.
+    """
+    found = graph.stage(stage).schema.key
+    return Columns(tuple(column for column in found if not column.is_hidden))
+
+
+def where(rows: DataFrame | pa.Table, filters: Mapping[str, Any]) -> DataFrame | pa.Table:
+    """The rows that have these values in these columns; null is a value."""
+    for name, value in filters.items():
+        if isinstance(rows, pa.Table):
+            column = rows.column(name)
+            same = pc.is_null(column) if value is None else pc.equal(column, _of(value, column))
+            rows = rows.filter(same)
+        else:
+            from pyspark.sql import functions as f
+
+            rows = rows.where(f.col(quoted(name)).eqNullSafe(f.lit(value)))
+    return rows
+
+
+def printed(rows: DataFrame | pa.Table, limit: int) -> Answer:
+    """Some rows: an object each in JSON, and a table otherwise."""
+    columns, found, more = _taken(rows, limit)
+    data = {
+        "rows": [dict(zip(columns, map(plain, row), strict=True)) for row in found],
+        "truncated": more,
+    }
+    table = Table("", columns, tuple(tuple(map(cell, row)) for row in found))
+    said = f"the first {limit:,} rows: --limit 0 prints all" if more else ""
+    return Answer(data, tuple(p for p in (table if found else "no rows", said) if p))
+
+
+def of_lineage(found: Lineage, limit: int) -> Answer:
+    """A lineage: the stages upstream and downstream, and the keys in each."""
+    ways = {"upstream": found.upstream, "downstream": found.downstream}
+    taken = {
+        way: {stage: _taken(keys, limit) for stage, keys in stages.items()}
+        for way, stages in ways.items()
+    }
+    data: dict[str, Any] = {
+        "stage": found.stage,
+        "key": plain(found.key),
+        "version": found.version,
+    }
+    for way, stages in taken.items():
+        data[way] = {
+            stage: {
+                "keys": [dict(zip(names, map(plain, key), strict=True)) for key in keys],
+                "truncated": more,
+            }
+            for stage, (names, keys, more) in stages.items()
+        }
+    rows = tuple(
+        (way, stage, ", ".join(map(cell_of, key)))
+        for way, stages in taken.items()
+        for stage, (_, keys, _) in stages.items()
+        for key in keys
+    )
+    table = Table(f"version {found.version}", ("", "stage", "key"), rows)
+    return Answer(data, (table if rows else "no such key, and so nothing is made of it",))
+
+
+def cell_of(value: object) -> str:
+    """A value in a line of several."""
+    return str(cell(value))
+
+
+def _taken(
+    rows: DataFrame | pa.Table, limit: int
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]], bool]:
+    """The names of the columns, at most so many rows, and whether there are more."""
+    if not isinstance(rows, pa.Table):
+        rows = (rows.limit(limit + 1) if limit else rows).toArrow()
+    kept = rows.slice(0, limit) if limit else rows
+    columns = [column.to_pylist() for column in kept.columns]
+    names = tuple(rows.column_names)
+    found = list(zip(*columns, strict=True)) if columns else []
+    return names, found, len(kept) < len(rows)
+
+
+def _of(value: object, column: pa.ChunkedArray) -> pa.Scalar:
+    return pa.scalar(value).cast(column.type)

@@ -1,0 +1,215 @@
+"""Summaries: what is said of the library's values, as answers.
+
+Pure: from a value's fields, or its ``as_dict``, to JSON and tables. Everything that verbs print of
+versions, plans, findings and the like is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from deltaproduce.cli.answers.answer import DONE, FAILED, NOTHING_TO_DO, Answer, Cell, Table
+from deltaproduce.cli.inputs.positions import Digests, told
+
+if TYPE_CHECKING:
+    from deltaproduce.operations.findings import Finding
+    from deltaproduce.operations.step.plan import Step
+    from deltaproduce.operations.vacuum import Vacuumed
+    from deltaproduce.reading.remains import Forgotten
+    from deltaproduce.storage.versions import Version
+
+_FIGURES: Final = (
+    "mode",
+    "affected_keys",
+    "changed_keys",
+    "rows_added",
+    "rows_removed",
+    "rows",
+    "seconds",
+)
+_HEADINGS: Final = ("stage", "mode", "keys", "changed", "added", "removed", "rows", "seconds")
+
+
+def version_line(version: Version) -> str:
+    """One version in a line."""
+    if version.committed_at is None:
+        return "version 0: there is none yet"
+    when = version.committed_at.strftime("%Y-%m-%d %H:%M:%S %Z")
+    return f"version {version.number}, {version.operation}, {when}"
+
+
+def version_made(before: Version, version: Version, stages: Collection[str]) -> Answer:
+    """What an operation has done: the version that it made, or that there was nothing to do.
+
+    Args:
+        before: the head before it.
+        stages: those that are shown.
+    """
+    made = version.number > before.number
+    data = {"made": made, "version": _version(version, stages)}
+    if not made:
+        return Answer(data, (f"nothing to do: {version_line(version)}",))
+    figures = {name: version.stages[name] for name in stages if name in version.stages}
+    reached = {name: found for name, found in figures.items() if found.mode != "skipped"}
+    rows = tuple(
+        (name, *(getattr(found, figure) for figure in _FIGURES)) for name, found in reached.items()
+    )
+    left = len(figures) - len(reached)
+    said = f"{left} {'stage' if left == 1 else 'stages'} not reached" if left else ""
+    parts = (Table("", _HEADINGS, rows), said, version_line(version))
+    return Answer(data, tuple(part for part in parts if part))
+
+
+def nothing_is_3(answer: Answer, done: bool, *, exit_code: bool) -> Answer:
+    """The answer, with the code for nothing to do where that is asked for.
+
+    Args:
+        done: whether something was done, or is to be.
+        exit_code: whether it is asked for.
+    """
+    code = NOTHING_TO_DO if exit_code and not done else DONE
+    return Answer(answer.data, answer.parts, code)
+
+
+def versions(found: Sequence[Version], stages: Collection[str]) -> Answer:
+    """All versions, oldest first."""
+    rows = tuple(
+        (
+            version.number,
+            "" if version.committed_at is None else f"{version.committed_at:%Y-%m-%d %H:%M:%S %Z}",
+            version.operation,
+            sum(version.stages[name].mode != "skipped" for name in _of(version, stages)),
+            sum(version.stages[name].changed_keys for name in _of(version, stages)),
+            told(version.update_id),
+        )
+        for version in found
+    )
+    headings = ("version", "time", "operation", "stages", "changed keys", "update id")
+    table = Table("", headings, rows) if rows else "no versions yet: deltaproduce run makes one"
+    return Answer([_version(version, stages) for version in found], (table,))
+
+
+def planned(
+    head: Version,
+    steps: Iterable[Step],
+    stages: Collection[str],
+    files: Digests,
+    snapshots: Sequence[str],
+) -> Answer:
+    """What a run would do.
+
+    Args:
+        files: source -> its new files of changes.
+        snapshots: the sources that all rows are given of.
+    """
+    chosen = [step for step in steps if step.stage.name in stages]
+    data = {
+        "head": head.number,
+        "new_files": {source: list(names) for source, names in files.items()},
+        "snapshots": list(snapshots),
+        "steps": [step.as_dict() for step in chosen],
+    }
+    if not chosen:
+        return Answer(data, (f"nothing to do: {version_line(head)}",))
+    rows = tuple((step.stage.name, step.how, step.reason) for step in chosen)
+    new = tuple((source, name) for source, names in files.items() for name in names)
+    parts: list[Table | str] = [Table("new files", ("source", "file"), new)] if new else []
+    if snapshots:
+        parts.append(f"compared in full: {', '.join(snapshots)}")
+    parts.append(Table("", ("stage", "how", "why"), rows))
+    parts.append(f"nothing was written; the newest is {version_line(head)}")
+    return Answer(data, tuple(parts))
+
+
+def findings(found: Sequence[Finding], stages: Collection[str]) -> Answer:
+    """What is wrong with tables: exit code 1 if anything is."""
+    wrong = [one for one in found if one.stage in stages or not one.stage]
+    data = [finding.as_dict() for finding in wrong]
+    if not wrong:
+        return Answer(data, ("nothing is wrong",))
+    rows = tuple((one.stage or "(all)", one.table, one.what, one.wrong) for one in wrong)
+    mends = dict.fromkeys(one.mend for one in wrong)
+    mend = f"mend: {'; '.join(mends)}".replace("store.repair()", "deltaproduce repair")
+    return Answer(data, (Table("", ("stage", "table", "what", "wrong"), rows), mend), FAILED)
+
+
+def forgotten(found: Forgotten) -> Answer:
+    """What forgetting a key has done, and where it can still be read."""
+    line = version_line(found.version)
+    if not found.remains:
+        return Answer(found.as_dict(), ("it can be read nowhere any more", line))
+    rows = tuple((one.stage, one.table, ", ".join(map(str, one.versions))) for one in found.remains)
+    table = Table("it can still be read in", ("stage", "table", "versions"), rows)
+    mend = "deltaproduce vacuum --keep-versions 1 removes them"
+    return Answer(found.as_dict(), (table, mend, line))
+
+
+def vacuumed(found: Vacuumed, *, dry_run: bool) -> Answer:
+    """What a vacuum has removed, or would remove."""
+    numbers = ", ".join(map(str, found.versions)) or "none"
+    would = "would be " if dry_run else ""
+    parts = [
+        f"versions {would}dropped: {numbers}",
+        f"tables {would}removed: {', '.join(found.tables) or 'none'}",
+        f"files {would}removed: {found.files:,}, {found.bytes:,} bytes",
+    ]
+    return Answer(found.as_dict(), (*parts, *found.paths))
+
+
+def graph(feeders: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> Answer:
+    """The stages, and what each is made from."""
+    data = [
+        {"stage": name, "kind": kinds[name], "feeders": list(fed)} for name, fed in feeders.items()
+    ]
+    rows = tuple((name, kinds[name], ", ".join(fed)) for name, fed in feeders.items())
+    return Answer(data, (Table("", ("stage", "kind", "made from"), rows),))
+
+
+def mermaid(feeders: Mapping[str, Sequence[str]]) -> str:
+    """The graph as a Mermaid flowchart, of the stages given."""
+    numbers = {name: f"s{number}" for number, name in enumerate(feeders)}
+    nodes = [f'  {number}["{_quoted(name)}"]' for name, number in numbers.items()]
+    edges = [
+        f"  {numbers[feeder]} --> {numbers[name]}"
+        for name, fed in feeders.items()
+        for feeder in fed
+        if feeder in numbers
+    ]
+    return "\n".join(["flowchart LR", *nodes, *edges])
+
+
+def explained(about: Mapping[str, Any]) -> Answer:
+    """A stage: what defines it, what the head has of it, and what the next version would do."""
+    flat = {**about, **(about["figures"] or {})}
+    rows = tuple(
+        (name.replace("_", " "), _in_a_line(value))
+        for name, value in flat.items()
+        if name not in ("stage", "figures")
+    )
+    return Answer(dict(about), (Table(str(about["stage"]), ("", ""), rows),))
+
+
+def _in_a_line(value: object) -> Cell:
+    match value:
+        case None | int() | float():
+            return value
+        case dict():
+            return ", ".join(f"{name} {part}" for name, part in value.items())
+        case list():
+            return ", ".join(map(str, value))
+    return str(value)
+
+
+def _version(version: Version, stages: Collection[str]) -> dict[str, Any]:
+    found = version.as_dict()
+    return {**found, "stages": {name: found["stages"][name] for name in _of(version, stages)}}
+
+
+def _of(version: Version, stages: Collection[str]) -> list[str]:
+    """Those of its stages that are shown: others than the pipeline's are of its past, and are."""
+    return [name for name in version.stages if name in stages]
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', "#quot;")

@@ -1,0 +1,117 @@
+r"""Keys and rows on a command line: text as values of a stage's columns, and values as JSON.
+
+Pure. A key of several columns is one argument, its values separated by commas as in a line of CSV;
+``\N`` is null. The invariant: a text is only taken for a value if the column's type has it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from deltaproduce.cli.answers.answer import Cell
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.excerpts import shown
+
+_NULL: Final = "\\N"
+
+
+def key_of(text: str, columns: Columns) -> Any:  # noqa: ANN401 as functions get keys
+    """A key as `Store.lineage` and `Store.forget` take it: bare, or a tuple.
+
+    Raises:
+        InvalidArgumentError: it is no key of these columns.
+    """
+    (values,) = csv.reader([text]) if len(columns) > 1 else ([text],)
+    if len(values) != len(columns):
+        raise InvalidArgumentError(
+            f"key {shown(text)} has {len(values)} values, and the key has {len(columns)} columns: "
+            f"give {','.join(columns.names)}",
+            argument="key",
+        )
+    key = tuple(value_of(value, column) for value, column in zip(values, columns, strict=True))
+    return key if len(key) > 1 else key[0]
+
+
+def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's type
+    """A value of a column.
+
+    Raises:
+        InvalidArgumentError: the type does not have it.
+    """
+    if text == _NULL:
+        return None
+    kind = arrow_type(column.data_type)
+    try:
+        if pa.types.is_timestamp(kind):
+            return datetime.fromisoformat(text)
+        return pa.scalar(text).cast(kind).as_py()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{shown(text)} is no value of column {column.name!r}, {column.ddl}", argument="key"
+        ) from error
+
+
+def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
+    """Column -> value: of a key, and of ``column=value`` for columns of the key.
+
+    Raises:
+        InvalidArgumentError: a text is neither, or there are two keys.
+    """
+    found: dict[str, Any] = {}
+    known = {column.name: column for column in columns}
+    keys = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if equals and name in known:
+            found[name] = value_of(value, known[name])
+        else:
+            keys.append(text)
+    if len(keys) > 1:
+        raise InvalidArgumentError(
+            f"{shown(keys[1])} is a second key beside {shown(keys[0])}: give one, its values "
+            f"separated by commas, or column=value of {', '.join(known)}",
+            argument="key",
+        )
+    for text in keys:
+        key = key_of(text, columns)
+        found |= dict(zip(known, key if len(columns) > 1 else [key], strict=True))
+    return found
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 what JSON has
+    """A value as JSON has it: times in ISO 8601, decimals as text, bytes in hexadecimal digits."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return f"{value:f}"
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {str(name): plain(part) for name, part in value.items()}
+        case list() | tuple():
+            return [plain(part) for part in value]
+    return str(value)
+
+
+def cell(value: object) -> Cell:
+    """A value of a row in a table: as JSON has it, in one line; null is told from empty text."""
+    match found := plain(value):
+        case None:
+            return "NULL"
+        case bool() | list() | dict():
+            return str(found).lower() if isinstance(found, bool) else repr(found)
+    return str(found)

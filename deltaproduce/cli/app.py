@@ -1,0 +1,75 @@
+"""The application: the table of verbs as one command with subcommands.
+
+Help is plain text, in the groups of the table: drawing it with rich would take longer than all else
+that ``--help`` does.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from deltaproduce.cli.answers.answer import INTERRUPTED
+from deltaproduce.cli.commands.command import command
+from deltaproduce.cli.verbs import VERBS
+
+
+class Verbs(TyperGroup):
+    """The verbs, which help shows by groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 typer's own
+        """Write the groups of verbs, with the first sentence of each verb's help."""
+        for group, verbs in VERBS.items():
+            with formatter.section(group):
+                formatter.write_dl(
+                    [
+                        (one.__name__, self.commands[one.__name__].get_short_help_str(90))
+                        for one in verbs
+                    ]
+                )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"deltaproduce {version('deltaproduce')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
+    ] = False,
+) -> None:
+    """Derived tables on a data lake that stay right while their inputs change."""
+
+
+def _assembled() -> typer.Typer:
+    found = typer.Typer(
+        cls=Verbs,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        help=_root.__doc__,
+    )
+    found.callback()(_root)
+    for verbs in VERBS.values():
+        for verb in verbs:
+            found.command(verb.__name__)(command(verb))
+    return found
+
+
+app: Final = _assembled()
+
+
+def main() -> None:
+    """The command ``deltaproduce``."""
+    try:
+        app(prog_name="deltaproduce")
+    except KeyboardInterrupt:  # while modules were imported: a verb says it by itself
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,45 @@
+"""What a shell completes: names of stages and sources of the project at hand.
+
+A shell that asks gets names or nothing, never an error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from deltaproduce.model.graph import Graph
+
+
+def stages(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of stages, also behind the operators of a selection."""
+    before = incomplete[: len(incomplete) - len(incomplete.lstrip("+0123456789"))]
+    graph = _graph(context)
+    return (
+        [] if graph is None else _matching([one.name for one in graph.stages], before, incomplete)
+    )
+
+
+def sources(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of sources."""
+    graph = _graph(context)
+    return [] if graph is None else _matching([one.name for one in graph.sources], "", incomplete)
+
+
+def _matching(names: list[str], before: str, incomplete: str) -> list[str]:
+    from deltaproduce.model.graph import is_auxiliary
+
+    offered = (f"{before}{name}" for name in names if not is_auxiliary(name))
+    return [name for name in offered if name.startswith(incomplete)]
+
+
+def _graph(context: typer.Context) -> Graph | None:
+    from deltaproduce.cli.commands.invocation import Invocation
+
+    try:
+        return Invocation(Path(context.params.get("project_dir") or ".")).pipeline().graph()
+    except Exception:  # noqa: BLE001 a project may do anything; a shell is not told
+        return None

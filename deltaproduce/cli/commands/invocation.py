@@ -1,0 +1,62 @@
+"""Invocations: what a verb is asked for, and the project that it is asked of.
+
+Project, pipeline and store are read when a verb first needs them, and imported not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deltaproduce.cli.project.file import ProjectFile
+    from deltaproduce.pipeline import Pipeline
+    from deltaproduce.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One call of the command.
+
+    Attributes:
+        folder: where the project file is.
+    """
+
+    folder: Path
+
+    def file(self) -> ProjectFile:
+        """The project file.
+
+        Raises:
+            ProjectFileError: there is none, or something is wrong in it.
+        """
+        from deltaproduce.cli.project.file import read
+
+        return read(self.folder)
+
+    def pipeline(self) -> Pipeline:
+        """The project's pipeline.
+
+        Raises:
+            ProjectFileError: it cannot be loaded.
+        """
+        from deltaproduce.cli.project.pipelines import loaded
+
+        return loaded(self.file())
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """The project's store, for a ``with`` block, after which it is closed.
+
+        Raises:
+            DeltaProduceError: as `file`, `pipeline` and `Store`.
+        """
+        from deltaproduce.cli.project.pipelines import loaded
+        from deltaproduce.cli.project.stores import opened
+
+        file = self.file()
+        with opened(file, loaded(file)) as store:
+            yield store

@@ -1,0 +1,68 @@
+"""Checks of a project before it runs: its inputs, and what the store would say of its definitions.
+
+The invariant: nothing is written, and of an input no more is read than says which columns it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from deltaproduce.cli.inputs.files import files_of
+from deltaproduce.cli.inputs.given import check_sources
+from deltaproduce.cli.inputs.tables import column_names
+from deltaproduce.cli.project.file import FILE_FORMATS, Input, ProjectFile, has_scheme
+from deltaproduce.errors import DeltaProduceError
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.store import Store
+from deltaproduce.types.columns import CHANGE_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that would stop a run.
+
+    Attributes:
+        stage: the source or stage; empty if it is none of these.
+        message: what is wrong, and what mends it.
+    """
+
+    stage: str
+    message: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The same as JSON has it."""
+        return asdict(self)
+
+
+def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Problem]:
+    """What would stop a run, as far as that can be known before."""
+    found: list[Problem] = []
+    try:
+        check_sources(file, pipeline)
+        store.plan(snapshots=[x.source for x in file.inputs.values() if x.mode == "snapshot"])
+    except DeltaProduceError as error:
+        found.append(Problem(getattr(error, "stage", None) or "", str(error)))
+    sources = {source.name: source for source in pipeline.graph().sources}
+    for name, one in file.inputs.items():
+        if name in sources and one.format in FILE_FORMATS and not has_scheme(one.path):
+            key, value = sources[name].schema.key.names, sources[name].schema.value.names
+            found += [Problem(name, text) for text in _of_input(file, one, key, value)]
+    return found
+
+
+def _of_input(
+    file: ProjectFile, one: Input, key: tuple[str, ...], value: tuple[str, ...]
+) -> Iterator[str]:
+    try:
+        files = files_of(file, one)
+        for name, path in files.items():
+            there = column_names(path, one)
+            needed = key if CHANGE_TYPE in there else key + value
+            missing = [column for column in needed if column not in there]
+            if missing:
+                yield f"{name} has no column {', '.join(missing)}; it has {', '.join(there)}"
+    except DeltaProduceError as error:
+        yield str(error)
+    except (OSError, ValueError) as error:
+        yield f"{one.path} cannot be read as {one.format}: {' '.join(str(error).split())}"

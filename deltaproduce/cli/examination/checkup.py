@@ -1,0 +1,225 @@
+"""The checkup of ``deltaproduce doctor``: what a machine and a project need, and what mends it.
+
+Each check finds out one thing, and none of them writes. What only Spark needs is a failure where
+the project names Spark, and otherwise said as not needed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from deltaproduce.cli.commands.invocation import Invocation
+from deltaproduce.cli.project.file import ProjectFile
+from deltaproduce.cli.project.sections import ProjectFileError
+from deltaproduce.errors import DeltaProduceError
+
+if TYPE_CHECKING:
+    from deltaproduce.pipeline import Pipeline
+
+_OLDEST_JAVA: Final = 17
+_OF_ROWS: Final = ("pyarrow", "deltalake", "numpy")
+_OF_SPARK: Final = ("pyspark", "delta-spark", "pandas")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what.
+        state: ``ok``, ``failed``, or ``not needed`` where it is not there, and need not be.
+        found: what was found.
+        mend: what puts it right; empty if nothing has to be.
+    """
+
+    name: str
+    state: Literal["ok", "failed", "not needed"]
+    found: str
+    mend: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        """The same as JSON has it."""
+        return asdict(self)
+
+
+def checkup(call: Invocation, *, with_session: bool) -> tuple[Check, ...]:
+    """Look at everything; what cannot be looked at because something else failed is left out.
+
+    Args:
+        with_session: whether to start a Spark session and to use Delta in it.
+    """
+    file, checks = _file(call)
+    needs_spark = with_session or (file is not None and file.engine == "spark")
+    checks += [python(sys.version_info[:2]), *(package(name) for name in _OF_ROWS)]
+    of_spark = [java(_java_says()), *map(package, _OF_SPARK), jars(_jar_folders()), worker()]
+    checks += of_spark if needs_spark else [_not_needed(one) for one in of_spark]
+    if file is not None:
+        checks += _of_project(call, file)
+    if with_session and not any(one.state == "failed" for one in of_spark):
+        checks.append(_tried("Spark session", lambda: _session(file)))
+    return tuple(checks)
+
+
+def python(found: tuple[int, int]) -> Check:
+    """The version of Python that runs this."""
+    told = ".".join(map(str, found))
+    if (3, 11) <= found < (3, 14):
+        return Check("Python", "ok", told)
+    return Check("Python", "failed", told, "install Python 3.11, 3.12 or 3.13")
+
+
+def package(name: str) -> Check:
+    """Whether a package is there in a version that this library takes."""
+    wanted = next(
+        (one for one in requires("deltaproduce") or () if re.match(rf"{name}\b[^-]", one)), name
+    )
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Check(name, "failed", "not there", f"pip install '{wanted}'")
+    from packaging.requirements import Requirement
+
+    fits = Requirement(wanted).specifier.contains(found, prereleases=True)
+    mend = "" if fits else f"pip install '{wanted}'"
+    return Check(name, "ok" if fits else "failed", found, mend)
+
+
+def java(said: str | None) -> Check:
+    """Java, by what ``java -version`` says; None if there is none."""
+    mend = f"install Java {_OLDEST_JAVA} or newer, and let JAVA_HOME name it"
+    if said is None:
+        return Check("Java", "failed", "not there", mend)
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found is None:
+        return Check("Java", "failed", said.strip().split("\n")[0][:100], mend)
+    fits = int(found[1]) >= _OLDEST_JAVA
+    return Check("Java", "ok" if fits else "failed", found[1], "" if fits else mend)
+
+
+def jars(folders: tuple[Path, ...]) -> Check:
+    """Delta's jars, where the resolver of Spark keeps what it has downloaded."""
+    try:
+        wanted = f"delta-spark_*-{version('delta-spark')}.jar"
+    except PackageNotFoundError:
+        return Check("Delta's jars", "failed", "no delta-spark", "install delta-spark")
+    for folder in folders:
+        found = next(folder.rglob(f"*{wanted}"), None)
+        if found is not None:
+            return Check("Delta's jars", "ok", str(found))
+    return Check("Delta's jars", "ok", f"no {wanted} yet: the first session downloads it")
+
+
+def worker() -> Check:
+    """The Python that Spark's workers would run: of the same version as this one."""
+    name = os.environ.get("PYSPARK_PYTHON")
+    if name is None:
+        return Check("workers' Python", "ok", f"this one, {sys.executable}")
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    said = _output([name, "-c", code])
+    fits = said is not None and said.strip() == "{}.{}".format(*sys.version_info[:2])
+    mend = "" if fits else f"set PYSPARK_PYTHON to {sys.executable}, or unset it"
+    found = f"PYSPARK_PYTHON={name}: {said.strip() if said else 'does not run'}"
+    return Check("workers' Python", "ok" if fits else "failed", found, mend)
+
+
+def rights(location: str) -> Check:
+    """Whether a store at a path can be written: the nearest folder that there is decides."""
+    place = Path(location)
+    there = next(one for one in (place, *place.parents) if one.exists())
+    if not there.is_dir():
+        return Check("store", "failed", f"{there} is a file", "name another place for the store")
+    if os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        made = "can be written" if there == place else "will be made by the first run"
+        return Check("store", "ok", f"{location} {made}")
+    return Check("store", "failed", f"no right to write in {there}", "get it, or move the store")
+
+
+def _file(call: Invocation) -> tuple[ProjectFile | None, list[Check]]:
+    try:
+        file = call.file()
+    except ProjectFileError as error:
+        return None, [Check("project file", "failed", "none that is right", str(error))]
+    return file, [Check("project file", "ok", str(file.path))]
+
+
+def _of_project(call: Invocation, file: ProjectFile) -> Iterator[Check]:
+    from deltaproduce.cli.project.file import has_scheme
+
+    if "/" in file.location and not has_scheme(file.location):
+        yield rights(file.location)
+    loaded = _tried("pipeline", lambda: _stages(call.pipeline()))
+    yield loaded
+    if loaded.state == "ok" and file.engine == "local":
+        yield _tried("version log", lambda: _head(call))
+        yield _tried("inputs", lambda: _inputs(call, file))
+
+
+def _tried(name: str, look: Callable[[], str]) -> Check:
+    """A check that fails with the library's error, which says the mend."""
+    try:
+        return Check(name, "ok", look())
+    except DeltaProduceError as error:
+        return Check(name, "failed", type(error).__name__, str(error))
+
+
+def _stages(pipeline: Pipeline) -> str:
+    return f"{pipeline.name}: {len(pipeline.stages)} stages"
+
+
+def _head(call: Invocation) -> str:
+    with call.store() as store:
+        return f"the newest version is {store.head.number}"
+
+
+def _inputs(call: Invocation, file: ProjectFile) -> str:
+    from deltaproduce.cli.examination.checks import problems
+
+    with call.store() as store:
+        found = problems(file, call.pipeline(), store)
+    if found:
+        raise ProjectFileError("; ".join(one.message for one in found))
+    return f"{len(file.inputs)} can be read"
+
+
+def _session(file: ProjectFile | None) -> str:
+    from deltaproduce.cli.project.stores import session
+    from deltaproduce.engines.spark.sessions.session import local_session
+
+    found = None if file is None else session(file)
+    spark = local_session() if found is None else found
+    return f"Spark {spark.version} runs, with Delta"
+
+
+def _not_needed(one: Check) -> Check:
+    if one.state == "ok":
+        return one
+    return Check(one.name, "not needed", one.found, f'for engine = "spark": {one.mend}')
+
+
+def _java_says() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return _output([os.path.join(home, "bin", "java") if home else "java", "-version"])
+
+
+def _jar_folders() -> tuple[Path, ...]:
+    return (*sorted(Path.home().glob(".ivy2*")), Path.home() / ".m2")
+
+
+def _output(command: list[str]) -> str | None:
+    """What a program prints; None if it does not run."""
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ran.stdout + ran.stderr if ran.returncode == 0 else None

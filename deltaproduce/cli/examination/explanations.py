@@ -1,0 +1,37 @@
+"""Explanations: what defines a stage, what the head has of it, and what the next version would do.
+
+From definitions and figures alone; no rows are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltaproduce.model.graph import Graph, is_auxiliary
+from deltaproduce.store import Store
+
+
+def explanation(graph: Graph, stage: str, store: Store) -> dict[str, Any]:
+    """What there is to say of a stage, as JSON has it.
+
+    Raises:
+        NotFoundError: there is no such stage.
+        DefinitionError: as an update would.
+    """
+    found = graph.stage(stage)
+    head = store.head
+    figures = head.stages.get(stage)
+    planned = {step.stage.name: step for step in store.plan()}.get(stage)
+    readers = [one.name for one in graph.readers_of(stage) if not is_auxiliary(one.name)]
+    seen = [column.ddl for column in found.schema.key if not column.is_hidden]
+    return {
+        "stage": stage,
+        "kind": found.kind.word,
+        "key": seen,
+        "value": [column.ddl for column in found.schema.value],
+        "made_from": [feeder.name for feeder in found.merged],
+        "read_by": readers,
+        "version": head.number,
+        "figures": None if figures is None else figures.as_dict(),
+        "without_new_rows": None if planned is None else f"{planned.how}: {planned.reason}",
+    }

@@ -1,0 +1,58 @@
+"""Files of an input: which there are, in order, and a digest of what is in each.
+
+An input is a file, a folder, of which all files below it count, or a pattern. Names that begin with
+``.`` or ``_`` are passed over, as Spark does, also those of folders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from glob import glob, has_magic
+from pathlib import Path
+
+from deltaproduce.cli.project.file import Input, ProjectFile
+from deltaproduce.cli.project.sections import ProjectFileError
+
+
+def files_of(file: ProjectFile, found: Input) -> dict[str, Path]:
+    """The files by name, in its order: by the path from the folder that they are in.
+
+    Raises:
+        ProjectFileError: there is no such file or folder, or a snapshot would be of no file.
+    """
+    place = Path(file.place(found.path))
+    if has_magic(found.path):
+        root = Path(*place.parts[: next(n for n, p in enumerate(place.parts) if has_magic(p))])
+        paths = [Path(path) for path in glob(str(place), recursive=True)]
+    elif place.is_dir():
+        root, paths = place, [*place.rglob("*")]
+    elif place.is_file():
+        root, paths = place.parent, [place]
+    else:
+        raise _missing(found, f"{str(place)!r} is not there")
+    names = {path.relative_to(root).as_posix(): path for path in paths if path.is_file()}
+    there = {name: names[name] for name in sorted(names) if not _is_hidden(name)}
+    if not there and found.mode == "snapshot":
+        raise _missing(found, f"no file is at {str(place)!r}, which would delete all of its rows")
+    return there
+
+
+def digests(files: dict[str, Path]) -> dict[str, str]:
+    """What is in each file, as 16 hexadecimal digits of its SHA-256."""
+    return {name: _digest(path) for name, path in files.items()}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "_")) for part in name.split("/"))
+
+
+def _missing(found: Input, what: str) -> ProjectFileError:
+    return ProjectFileError(
+        f"[sources.{found.source}] path is {found.path!r}, and {what}: mend the path, or put the "
+        "files there"
+    )

@@ -1,0 +1,188 @@
+"""Tables of an input: its files as Arrow tables, in the columns that its source declares.
+
+Text becomes the declared types here, where a file format has no types of its own; all else is
+checked where any batch is. Columns that the source does not have are left out. The invariant:
+where several files of changes have rows of a key, those of the last of them count, as if each file
+had been a version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, json, parquet
+
+from deltaproduce.cli.project.file import Input
+from deltaproduce.engines.local.arrays import factorize
+from deltaproduce.errors import InvalidChangesError
+from deltaproduce.model.graph import Source
+from deltaproduce.types.atoms import arrow_schema
+from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL
+
+_BESIDE: Final = {CHANGE_TYPE: pa.string(), ORDINAL: pa.int64()}
+_WITH_ZONE: Final = r"(Z|[+-]\d{2}:?\d{2})$"
+
+
+def snapshot(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
+    """All rows of some files, one after the other.
+
+    Raises:
+        InvalidChangesError: a file cannot be read as what it is said to be; with the path.
+    """
+    return _together([_read(path, found, source) for path in paths])
+
+
+def changes(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
+    """The changes that some files, one after the other, come to.
+
+    Raises:
+        InvalidChangesError: as `snapshot`; or a file lacks key columns.
+    """
+    tables = _alike([_read(path, found, source) for path in paths])
+    return newest_of_keys(tables, source.schema.key.names)
+
+
+def newest_of_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
+    """The rows of several tables, without those whose key a later table has."""
+    rows = _together(tables)
+    if len(tables) < 2 or not {*keys} <= {*rows.column_names}:
+        return rows
+    numbers = factorize(rows.column(name) for name in keys)
+    table = np.repeat(np.arange(len(tables)), [len(one) for one in tables])
+    last = np.zeros(len(rows), np.int64)
+    np.maximum.at(last, numbers, table)
+    return rows.filter(pa.array(last[numbers] == table))
+
+
+def column_names(path: Path, found: Input) -> tuple[str, ...]:
+    """The columns of a file; of a CSV or JSON file, those of its first block.
+
+    Raises:
+        OSError: it cannot be read; ValueError: it is not of that format.
+    """
+    match found.format:
+        case "parquet":
+            return tuple(parquet.read_schema(path).names)
+        case "csv":
+            options = csv.ParseOptions(delimiter=found.delimiter, newlines_in_values=True)
+            with csv.open_csv(path, parse_options=options) as reader:
+                return tuple(reader.schema.names)
+    return tuple(json.open_json(path).schema.names)
+
+
+def delta(path: str, source: Source) -> pa.Table:
+    """The rows of a Delta table, with or without deletion vectors.
+
+    Raises:
+        InvalidChangesError: it cannot be read.
+    """
+    from deltalake import DeltaTable, QueryBuilder
+    from deltalake.exceptions import DeltaError
+
+    try:
+        query = QueryBuilder().register("given", DeltaTable(path)).execute("SELECT * FROM given")
+        rows = pa.table(query.read_all())
+    except DeltaError as error:
+        raise _unreadable(path, "delta", source, error) from error
+    return _declared(rows, source)
+
+
+def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """The tables with what one of them says of its rows, said by all of them."""
+    said = {name for table in tables for name in table.column_names if name in _BESIDE}
+    found = []
+    for table in tables:
+        for name in sorted(said - {*table.column_names}):
+            count = len(table)
+            unsaid = pa.array(np.arange(count)) if name == ORDINAL else pa.repeat("upsert", count)
+            table = table.append_column(name, unsaid)
+        found.append(table)
+    return found
+
+
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _read(path: Path, found: Input, source: Source) -> pa.Table:
+    try:
+        return _declared(_READERS[found.format](path, found, _types(source)), source)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        raise _unreadable(str(path), found.format, source, error) from error
+
+
+def _types(source: Source) -> dict[str, pa.DataType]:
+    schema = arrow_schema((*source.schema.key, *source.schema.value))
+    return {field.name: field.type for field in schema} | _BESIDE
+
+
+def _declared(rows: pa.Table, source: Source) -> pa.Table:
+    """The columns that the source declares, and those that say of a row what it is."""
+    return rows.select([name for name in _types(source) if name in rows.column_names])
+
+
+def _csv(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.Table:
+    rows = csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(use_threads=False),  # so that an error has the row's number
+        parse_options=csv.ParseOptions(delimiter=found.delimiter, newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            column_types=_as_text(types),
+            null_values=[found.null],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return _with_times(rows, types)
+
+
+def _json(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.Table:
+    del found
+    declared = {name: kind for name, kind in _as_text(types).items() if name not in _BESIDE}
+    options = json.ParseOptions(explicit_schema=pa.schema(declared), newlines_in_values=True)
+    return _with_times(json.read_json(path, parse_options=options), types)
+
+
+def _as_text(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """The types to read: dates and times are text, of which these formats know too few forms."""
+    return {
+        name: pa.string() if pa.types.is_temporal(kind) else kind for name, kind in types.items()
+    }
+
+
+def _with_times(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """The rows with dates and times in place of their texts, which are in ISO 8601."""
+    for place, name in enumerate(rows.column_names):
+        kind = types.get(name)
+        if kind is not None and pa.types.is_temporal(kind):
+            texts = rows.column(place)
+            times = texts.cast(kind) if pa.types.is_date(kind) else _times(texts)
+            rows = rows.set_column(place, name, times)
+    return rows
+
+
+def _times(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Timestamps: of a time zone if all texts say one, else without."""
+    zoned = pc.all(pc.match_substring_regex(texts, _WITH_ZONE)).as_py()
+    return texts.cast(pa.timestamp("us", "UTC" if zoned else None))
+
+
+def _parquet(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.Table:
+    del found, types
+    return parquet.ParquetFile(path).read()
+
+
+def _unreadable(path: str, form: str, source: Source, error: Exception) -> InvalidChangesError:
+    said = re.sub(r"\s+", " ", str(error))
+    return InvalidChangesError(
+        f"{path!r} of source {source.name!r} cannot be read as {form}: {said}", source=source.name
+    )
+
+
+_READERS: Final = {"csv": _csv, "json": _json, "parquet": _parquet}

@@ -1,0 +1,202 @@
+"""The project file `deltaproduce.toml`: which pipeline, in which store, and where its rows are.
+
+Pure but for reading the one file. The invariant: a `ProjectFile` is whole and of the types that it
+says; whatever is wrong in the file, or not known in it, is an error that names file, key and mend.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from deltaproduce.cli.project.sections import ProjectFileError, Section
+
+FILE_NAME: Final = "deltaproduce.toml"
+
+Mode = Literal["snapshot", "changes"]
+"""Whether files have all rows of a source, or changes of it: `Store.load` or `Store.update`."""
+
+FILE_FORMATS: Final = ("csv", "json", "parquet")
+"""What both engines read; ``json`` has a row a line."""
+
+_MODES: Final = ("snapshot", "changes")
+_ENGINES: Final = ("local", "spark")
+_POLICIES: Final = ("auto", "incremental", "strict")
+_TABLE_TYPES: Final = ("merge_on_read", "copy_on_write")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Where the rows of a source are.
+
+    Attributes:
+        source: its name in the pipeline.
+        format: ``csv``, ``json``, ``parquet``, ``delta``, or with Spark whatever its reader knows.
+        path: a file, a folder or a pattern, as the file says it; relative to the file's folder.
+        mode: what the files have.
+        delimiter: what is between the values of a CSV file.
+        null: the text that is null in a CSV file, where it is not in quotes.
+        options: further ones of Spark's reader.
+    """
+
+    source: str
+    format: str
+    path: str
+    mode: Mode
+    delimiter: str = ","
+    null: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """What `deltaproduce.toml` says.
+
+    Attributes:
+        folder: where it is; paths in it are relative to that.
+        pipeline: ``module:object``, or a folder of modules.
+        store: a path (with a ``/`` or a scheme), or ``schema`` or ``catalog.schema``.
+        spark: settings of the session.
+        inputs: source -> where its rows are; others are given in no file.
+    """
+
+    folder: Path
+    name: str
+    pipeline: str
+    store: str
+    engine: Literal["local", "spark"]
+    table_type: Literal["merge_on_read", "copy_on_write"]
+    policy: Literal["auto", "incremental", "strict"]
+    spark: Mapping[str, str]
+    inputs: Mapping[str, Input]
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / FILE_NAME
+
+    @property
+    def location(self) -> str:
+        """Where the store is, whichever directory is the current one."""
+        return self.place(self.store) if "/" in self.store else self.store
+
+    def place(self, path: str) -> str:
+        """A path of the file, whichever directory is the current one."""
+        return path if has_scheme(path) else str(self.folder / path)
+
+
+def has_scheme(path: str) -> bool:
+    """Whether a path says which file system it is in."""
+    return "://" in path or path.startswith("file:")
+
+
+def read(folder: Path) -> ProjectFile:
+    """The project file of a folder.
+
+    Raises:
+        ProjectFileError: there is none, or something is wrong in it.
+    """
+    path = folder.absolute() / FILE_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise ProjectFileError(
+            f"there is no {FILE_NAME} in {str(folder.absolute())!r}: go to the project's folder, "
+            "name it with --project-dir, or make one with: deltaproduce init NAME"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProjectFileError(f"{FILE_NAME} cannot be read: {error}") from error
+    return parsed(text, path.parent)
+
+
+def parsed(text: str, folder: Path) -> ProjectFile:
+    """The project file from its text.
+
+    Raises:
+        ProjectFileError: something is wrong in it.
+    """
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProjectFileError(f"{FILE_NAME} is no TOML: {error}") from None
+    root = Section("", found)
+    project = root.section("project")
+    sources, spark = root.section("sources", required=False), root.section("spark", required=False)
+    if "vars" in found:
+        raise ProjectFileError(f"{FILE_NAME}: [vars] is reserved for a later release; remove it")
+    root.close()
+    return _checked(
+        ProjectFile(
+            folder=folder,
+            name=project.text("name"),
+            pipeline=project.text("pipeline"),
+            store=project.text("store"),
+            engine=project.choice("engine", _ENGINES, "local"),
+            table_type=project.choice("table_type", _TABLE_TYPES, "merge_on_read"),
+            policy=project.choice("policy", _POLICIES, "auto"),
+            spark=spark.settings(),
+            inputs={name: _input(name, sources.section(name)) for name in sources.values},
+        ),
+        project,
+    )
+
+
+def _input(source: str, section: Section) -> Input:
+    options = section.section("options", required=False).settings()
+    found = Input(
+        source=source,
+        format=section.text("format"),
+        path=section.text("path"),
+        mode=section.choice("mode", _MODES, None),
+        delimiter=section.text("delimiter", ","),
+        null=section.text("null", "", may_be_empty=True),
+        options=options,
+    )
+    section.close()
+    if len(found.delimiter) != 1:
+        section.refuse("delimiter", "a text of one character")
+    return found
+
+
+def _checked(file: ProjectFile, project: Section) -> ProjectFile:
+    """The file, if what it says fits together.
+
+    Raises:
+        ProjectFileError: it does not.
+    """
+    project.close()
+    local = file.engine == "local"
+    if local and "/" not in file.store:
+        project.refuse("store", f'a path, "./{file.store}"; a schema needs engine = "spark"')
+    if local and file.spark:
+        raise ProjectFileError(
+            f'{FILE_NAME}: [spark] is there, and engine is "local": remove it, or set '
+            'engine = "spark" in [project]'
+        )
+    if not file.spark.get("cores", "1").isdecimal():
+        Section("spark", file.spark).refuse("cores", "a whole number")
+    for found in file.inputs.values():
+        _check_input(found, local=local)
+    return file
+
+
+def _check_input(found: Input, *, local: bool) -> None:
+    section = Section(f"sources.{found.source}", _said(found))
+    if found.mode == "changes" and found.format not in FILE_FORMATS:
+        advice = "those of a Delta table are taken by a Pipeline.delta_source, without an input"
+        section.refuse("format", f'"csv", "json" or "parquet" for changes; {advice}')
+    if found.mode == "changes" and has_scheme(found.path):
+        section.refuse("path", 'a path of this machine for mode "changes"')
+    if local and found.format not in (*FILE_FORMATS, "delta"):
+        section.refuse("format", '"csv", "json", "parquet" or "delta"; others need engine "spark"')
+    if local and has_scheme(found.path):
+        section.refuse("path", 'a path of this machine; others need engine = "spark"')
+    if local and found.options:
+        section.refuse("options", "no table of options, which are for Spark's reader")
+
+
+def _said(found: Input) -> dict[str, Any]:
+    return {"format": found.format, "path": found.path, "options": dict(found.options)}

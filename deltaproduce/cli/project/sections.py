@@ -1,0 +1,98 @@
+"""Sections of a project file: each value is of its type, and no key is there that nobody reads.
+
+Pure. The invariant: an error names the file, the section, the key, what was found and what should
+be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.types.excerpts import shown
+
+_FILE: Final = "deltaproduce.toml"
+
+
+class ProjectFileError(DefinitionError):
+    """Something is wrong in a project file, or with what it names."""
+
+
+class Section:
+    """One table of a project file; whoever has read it closes it.
+
+    Args:
+        name: as its heading says it; empty for the file.
+        values: what it has.
+    """
+
+    def __init__(self, name: str, values: Mapping[str, Any]) -> None:
+        self.values = values
+        self._name = name
+        self._read: list[str] = []
+
+    def section(self, key: str, *, required: bool = True) -> Section:
+        """A table in this one; an empty one if there is none and none is required.
+
+        Raises:
+            ProjectFileError: as all of these functions do.
+        """
+        name = f"{self._name}.{key}" if self._name else key
+        self._read.append(key)
+        found = self.values.get(key, None if required else {})
+        if found is None:
+            raise ProjectFileError(f"{_FILE}: there is no [{name}]; add it")
+        if not isinstance(found, dict):
+            raise ProjectFileError(f"{_FILE}: {name} is {shown(found)}; make it a table, [{name}]")
+        return Section(name, found)
+
+    def text(self, key: str, default: str | None = None, *, may_be_empty: bool = False) -> str:
+        """A text; required if there is no default."""
+        self._read.append(key)
+        found = self.values.get(key, default)
+        if found is None:
+            raise ProjectFileError(f"{_FILE}: [{self._name}] has no {key}; add it, a text")
+        if not isinstance(found, str) or not (found.strip() or may_be_empty):
+            self.refuse(key, "a text" if may_be_empty else "a text that is not empty")
+        return found
+
+    def choice(self, key: str, choices: Sequence[str], default: str | None) -> Any:  # noqa: ANN401 a Literal
+        """One of some texts; required if there is no default."""
+        found = self.text(key, default)
+        if found not in choices:
+            self.refuse(key, " or ".join(f'"{one}"' for one in choices))
+        return found
+
+    def settings(self) -> dict[str, str]:
+        """All of the table as texts, as Spark has settings; tables in it by dotted keys."""
+        found: dict[str, str] = {}
+        for key, value in self.values.items():
+            match value:
+                case bool():
+                    found[key] = str(value).lower()
+                case str() | int() | float():
+                    found[key] = str(value)
+                case dict():
+                    inner = Section(f"{self._name}.{key}", value).settings()
+                    found |= {f"{key}.{name}": text for name, text in inner.items()}
+                case _:
+                    self.refuse(key, "a text, a number or true or false")
+        return found
+
+    def close(self) -> None:
+        """Refuse keys that nobody has read."""
+        for key in self.values:
+            if key not in self._read:
+                near = get_close_matches(key, self._read, 1)
+                advice = f"do you mean {near[0]!r}?" if near else f"known: {', '.join(self._read)}"
+                where = f"[{self._name}]" if self._name else "it"
+                raise ProjectFileError(
+                    f"{_FILE}: {where} has {key!r}, which is not known; {advice}"
+                )
+
+    def refuse(self, key: str, wanted: str) -> NoReturn:
+        """Say what is there and what should be."""
+        found = shown(self.values.get(key))
+        raise ProjectFileError(f"{_FILE}: [{self._name}] {key} is {found}; give {wanted}")

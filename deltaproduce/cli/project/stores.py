@@ -1,0 +1,44 @@
+"""The store of a project, by the engine that its file names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltaproduce.cli.project.file import ProjectFile
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def opened(file: ProjectFile, pipeline: Pipeline) -> Store:
+    """The store; with a session of this machine where the engine is Spark.
+
+    Raises:
+        SessionError: no session can start.
+        DefinitionError: as `Store`.
+    """
+    return Store(
+        session(file),
+        file.location,
+        pipeline,
+        table_type=file.table_type,
+        policy=file.policy,
+    )
+
+
+def session(file: ProjectFile) -> SparkSession | None:
+    """A session as the file sets it; None for the engine without one.
+
+    Of ``[spark]``, ``cores`` and ``memory`` are arguments of `local_session`, the rest settings.
+    """
+    if file.engine == "local":
+        return None
+    from deltaproduce.engines.spark.sessions.session import local_session
+
+    config = dict(file.spark)
+    cores, memory = config.pop("cores", None), config.pop("memory", "2g")
+    return local_session(
+        file.name, cores=None if cores is None else int(cores), memory=memory, config=config
+    )

@@ -1,0 +1,1 @@
+"""The sample project that ``deltaproduce init`` makes, from `files`."""

@@ -1,0 +1,42 @@
+"""The sample project: written into a new folder, under the name of that folder."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from deltaproduce.errors import InvalidArgumentError
+
+_FILES: Final = {
+    "README.md": "README.md.txt",
+    "deltaproduce.toml": "deltaproduce.toml.txt",
+    "pipeline.py": "pipeline.py.txt",
+    "data/customers.csv": "data/customers.csv.txt",
+    "data/orders/2026-01-01.csv": "data/orders/2026-01-01.csv.txt",
+    ".gitignore": "gitignore.txt",
+}
+"""What is made -> what it is made from."""
+
+
+def write(folder: Path) -> tuple[str, ...]:
+    """Make the sample; what it has is returned.
+
+    Raises:
+        InvalidArgumentError: the folder is there, and not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidArgumentError(
+            f"{str(folder)!r} is there, and not an empty folder: give another name", argument="name"
+        )
+    name = folder.absolute().name
+    told = {"name": name, "name_in_toml": json.dumps(name, ensure_ascii=False)}
+    sample = files(__package__).joinpath("files")
+    for path, template in _FILES.items():
+        text = sample.joinpath(*template.split("/")).read_text(encoding="utf-8")
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(Template(text).substitute(told), encoding="utf-8")
+    return tuple(_FILES)

@@ -1,0 +1,87 @@
+"""Selections of stages, in the operators of dbt's ``--select``.
+
+Pure, on the names of stages and who feeds whom. A selection is the union of its terms, which are
+separated by spaces; parts of a term that are separated by commas must all hold. A part is a name or
+a pattern of ``*``, ``?`` and ``[…]``, with ``+`` before it for all that feeds it and behind it for
+all that it feeds, and a number there for so many steps: ``2+totals``, ``orders+1``.
+
+The invariant: what is selected comes in the order of the pipeline, feeders first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from deltaproduce.errors import NotFoundError
+from deltaproduce.model.graph import Graph, is_auxiliary
+
+_PART: Final = re.compile(r"(?:(\d*)(\+))?([^+]+?)(?:(\+)(\d*))?")
+
+Feeders = Mapping[str, Sequence[str]]
+"""Stage -> those that feed it; all stages, feeders first."""
+
+
+def feeders_of(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The stages of a graph that users have defined, and what feeds each."""
+    return {
+        stage.name: tuple(feeder.name for feeder in stage.merged)
+        for stage in graph.stages
+        if not is_auxiliary(stage.name)
+    }
+
+
+def selected(terms: Iterable[str], feeders: Feeders) -> tuple[str, ...]:
+    """The stages that some terms select; all if there are none.
+
+    Raises:
+        NotFoundError: a term selects no stage, or is none.
+    """
+    words = [word for term in terms for word in term.split()]
+    if not words:
+        return tuple(feeders)
+    found = set().union(*(_term(word, feeders) for word in words))
+    return tuple(name for name in feeders if name in found)
+
+
+def _term(word: str, feeders: Feeders) -> set[str]:
+    parts = [_part(part, word, feeders) for part in word.split(",")]
+    found = set.intersection(*parts)
+    if not found:
+        raise NotFoundError(f"--select {word!r} selects no stage; stages: {', '.join(feeders)}")
+    return found
+
+
+def _part(part: str, word: str, feeders: Feeders) -> set[str]:
+    match = _PART.fullmatch(part)
+    if match is None:
+        raise NotFoundError(
+            f"--select {word!r} is no selection: give names or patterns, as in "
+            "'+totals', 'orders+', '2+totals', 'sales_*'"
+        )
+    up, before, pattern, behind, down = match.groups()
+    named = {name for name in feeders if fnmatchcase(name, pattern)}
+    if not named:
+        raise NotFoundError(f"there is no stage {pattern!r}; stages: {', '.join(feeders)}")
+    found = set(named)
+    if before:
+        found |= _reached(named, feeders, int(up) if up else None)
+    if behind:
+        found |= _reached(named, _readers(feeders), int(down) if down else None)
+    return found
+
+
+def _readers(feeders: Feeders) -> Feeders:
+    return {name: [r for r, fed in feeders.items() if name in fed] for name in feeders}
+
+
+def _reached(start: set[str], edges: Feeders, steps: int | None) -> set[str]:
+    """What is reached from somewhere in at most so many steps; in any number if None."""
+    found, border = set(start), set(start)
+    while border and steps != 0:
+        border = {other for name in border for other in edges[name]} - found
+        found |= border
+        steps = None if steps is None else steps - 1
+    return found

@@ -1,0 +1,27 @@
+"""The verbs, a module a group, and the table of all of them, in the order of the help.
+
+A verb is a function of an `Invocation`, and of arguments and options as typer has them; its name is
+the command's. To add one, write it in a module of its group and name it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from deltaproduce.cli.commands.command import Verb
+from deltaproduce.cli.verbs.projects import check, doctor, explain, graph, init
+from deltaproduce.cli.verbs.rows import changes, lineage, show, updates
+from deltaproduce.cli.verbs.upkeep import compact, forget, repair, vacuum, verify
+from deltaproduce.cli.verbs.versions import plan, refresh, rollback, run, versions
+
+VERBS: Final[Mapping[str, tuple[Verb, ...]]] = MappingProxyType(
+    {
+        "Project": (init, check, graph, explain, doctor),
+        "Versions": (plan, run, versions, refresh, rollback),
+        "Rows": (show, updates, changes, lineage),
+        "Upkeep": (forget, verify, repair, compact, vacuum),
+    }
+)
+"""Group -> its verbs."""

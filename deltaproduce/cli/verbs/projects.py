@@ -1,0 +1,82 @@
+"""Verbs on a project: make one, check it, draw it, explain a stage of it, look at the machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from deltaproduce.cli.answers import summaries
+from deltaproduce.cli.answers.answer import FAILED, Answer, Table
+from deltaproduce.cli.commands.invocation import Invocation
+from deltaproduce.cli.commands.options import Folder, Select, Stage
+
+
+def init(call: Invocation, name: Folder) -> Answer:
+    """Make a sample project in a new folder: it runs as it is, without Java."""
+    from deltaproduce.cli.sample.project import write
+
+    folder = call.folder / name
+    made = write(folder)
+    said = (f"made in {folder}: {', '.join(made)}", f"next: cd {folder}; deltaproduce run")
+    return Answer({"folder": str(folder), "files": list(made)}, said)
+
+
+def check(call: Invocation, select: Select = None) -> Answer:
+    """Check project file, definitions and input files; read few rows, and write nothing."""
+    from deltaproduce.cli.examination.checks import problems
+    from deltaproduce.cli.selection import feeders_of, selected
+
+    file, pipeline = call.file(), call.pipeline()
+    stages = selected(select or (), feeders_of(pipeline.graph()))
+    with call.store() as store:
+        found = [one for one in problems(file, pipeline, store) if one.stage in (*stages, "")]
+    data = {"stages": list(stages), "problems": [one.as_dict() for one in found]}
+    if not found:
+        return Answer(data, (f"all is well: {len(stages)} stages, {len(file.inputs)} inputs",))
+    rows = tuple((one.stage, one.message) for one in found)
+    return Answer(data, (Table("", ("stage", "problem"), rows),), FAILED)
+
+
+def graph(
+    call: Invocation,
+    select: Select = None,
+    form: Annotated[
+        Literal["table", "mermaid"], typer.Option("--format", help="How to draw it.")
+    ] = "table",
+) -> Answer:
+    """List the stages and what feeds each, or draw them."""
+    from deltaproduce.cli.selection import feeders_of, selected
+
+    found = call.pipeline().graph()
+    feeders = feeders_of(found)
+    chosen = {name: feeders[name] for name in selected(select or (), feeders)}
+    answer = summaries.graph(chosen, {name: found.stage(name).kind.word for name in chosen})
+    drawn = (summaries.mermaid(chosen),) if form == "mermaid" else answer.parts
+    return Answer(answer.data, drawn)
+
+
+def explain(call: Invocation, stage: Stage) -> Answer:
+    """Say what defines a stage, what the newest version has of it, and what the next would do."""
+    from deltaproduce.cli.examination.explanations import explanation
+
+    with call.store() as store:
+        return summaries.explained(explanation(call.pipeline().graph(), stage, store))
+
+
+def doctor(
+    call: Invocation,
+    session: Annotated[
+        bool, typer.Option("--session", help="Start a Spark session too, and use Delta in it.")
+    ] = False,
+) -> Answer:
+    """Look whether this machine and this project have what is needed, and say what mends it."""
+    from deltaproduce.cli.examination.checkup import checkup
+
+    found = checkup(call, with_session=session)
+    rows = tuple((one.state, one.name, one.found, one.mend) for one in found)
+    failed = any(one.state == "failed" for one in found)
+    table = Table("", ("", "what", "found", "mend"), rows)
+    data = [one.as_dict() for one in found]
+    said = "something has to be mended" if failed else "all that is needed is there"
+    return Answer(data, (table, said), FAILED if failed else 0)

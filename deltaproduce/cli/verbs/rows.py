@@ -1,0 +1,72 @@
+"""Verbs that read rows: of a stage, of its updates, between versions, and along a lineage."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from deltaproduce.cli.answers.answer import Answer
+from deltaproduce.cli.commands.invocation import Invocation
+from deltaproduce.cli.commands.options import Key, Limit, Stage, Version
+
+
+def show(
+    call: Invocation,
+    stage: Stage,
+    key: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY] [PARTITION]…", help="A key; column=value of its columns."),
+    ] = None,
+    version: Version = None,
+    limit: Limit = 20,
+) -> Answer:
+    """Print rows of a source or stage, in its order."""
+    from deltaproduce.cli.answers import readings
+    from deltaproduce.cli.answers.values import filters_of
+
+    with call.store() as store:
+        columns = readings.key_columns(call.pipeline().graph(), stage)
+        filters = filters_of(key or (), columns)
+        rows = store.content(stage, version, ordered=True)
+        return readings.printed(readings.where(rows, filters), limit)
+
+
+def updates(call: Invocation, stage: Stage, version: Version = None, limit: Limit = 20) -> Answer:
+    """Print what one version changed in a stage: per key all rows, or one delete row."""
+    from deltaproduce.cli.answers import readings
+
+    with call.store() as store:
+        return readings.printed(store.updates(stage, version, ordered=True), limit)
+
+
+def changes(
+    call: Invocation,
+    stage: Stage,
+    since: Annotated[int, typer.Option("--from", metavar="N", help="After this version.")],
+    until: Annotated[
+        int | None, typer.Option("--to", metavar="N", help="Up to this version; else the newest.")
+    ] = None,
+    mode: Annotated[
+        Literal["net", "complete"],
+        typer.Option("--mode", help="One difference in all, or one a version."),
+    ] = "net",
+    limit: Limit = 20,
+) -> Answer:
+    """Print the rows of a stage that came and went between two versions."""
+    from deltaproduce.cli.answers import readings
+
+    with call.store() as store:
+        return readings.printed(store.changes(stage, since, until, mode), limit)
+
+
+def lineage(
+    call: Invocation, stage: Stage, key: Key, version: Version = None, limit: Limit = 20
+) -> Answer:
+    """Print the keys that a key was made from, and those made from it."""
+    from deltaproduce.cli.answers import readings
+    from deltaproduce.cli.answers.values import key_of
+
+    with call.store() as store:
+        columns = readings.key_columns(call.pipeline().graph(), stage)
+        return readings.of_lineage(store.lineage(stage, key_of(key, columns), version), limit)

@@ -1,0 +1,74 @@
+"""Verbs that look after a store: delete a key, find and mend damage, keep files few."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deltaproduce.cli.answers import summaries
+from deltaproduce.cli.answers.answer import Answer
+from deltaproduce.cli.commands.invocation import Invocation
+from deltaproduce.cli.commands.options import Key, Recompute, Sample, Select, Source
+
+
+def forget(call: Invocation, source: Source, key: Key) -> Answer:
+    """Delete a key of a source and what was made from it; say where it can still be read."""
+    from deltaproduce.cli.answers import readings
+    from deltaproduce.cli.answers.values import key_of
+
+    with call.store() as store:
+        columns = readings.key_columns(call.pipeline().graph(), source)
+        return summaries.forgotten(store.forget(source, key_of(key, columns)))
+
+
+def verify(
+    call: Invocation, select: Select = None, recompute: Recompute = False, sample: Sample = None
+) -> Answer:
+    """Look for whatever is wrong with the tables; exit with 1 if anything is."""
+    from deltaproduce.cli.selection import feeders_of, selected
+
+    stages = selected(select or (), feeders_of(call.pipeline().graph()))
+    with call.store() as store:
+        return summaries.findings(store.verify(sample or recompute), stages)
+
+
+def repair(call: Invocation, recompute: Recompute = False, sample: Sample = None) -> Answer:
+    """Make a version in which whatever verify finds is put right."""
+    with call.store() as store:
+        before, version = store.head, store.repair(recompute=sample or recompute)
+    return summaries.version_made(before, version, tuple(version.stages))
+
+
+def compact(call: Invocation) -> Answer:
+    """Put the rows of all tables in order, and small files together; no version is made."""
+    with call.store() as store:
+        store.compact()
+        head = store.head
+    return Answer(
+        {"version": head.number}, ("all tables are in order", summaries.version_line(head))
+    )
+
+
+def vacuum(
+    call: Invocation,
+    keep_versions: Annotated[
+        int | None, typer.Option("--keep-versions", metavar="N", help="So many of the newest.")
+    ] = None,
+    keep_days: Annotated[
+        float | None,
+        typer.Option("--keep-days", metavar="DAYS", help="The newest at any time in so many days."),
+    ] = None,
+    unfinished_hours: Annotated[
+        float, typer.Option("--unfinished-hours", help="Unfinished files stay for so long.")
+    ] = 24,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Remove nothing; list the files.")
+    ] = False,
+) -> Answer:
+    """Drop old versions, and remove the files that only they need."""
+    with call.store() as store:
+        found = store.vacuum(
+            keep_versions, keep_days, unfinished_hours=unfinished_hours, dry_run=dry_run
+        )
+    return summaries.vacuumed(found, dry_run=dry_run)

@@ -1,0 +1,90 @@
+"""Verbs that make versions, or say which there are and which would be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deltaproduce.cli.answers import summaries
+from deltaproduce.cli.answers.answer import Answer
+from deltaproduce.cli.commands.invocation import Invocation
+from deltaproduce.cli.commands.options import AsOf, ExitCode, Select
+
+
+def plan(
+    call: Invocation, select: Select = None, as_of: AsOf = None, exit_code: ExitCode = False
+) -> Answer:
+    """Say what a run would do to each stage, and why; write nothing."""
+    from deltaproduce.cli.inputs.given import found
+    from deltaproduce.cli.selection import feeders_of, selected
+
+    file, pipeline = call.file(), call.pipeline()
+    stages = selected(select or (), feeders_of(pipeline.graph()))
+    with call.store() as store:
+        given = found(file, pipeline, store)
+        steps = store.plan(
+            given.files, snapshots=given.snapshots, as_of=... if as_of is None else as_of
+        )
+        answer = summaries.planned(store.head, steps, stages, given.files, given.snapshots)
+    return summaries.nothing_is_3(answer, bool(answer.data["steps"]), exit_code=exit_code)
+
+
+def run(call: Invocation, as_of: AsOf = None, exit_code: ExitCode = False) -> Answer:
+    """Read the inputs and make one version of all that they change."""
+    from deltaproduce.cli.inputs.given import found, rows
+
+    file, pipeline = call.file(), call.pipeline()
+    with call.store() as store:
+        given = found(file, pipeline, store)
+        changes, snapshots = rows(file, pipeline, given)
+        before = store.head
+        version = store.update(
+            changes,
+            given.update_id,
+            snapshots=snapshots,
+            as_of=... if as_of is None else as_of,
+            on_conflict="retry",  # a run beside this one may have made the same version
+        )
+    answer = summaries.version_made(before, version, tuple(version.stages))
+    return summaries.nothing_is_3(answer, answer.data["made"], exit_code=exit_code)
+
+
+def versions(call: Invocation, select: Select = None) -> Answer:
+    """List the versions, oldest first."""
+    from deltaproduce.cli.selection import feeders_of, selected
+
+    stages = selected(select or (), feeders_of(call.pipeline().graph()))
+    with call.store() as store:
+        found = store.versions()
+    past = {name for version in found for name in version.stages} if not select else set()
+    return summaries.versions(found, {*stages, *past})
+
+
+def refresh(call: Invocation, select: Select = None) -> Answer:
+    """Produce stages in full, and bring up to date what depends on them.
+
+    All stages without --select; else each one selected, a version each.
+    """
+    from deltaproduce.cli.selection import feeders_of, selected
+
+    graph = call.pipeline().graph()
+    producers = {stage.name for stage in graph.producers}
+    chosen = [name for name in selected(select or (), feeders_of(graph)) if name in producers]
+    if select and not chosen:
+        raise typer.BadParameter("it selects sources only, whose rows are given: give a stage")
+    with call.store() as store:
+        before = version = store.head
+        for name in chosen if select else (None,):
+            version = store.refresh(name)
+    return summaries.version_made(before, version, tuple(version.stages))
+
+
+def rollback(
+    call: Invocation,
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="Its number; 0 for no rows.")],
+) -> Answer:
+    """Make a version that is equal to an earlier one."""
+    with call.store() as store:
+        before, made = store.head, store.rollback(version)
+    return summaries.version_made(before, made, tuple(made.stages))

@@ -1,0 +1,151 @@
+"""The command as a process: exit codes, Ctrl-C, colours, and how long help takes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "deltaproduce.cli"]
+FOR_HELP_SECONDS = 0.3
+"""What help may take longer than Python alone, where nothing else runs."""
+
+SLOW = """
+import os, pathlib, time
+
+import deltaproduce as dp
+
+shop = dp.Pipeline("shop")
+orders = shop.source(
+    "orders", key="order_id bigint", value="customer_id bigint, amount decimal(12,2)"
+)
+customers = shop.source("customers", key="customer_id bigint", value="name string")
+
+
+@shop.producer(customers, key="customer_id bigint", value="name string")
+def names(customer_id, values):
+    here = pathlib.Path(os.environ["MARK"])
+    if here.parent.joinpath("slow").exists():
+        here.write_text("begun")
+        time.sleep(600)
+    for value in values:
+        yield customer_id, value
+"""
+
+
+def started(*args: str, folder: Path, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *args],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it may be ignored here
+    )
+
+
+def ran(*args: str, folder: Path, **env: str) -> tuple[int, str, str]:
+    process = started(*args, folder=folder, **env)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_exit_codes(project):
+    code, out, err = ran("run", "--exit-code", folder=project)
+    assert (code, err) == (0, "")
+    assert "\x1b" not in out  # a pipe has no colours
+    assert all(line == line.rstrip() for line in out.splitlines())
+    code, out, err = ran("run", "--exit-code", folder=project)
+    assert (code, out[:13], err) == (3, "nothing to do", "")
+    (project / "data" / "customers.csv").write_text("customer_id,name\n1,a\nx,b\n")
+    code, out, err = ran("run", folder=project)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert "customers.csv" in err
+    assert ran("rnu", folder=project)[0] == 2
+    code, out, _ = ran("--version", folder=project)
+    assert (code, out.split()[0]) == (0, "deltaproduce")
+
+
+def test_two_runs_at_once_take_a_file_once(project):
+    both = [started("run", folder=project) for _ in range(2)]
+    said = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert {out.splitlines()[-1][:18] for out, _ in said} <= {
+        "version 1, update,",
+        "nothing to do: ver",  # it began after the other had ended
+    }
+    assert len(ran("versions", folder=project)[1].splitlines()) == 3
+
+
+def test_ctrl_c_ends_a_run_and_leaves_the_last_version(project, tmp_path):
+    """The exit code is a shell's, a line says it, and the next run makes what was cut off."""
+    (project / "pipeline.py").write_text(SLOW)
+    mark, slow = tmp_path / "mark", tmp_path / "slow"
+    slow.touch()
+    process = started("run", folder=project, MARK=str(mark))
+    give_up = time.monotonic() + 60
+    while not mark.exists() and time.monotonic() < give_up:
+        time.sleep(0.05)
+    assert mark.exists()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all of the command's processes
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err.startswith("error: interrupted")
+    assert err.count("\n") == 1
+    slow.unlink()
+    assert ran("versions", folder=project, MARK=str(mark))[1].startswith("no versions yet")
+    code, out, err = ran("run", folder=project, MARK=str(mark))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].startswith("version 1, update")
+
+
+def test_help_imports_neither_spark_nor_arrow_nor_rich():
+    script = (
+        "import sys; from deltaproduce.cli.app import app; app(['--help'], standalone_mode=False); "
+        "print(sorted({'pyspark', 'pyarrow', 'rich', 'pandas', 'deltalake'} & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_is_there_at_once(tmp_path):
+    """Least of several, beside Python alone, since machines and their other work differ."""
+
+    def seconds(*command: str) -> float:
+        begun = time.perf_counter()
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=env)
+        return time.perf_counter() - begun
+
+    alone = min(seconds(sys.executable, "-c", "pass") for _ in range(5))
+    helped = min(seconds(*COMMAND, "--help") for _ in range(5))
+    assert helped < alone + 3 * FOR_HELP_SECONDS
+
+
+def test_names_are_completed(project):
+    """Verbs, stages behind the operators of a selection, and sources."""
+
+    def completed(words: str) -> list[str]:
+        # what the script of `--install-completion bash` asks
+        told = {
+            "_TYPER_COMPLETE_TESTING": "1",
+            "_DELTAPRODUCE_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+        }
+        return ran(folder=project, **told)[1].split()
+
+    assert completed("deltaproduce ver") == ["versions", "verify"]
+    assert completed("deltaproduce show customer_") == ["customer_totals", "customer_report"]
+    assert completed("deltaproduce plan --select 2+cust")[0] == "2+customers"
+    assert completed("deltaproduce forget ") == ["orders", "customers"]
+    (project / "pipeline.py").write_text("1 +")
+    assert completed("deltaproduce show customer_") == []

@@ -1,0 +1,155 @@
+"""Each verb answers in JSON, in stable names, and in text; wrong use is one line."""
+
+import pytest
+
+from deltaproduce.cli.verbs import VERBS
+
+ANSWERED = {
+    "check": ("check", (), {"stages", "problems"}),
+    "graph": ("graph", (), None),
+    "explain": (
+        "explain",
+        ("customer_totals",),
+        {
+            *("stage", "kind", "key", "value", "made_from", "read_by", "version", "figures"),
+            "without_new_rows",
+        },
+    ),
+    "doctor": ("doctor", (), None),
+    "plan": ("plan", (), {"head", "new_files", "snapshots", "steps"}),
+    "run": ("run", (), {"made", "version"}),
+    "versions": ("versions", (), None),
+    "refresh": ("refresh", ("-s", "customer_totals"), {"made", "version"}),
+    "rollback": ("rollback", ("0",), {"made", "version"}),
+    "show": ("show", ("orders",), {"rows", "truncated"}),
+    "updates": ("updates", ("orders", "--version", "1"), {"rows", "truncated"}),
+    "changes": ("changes", ("orders", "--from", "0"), {"rows", "truncated"}),
+    "lineage": (
+        "lineage",
+        ("customer_totals", "1"),
+        {"stage", "key", "version", "upstream", "downstream"},
+    ),
+    "forget": ("forget", ("orders", "101"), {"version", "remains"}),
+    "verify": ("verify", (), None),
+    "repair": ("repair", (), {"made", "version"}),
+    "compact": ("compact", (), {"version"}),
+    "vacuum": (
+        "vacuum",
+        ("--keep-versions", "1", "--dry-run"),
+        {"versions", "tables", "files", "bytes", "paths"},
+    ),
+}
+"""Verb -> how it is called, and the names of its JSON object; None for an array."""
+
+LISTS = {
+    "graph": {"stage", "kind", "feeders"},
+    "doctor": {"name", "state", "found", "mend"},
+    "versions": {"number", "committed_at", "operation", "update_id", "stages"},
+}
+"""The names of the objects in such an array."""
+
+
+def test_each_verb_is_tested():
+    """`init` is by the project that all of these need."""
+    assert {verb.__name__ for verbs in VERBS.values() for verb in verbs} == {*ANSWERED, "init"}
+
+
+def test_each_verb_answers_in_json_and_in_text(project, call, asked):
+    call("run")
+    for verb, args, names in ANSWERED.values():
+        found = asked(verb, *args)
+        if names is not None:
+            assert set(found) == names, verb
+        elif verb in LISTS:
+            assert found, verb
+            assert all(set(one) == LISTS[verb] for one in found), verb
+        else:
+            assert found == [], verb
+        assert call(verb, *args).stdout.strip(), verb
+
+
+def test_init_answers_in_json(asked, tmp_path):
+    found = asked("init", tmp_path / "x")
+    assert found["folder"] == str(tmp_path / "x")
+    there = [p.relative_to(tmp_path / "x").as_posix() for p in (tmp_path / "x").rglob("*.*")]
+    assert sorted(found["files"]) == sorted(there)
+
+
+def test_rows_by_key_and_by_columns(project, call, asked):
+    call("run")
+    (row,) = asked("show", "customer_report", "2")["rows"]
+    assert row == {
+        "customer_id": 2,
+        "_source_customer_id": 2,
+        "_ordinal": 0,
+        "name": "Bob",
+        "total": "35.50",
+    }
+    assert asked("show", "customer_report", "customer_id=2")["rows"] == [row]
+    assert asked("show", "customer_report", r"\N")["rows"] == []
+    limited = asked("show", "orders", "--limit", "3")
+    assert (len(limited["rows"]), limited["truncated"]) == (3, True)
+    assert asked("show", "orders", "--limit", "0")["truncated"] is False
+
+
+def test_selections_of_verbs(project, call, asked):
+    call("run")
+    assert [one["stage"] for one in asked("graph", "--select", "2+customer_report")] == [
+        "customers",
+        "orders_by_customer",
+        "customer_totals",
+        "customer_report",
+    ]
+    assert [one["stage"] for one in asked("graph", "-s", "orders", "-s", "customer_*")] == [
+        "orders",
+        "customer_totals",
+        "customer_report",
+    ]
+    (version,) = asked("versions", "-s", "orders")
+    assert set(version["stages"]) == {"orders"}
+    drawn = call("graph", "--format", "mermaid", "-s", "customer_totals+").stdout
+    assert drawn.splitlines() == [
+        "flowchart LR",
+        '  s0["customer_totals"]',
+        '  s1["customer_report"]',
+        "  s0 --> s1",
+    ]
+
+
+def test_damage_is_exit_code_1_and_is_mended(project, call, asked):
+    call("run")
+    table = project / "lake" / "shop" / "customer_totals" / "content"
+    for file in table.glob("*.parquet"):
+        file.unlink()
+    found = asked("verify", code=1)
+    assert {(one["stage"], one["table"]) for one in found} == {("customer_totals", "content")}
+    assert "mend: deltaproduce repair" in call("verify", code=1).stdout
+    assert asked("verify", "--select", "orders") == []
+    assert asked("repair")["version"]["operation"] == "repair"
+    assert asked("verify", "--recompute") == []
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("show", "nope"), "no stage 'nope'"),
+        (("show", "orders", "x"), "'x' is no value of column 'order_id'"),
+        (("show", "orders", "1", "2"), "second key"),
+        (("lineage", "orders", "1,2"), "'1,2'"),
+        (("updates", "orders", "--version", "7"), "version 7"),
+        (("changes", "orders", "--from", "1", "--to", "0"), "since"),
+        (("rollback", "7"), "version 7"),
+        (("vacuum",), "keep"),
+        (("plan", "--select", "nope"), "no stage 'nope'"),
+        (("plan", "--select", "++"), "is no selection"),
+        (("refresh", "--select", "orders"), "sources only"),
+        (("forget", "customer_totals", "1"), "customer_totals"),
+        (("run", "--as-of", "x"), "'x'"),
+    ],
+)
+def test_wrong_use_is_a_line_and_exit_code_2(project, call, args, said):
+    call("run")
+    result = call(*args, code=2)
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+    assert not result.stdout

@@ -1,0 +1,77 @@
+"""The command with the engine Spark: what it reads and prints is what it is without."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from deltaproduce.cli.app import app
+
+FILE = """
+[project]
+name = "shop"
+pipeline = "sessions_shop:shop"
+store = "lake/shop"
+engine = "spark"
+
+[sources.orders]
+format = "csv"
+path = "orders"
+mode = "changes"
+
+[sources.customers]
+format = "{form}"
+path = "{path}"
+mode = "snapshot"
+"""
+PIPELINE = """
+import deltaproduce as dp
+
+shop = dp.Pipeline("shop")
+shop.source("orders", key="order_id bigint", value="customer_id bigint, amount decimal(12,2)")
+shop.source("customers", key="customer_id bigint", value="name string, since date")
+
+
+def named(customer_id, rows):
+    for row in rows:
+        yield customer_id, row.name
+
+
+shop.producer("customers", key="customer_id bigint", value="name string")(named)
+"""
+CUSTOMERS = "name;customer_id;since\nAnn;1;2026-01-02\n-;2;-\n"
+
+
+def asked(*args: str) -> Any:
+    result = CliRunner().invoke(app, [*args, "--json"])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def test_snapshots_are_read_by_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = FILE.format(form="csv", path="customers.csv")
+    Path("deltaproduce.toml").write_text(file + 'delimiter = ";"\nnull = "-"\n')
+    Path("sessions_shop.py").write_text(PIPELINE)
+    Path("customers.csv").write_text(CUSTOMERS)
+    Path("orders").mkdir()
+    Path("orders/1.csv").write_text("order_id,customer_id,amount\n1,1,2.50\n")
+    assert asked("run")["version"]["number"] == 1
+    expected = [(1, "Ann", "2026-01-02"), (2, None, None)]
+    rows = asked("show", "customers")["rows"]
+    assert [(row["customer_id"], row["name"], row["since"]) for row in rows] == expected
+    assert asked("show", "named", "2")["rows"][0]["name"] is None
+    assert asked("show", "named", "--limit", "1")["truncated"] is True
+    assert asked("lineage", "named", "1")["upstream"]["customers"]["keys"] == [{"customer_id": 1}]
+    customers = "SELECT 2L AS customer_id, 'Bob' AS name, DATE'2026-01-03' AS since"
+    spark.sql(customers).write.format("delta").save(str(tmp_path / "table"))
+    Path("deltaproduce.toml").write_text(FILE.format(form="delta", path="table"))
+    assert asked("run")["version"]["number"] == 2
+    (row,) = asked("show", "customers")["rows"]
+    assert (row["name"], row["since"]) == ("Bob", "2026-01-03")
