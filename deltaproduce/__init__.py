@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         SessionError,
         StorageError,
     )
+    from deltaproduce.model.fingerprints import Altered
     from deltaproduce.model.graph import Graph, Producer, Source, Stage
     from deltaproduce.model.limits import Limits
     from deltaproduce.model.retention import Expire
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.writer import OnConflict
     from deltaproduce.pipeline import Merged, Pipeline, merge
+    from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.remains import Forgotten, Remaining
     from deltaproduce.stages.aggregates import agg
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 _HOMES: Final = MappingProxyType(
     {
         "AggregateCall": "deltaproduce.stages.aggregates.agg",
+        "Altered": "deltaproduce.model.fingerprints",
         "ArrowFunction": "deltaproduce.stages.functions.kinds",
         "ClosedError": "deltaproduce.errors",
         "CommitUnknownError": "deltaproduce.errors",
@@ -62,6 +65,7 @@ _HOMES: Final = MappingProxyType(
         "CorruptStoreError": "deltaproduce.errors",
         "DefinitionError": "deltaproduce.errors",
         "DeltaProduceError": "deltaproduce.errors",
+        "Diff": "deltaproduce.reading.diffs",
         "Expire": "deltaproduce.model.retention",
         "FeedMode": "deltaproduce.engines.change_feed",
         "Finding": "deltaproduce.operations.findings",
@@ -69,6 +73,7 @@ _HOMES: Final = MappingProxyType(
         "Graph": "deltaproduce.model.graph",
         "InvalidArgumentError": "deltaproduce.errors",
         "InvalidChangesError": "deltaproduce.errors",
+        "KeyDiff": "deltaproduce.reading.diffs",
         "Limits": "deltaproduce.model.limits",
         "Lineage": "deltaproduce.reading.lineages",
         "Merged": "deltaproduce.pipeline",
@@ -87,6 +92,7 @@ _HOMES: Final = MappingProxyType(
         "SessionError": "deltaproduce.errors",
         "Source": "deltaproduce.model.graph",
         "Stage": "deltaproduce.model.graph",
+        "StageDiff": "deltaproduce.reading.diffs",
         "StageFigures": "deltaproduce.storage.figures",
         "Step": "deltaproduce.operations.step.plan",
         "StorageError": "deltaproduce.errors",
@@ -107,6 +113,7 @@ _HOMES: Final = MappingProxyType(
 
 __all__ = [
     "AggregateCall",
+    "Altered",
     "ArrowFunction",
     "ClosedError",
     "CommitUnknownError",
@@ -114,6 +121,7 @@ __all__ = [
     "CorruptStoreError",
     "DefinitionError",
     "DeltaProduceError",
+    "Diff",
     "Expire",
     "FeedMode",
     "Finding",
@@ -121,6 +129,7 @@ __all__ = [
     "Graph",
     "InvalidArgumentError",
     "InvalidChangesError",
+    "KeyDiff",
     "Limits",
     "Lineage",
     "Merged",
@@ -139,6 +148,7 @@ __all__ = [
     "SessionError",
     "Source",
     "Stage",
+    "StageDiff",
     "StageFigures",
     "Step",
     "StorageError",

@@ -32,6 +32,7 @@ from deltaproduce.operations.writer import OnConflict, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
 from deltaproduce.reading import lineages, stage_tables
+from deltaproduce.reading.diffs import Diff, diff
 from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
@@ -545,6 +546,27 @@ class Store(Tabular):
             InvalidArgumentError: ``since`` is after ``until``, or there is no such mode.
         """
         return changes_between.changes(self._opened, stage, since, until, mode)
+
+    def diff(self, before: int, after: int | None = None, *, sample: int = 5) -> Diff:
+        """How two versions differ: keys added, removed and changed of each stage, and some rows.
+
+        The cost is that of the updates in between and of looking up the keys that they name. All
+        rows of a stage are read only where its updates do not tell: they were begun anew, its
+        columns are others, or it is a source that has forgotten rows.
+
+        Args:
+            before: the number of the version to start from; 0 for none.
+            after: that of the one to come to, which may be older; the head if None.
+            sample: so many keys of each sort are shown with their rows, the first ones.
+
+        Returns:
+            All stages of the pipeline, also those that are the same.
+
+        Raises:
+            NotFoundError: there is no such version.
+            InvalidArgumentError: a number is none.
+        """
+        return diff(self._opened, before, after, sample)
 
     def lineage(self, stage: str | Stage, key: object, version: int | None = None) -> Lineage:
         """The keys that a key was made from, up to the sources, and those made from it.

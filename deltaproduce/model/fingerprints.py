@@ -37,6 +37,32 @@ class Fingerprint:
     function: str
 
 
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """One part of a stage's definition that is another one now.
+
+    Attributes:
+        part: ``key columns``, ``value columns``, ``reads``, ``function``, …
+        before: what it was; None if that is not known any more.
+        after: what it is; None if that is no text.
+    """
+
+    part: str
+    before: str | None = None
+    after: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if self.before is None or self.after is None:
+            return f"{self.part} changed"
+        return f"{self.part} changed: {self.before or 'none'} -> {self.after or 'none'}"
+
+    def as_dict(self) -> dict[str, str | None]:
+        """The same as JSON has it."""
+        return {"part": self.part, "before": self.before, "after": self.after}
+
+
 NOT_MADE: Final = ""
 """The function of a stage that was rolled back to before its first version."""
 

@@ -1,0 +1,362 @@
+"""Diffs: which keys of each stage differ between two versions, with some of their rows.
+
+The updates between the versions say which keys may differ, and only those are read. All rows are
+read where the updates do not tell: they were begun anew, or a source has forgotten rows. The
+invariant: a key differs if its ordered values do (S8), whatever happened to it in between.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from deltaproduce.engines.comparisons import Comparison
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty, in_order
+from deltaproduce.engines.marks import (
+    AFTER,
+    BEFORE,
+    CHANGED_KEYS,
+    KEY_AFTER,
+    KEY_BEFORE,
+    KEY_DIFFERS,
+    SIDE,
+    Which,
+)
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.columns import cols, order
+from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.model import arguments
+from deltaproduce.model.fingerprints import Altered
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import CONTENT, RUNS, Layout
+from deltaproduce.reading.opened import Opened
+from deltaproduce.shown.table import Cell, Table
+from deltaproduce.shown.tabular import Tabular, one_line
+from deltaproduce.storage.figures import StageColumns, StageFigures
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.versions import Version, find, span, stage_at, unbroken
+from deltaproduce.types.columns import ORDINAL, POSITION, POSITION_COLUMN, Column
+from deltaproduce.types.excerpts import shown
+
+Difference = Literal["added", "removed", "changed"]
+"""What happened to a key: it has rows in the second version only, in the first only, or others."""
+
+_WHICH: Final[Mapping[Difference, Which]] = {
+    "added": {**CHANGED_KEYS, KEY_BEFORE: False},
+    "removed": {**CHANGED_KEYS, KEY_AFTER: False},
+    "changed": {**CHANGED_KEYS, KEY_BEFORE: True, KEY_AFTER: True},
+}
+_SIDE: Final = Column(SIDE, POSITION_COLUMN.data_type)
+_NO_ROWS: Final = StageFigures("skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDiff:
+    """One key that differs.
+
+    Attributes:
+        key: its columns.
+        before: its values in the first version, a mapping of columns a row, in order.
+        after: those in the second.
+    """
+
+    difference: Difference
+    key: Mapping[str, object]
+    before: tuple[Mapping[str, object], ...]
+    after: tuple[Mapping[str, object], ...]
+
+    def __repr__(self) -> str:
+        return one_line(self, self.difference, dict(self.key))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it: values that it lacks, such as dates, as text."""
+        return {
+            "difference": self.difference,
+            "key": _plain(self.key),
+            "before": [_plain(row) for row in self.before],
+            "after": [_plain(row) for row in self.after],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StageDiff:
+    """How a stage differs.
+
+    Attributes:
+        added: how many keys only the second version has.
+        removed: how many keys only the first one has.
+        changed: how many keys have other values.
+        rows_before: all rows of the first version.
+        rows_after: all rows of the second.
+        columns: which columns are defined otherwise; then every key that stays counts as changed.
+        sample: some of the keys, the first of each sort; none if the columns differ.
+    """
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    rows_before: int = 0
+    rows_after: int = 0
+    columns: tuple[Altered, ...] = ()
+    sample: tuple[KeyDiff, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = {name: getattr(self, name) for name in _WHICH}
+        return one_line(self, **counts)
+
+    @property
+    def differs(self) -> bool:
+        """Whether any key does."""
+        return bool(self.added or self.removed or self.changed)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            **{name: getattr(self, name) for name in (*_WHICH, "rows_before", "rows_after")},
+            "columns": [altered.as_dict() for altered in self.columns],
+            "sample": [one.as_dict() for one in self.sample],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Diff(Tabular):
+    """How the stages of two versions differ.
+
+    Attributes:
+        before: the number of the first version.
+        after: the number of the second, which may be older.
+        stages: stage name -> how it differs, of all stages of the pipeline, feeders first.
+    """
+
+    before: int
+    after: int
+    stages: Mapping[str, StageDiff]
+
+    def __repr__(self) -> str:
+        differing = [name for name, found in self.stages.items() if found.differs]
+        return one_line(self, self.before, self.after, differing=differing)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        stages = {name: found.as_dict() for name, found in self.stages.items()}
+        return {"before": self.before, "after": self.after, "stages": stages}
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """The counts of all stages, and a table of keys for each that has some to show."""
+        names = ("stage", "keys added", "removed", "changed", "rows before", "rows after")
+        counts = (
+            (name, one.added, one.removed, one.changed, one.rows_before, one.rows_after)
+            for name, one in self.stages.items()
+        )
+        notes = [f"{n}: {x.sentence}" for n, found in self.stages.items() for x in found.columns]
+        title = f"version {self.before} -> version {self.after}"
+        first = Table(title, names, tuple(counts), tuple(notes))
+        samples = (
+            Table(f"{name}: some keys", ("", "key", "before", "after"), _told(found.sample))
+            for name, found in self.stages.items()
+            if found.sample
+        )
+        return (first, *samples)
+
+
+def diff(store: Opened, before: int, after: int | None, sample: int) -> Diff:
+    """See `Store.diff`."""
+    first = arguments.integer(before, "before")
+    last = None if after is None else arguments.integer(after, "after")
+    most = arguments.integer(sample, "sample", least=0)
+    versions = store.log.versions()
+    sides = find(versions, first), store.log.last_read if last is None else find(versions, last)
+    between = span(versions, *sorted(side.number for side in sides))
+    names = [stage.name for stage in store.defined]
+    for side in sides:
+        store.check_there(side, names, CONTENT, RUNS)
+    with store.noticing():
+        stages = (store.graph.stage(name) for name in names)
+        found = {stage.name: _Sides(store, stage, *sides, between).diff(most) for stage in stages}
+    return Diff(sides[0].number, sides[1].number, found)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """One stage in two versions.
+
+    Attributes:
+        between: the older of them, the newer, and those in between, oldest first.
+    """
+
+    store: Opened
+    stage: Stage
+    one: Version
+    other: Version
+    between: Sequence[Version]
+
+    def diff(self, sample: int) -> StageDiff:
+        """How it differs, with so many keys of each sort."""
+        one, other = (v.stages.get(self.stage.name, _NO_ROWS) for v in (self.one, self.other))
+        found = StageDiff(rows_before=one.rows, rows_after=other.rows)
+        both = bool(one.columns.key and other.columns.key)
+        if both and one.columns.own != other.columns.own:
+            return self._by_keys(replace(found, columns=_altered(one.columns, other.columns)))
+        keys = self._keys
+        if keys is not None and keys.empty:
+            return found
+        comparison = self._comparison(keys)
+        if not comparison.counts.keys_changed:
+            return found
+        engine = self.store.engines.of(comparison.rows)
+        picked = {
+            sort: engine.computed(comparison.pick(comparison.layout.key, which))
+            for sort, which in _WHICH.items()
+        }
+        return replace(
+            found,
+            **{sort: count for sort, (_, count) in picked.items()},
+            sample=tuple(
+                key
+                for sort, (rows, _) in picked.items()
+                for key in (self._sample(sort, comparison, rows, sample) if sample else ())
+            ),
+        )
+
+    @cached_property
+    def _stages(self) -> tuple[Stage, Stage]:
+        """The stage with the columns that it had; those of the other version if it had no rows."""
+        one, other = (stage_at(version, self.stage) for version in (self.one, self.other))
+        name = self.stage.name
+        if name not in self.one.stages or not self.one.stages[name].columns.key:
+            return other, other
+        if name not in self.other.stages or not self.other.stages[name].columns.key:
+            return one, one
+        return one, other
+
+    @property
+    def _contents(self) -> tuple[Stored | None, Stored | None]:
+        reader = self.store.reader
+        return reader.content(self.one, self.stage), reader.content(self.other, self.stage)
+
+    @property
+    def _keys(self) -> Selection | None:
+        """The keys that may differ; None if the updates do not tell."""
+        name = self.stage.name
+        later = (version.stages.get(name, _NO_ROWS) for version in self.between[1:])
+        if not unbroken(self.between, name) or any(figures.rows_expired for figures in later):
+            return None
+        newer = self._stages[self.one.number < self.other.number]
+        return self.store.reader.changed_keys(self.between, newer)
+
+    def _comparison(self, keys: Selection | None) -> Comparison:
+        """Of the values of some keys, or of all: where their rows come from does not count."""
+        layout = Layout(self._stages[1].schema, ())
+        were, are = (
+            self._rows(stage, stored, keys, layout)
+            for stage, stored in zip(self._stages, self._contents, strict=True)
+        )
+        return Comparison.of_all(were, are, layout, self.store.engines, complete=keys is None)
+
+    def _rows(
+        self, stage: Stage, stored: Stored | None, keys: Selection | None, layout: Layout
+    ) -> Rows:
+        """The rows of a side, numbered in their keys."""
+        if stored is None:
+            return empty(layout.content)
+        rows = stored.rows() if keys is None else keys.exactly(stored.of(keys))
+        engine = self.store.engines.of(rows)
+        names = [POSITION if c.name == ORDINAL else c.name for c in layout.content]
+        found: Rows = engine.filled(engine.placed(rows, Layout.of(stage)), layout.content, names)
+        return found
+
+    def _by_keys(self, found: StageDiff) -> StageDiff:
+        """By the keys alone, where rows cannot be compared."""
+        one, other = self._stages
+        if [c.data_type for c in one.schema.key] != [c.data_type for c in other.schema.key]:
+            sides = [self._selected(each) for each in (0, 1)]
+            return replace(found, removed=self._count(sides[0]), added=self._count(sides[1]))
+        were, are = self._selected(0), self._selected(1).renamed(one.schema.key.columns)
+        removed, added = self._count(were.without(are)), self._count(are.without(were))
+        return replace(found, added=added, removed=removed, changed=self._count(are) - added)
+
+    def _selected(self, side: Literal[0, 1]) -> Selection:
+        """All keys of a side."""
+        key, stored = self._stages[side].schema.key.columns, self._contents[side]
+        engines = self.store.engines
+        rows: Rows = empty(key) if stored is None else stored.rows()
+        return Selection(key, engines.of(rows).distinct(rows, key), engines)
+
+    def _count(self, keys: Selection) -> int:
+        found: int = self.store.engines.of(keys.keys).computed(keys.keys)[1]
+        return found
+
+    def _sample(
+        self, sort: Difference, comparison: Comparison, keys: Rows, most: int
+    ) -> list[KeyDiff]:
+        """The first keys of a sort, with their rows."""
+        layout, engines = comparison.layout, self.store.engines
+        first = _first(keys, layout.key, most)
+        if not len(first):
+            return []
+        value = tuple(column for column in layout.value if not column.is_hidden)
+        columns = (*layout.key, _SIDE, POSITION_COLUMN, *value)
+        some = Selection(layout.key, first, engines)
+        rows = some.only(comparison.pick(columns, {KEY_DIFFERS: True}), columns)
+        table = in_order(engines.table(rows, columns), (*layout.key, _SIDE, POSITION_COLUMN))
+        shown_key = [column.name for column in layout.key if not column.is_hidden]
+
+        def key_of(row: Mapping[str, object]) -> dict[str, object]:
+            return {name: row[name] for name in shown_key}
+
+        sides: dict[tuple[str, int], list[Mapping[str, object]]] = defaultdict(list)
+        for row in table.to_pylist():
+            told = {column.name: row[column.name] for column in value}
+            sides[repr(key_of(row)), row[SIDE]].append(told)
+        return [
+            KeyDiff(sort, key, *(tuple(sides[repr(key), side]) for side in (BEFORE, AFTER)))
+            for key in map(key_of, first.to_pylist())
+        ]
+
+
+def _first(keys: Rows, columns: Sequence[Column], most: int) -> pa.Table:
+    """The first of some keys, on the driver."""
+    if isinstance(keys, pa.Table):
+        return in_order(keys.select([c.name for c in columns]), columns).slice(0, most)
+    return fetched(keys.select(*cols(columns)).orderBy(*order(columns)).limit(most), columns)
+
+
+def _altered(before: StageColumns, after: StageColumns) -> tuple[Altered, ...]:
+    """Which columns are defined otherwise."""
+    parts = (
+        Altered("key columns", before.key, after.key),
+        Altered("value columns", before.value, after.value),
+    )
+    return tuple(part for part in parts if part.before != part.after)
+
+
+def _plain(row: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: value if isinstance(value, int | float | str | None) else str(value)
+        for name, value in row.items()
+    }
+
+
+def _told(sample: Sequence[KeyDiff]) -> tuple[tuple[Cell, ...], ...]:
+    """A sample as rows of a table."""
+    return tuple(
+        (one.difference, _row(one.key), _side(one.before), _side(one.after)) for one in sample
+    )
+
+
+def _side(rows: Sequence[Mapping[str, object]]) -> str:
+    return "; ".join(map(_row, rows[:_ROWS])) + ("; …" if len(rows) > _ROWS else "")
+
+
+_ROWS: Final = 3
+"""Rows of a key that are shown of a sample."""
+
+
+def _row(row: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={shown(value, limit=40)}" for name, value in row.items())
