@@ -14,6 +14,7 @@ from benchmarks.ours import (
     OursCopyOnWrite,
     OursInFull,
     OursMergeOnRead,
+    OursWithoutSession,
     default_table_type,
 )
 from benchmarks.single_node import DeltaRs, DuckDb
@@ -23,6 +24,7 @@ COMPETITORS: Final[dict[str, type[Competitor]]] = {
     "ours": Ours,
     "ours-cow": OursCopyOnWrite,
     "ours-mor": OursMergeOnRead,
+    "ours-here": OursWithoutSession,
     "ours-agg": OursByAggregates,
     "refresh": OursInFull,
     "recompute": Recompute,

@@ -62,8 +62,8 @@ def giant_key(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterat
             yield _measured(what, place, store, "numbers", _reader(found, columns), "v", "total")
 
 
-def large_tables(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterator[bool]:
-    """Orders by customer, and what each customer's come to; what is right."""
+def large() -> dp.Pipeline:
+    """Orders by customer, and what each customer's come to."""
     pipeline = dp.Pipeline("large")
     orders = pipeline.source("orders", key="n bigint", value="customer bigint, amount bigint")
 
@@ -73,12 +73,17 @@ def large_tables(place: Path, rows: int, changed: int, limits: dp.Limits) -> Ite
             yield value.customer, (n, value.amount)
 
     pipeline.aggregate("totals", by_customer, key="customer", values={"total": agg.sum("amount")})
+    return pipeline
+
+
+def large_tables(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterator[bool]:
+    """Orders by customer, and what each customer's come to; what is right."""
     customers, every = max(rows // _CUSTOMER_ORDERS, 1), max(rows // changed, 1)
     steps = {
         "a large table: load": (range(rows), lambda n: n % 1_000),
         f"a large table: {changed:,} changed": (range(1, rows, every), lambda n: n * 0 - 1),
     }
-    with dp.Store(None, str(place), pipeline, limits=limits) as store:
+    with dp.Store(None, str(place), large(), limits=limits) as store:
         for what, (found, amount) in steps.items():
             columns = {
                 "n": lambda n: n,

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import deltaproduce as dp
@@ -65,7 +66,7 @@ class Ours(Competitor):
     def _published(self) -> bool:
         return self._version.number > self._before.number
 
-    def _update(self, batch: Mapping[str, DataFrame]) -> None:
+    def _update(self, batch: Mapping[str, DataFrame | pa.Table]) -> None:
         self._before = self._version
         self._version = self.store.update(batch)
 
@@ -84,6 +85,47 @@ class OursCopyOnWrite(Ours):
 class OursMergeOnRead(Ours):
     name = "deltaproduce, merge on read"
     settings = {"table_type": TABLE_TYPES["ours-mor"]}  # noqa: RUF012
+
+
+class OursWithoutSession(Ours):
+    """This library in a store without a Spark session, of batches that are Arrow tables.
+
+    Spark makes the batch before, and reads the tables after; neither is in the time of a step.
+    """
+
+    name = "deltaproduce, no session"
+
+    def __init__(self, spark: SparkSession, directory: Path, workload: Workload) -> None:
+        super().__init__(spark, directory, workload)
+        self._batch = pa.table({})
+
+    def prepare(self, given: DataFrame) -> None:
+        self._batch = given.toArrow()
+
+    def load(self, rows: Mapping[str, DataFrame]) -> None:
+        if set(rows) != {self.workload.source}:
+            raise ValueError("a workload of one source")
+        self._update({self.workload.source: self._batch})
+
+    def step(self, changes: DataFrame) -> None:
+        del changes  # they were prepared
+        self._update({self.workload.source: self._batch})
+
+    def table(self, name: str) -> DataFrame:
+        return self._in_spark().content(name).select(*self.described(name).columns)
+
+    def feed(self) -> DataFrame:
+        updates = self._in_spark().updates(self.last)
+        return updates if self._published else updates.limit(0)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def _open(self, edition: int) -> dp.Store:
+        return dp.Store(None, str(self.directory), self._pipeline(edition))
+
+    def _in_spark(self) -> dp.Store:
+        return dp.Store(self.spark, str(self.directory), self._pipeline(0))
 
 
 class OursByAggregates(Ours):

@@ -53,6 +53,7 @@ LIMITS: Final[Mapping[str, Limits]] = {
     "ours": Limits(main=EVERY, others=EVERY, often=EVERY),
     "ours-cow": Limits(main=MILLION, others=0, often=MILLION),
     "ours-mor": Limits(main=MILLION, others=0, often=MILLION),
+    "ours-here": Limits(main=EVERY, others=EVERY, often=EVERY),
     "ours-agg": Limits(main=EVERY, others=MILLION, often=MILLION),
     "refresh": Limits(main=MILLION, others=MILLION, often=0),
     "recompute": Limits(main=EVERY, others=EVERY, often=MILLION),
