@@ -55,9 +55,15 @@ WRONG: list[Any] = [
 
 WINDOWS: dict[str, Any] = {"partitions": {}, "as_of": None}
 CALLS: dict[str, dict[str, Any]] = {
-    "update": {"changes": {}, "update_id": None, **WINDOWS, "on_conflict": None},
+    "update": {
+        "changes": {},
+        "update_id": None,
+        "snapshots": {},
+        **WINDOWS,
+        "on_conflict": None,
+    },
     "load": {"rows": {}, "update_id": None, **WINDOWS, "on_conflict": None},
-    "plan": {"given": ["orders"], **WINDOWS},
+    "plan": {"given": ["orders"], "snapshots": [], **WINDOWS},
     "refresh": {"stage": "by_customer"},
     "rollback": {"version": 1},
     "forget": {"source": "orders", "key": 77},
@@ -101,6 +107,8 @@ def is_version(value: Any) -> bool:
 FITS: dict[str, Callable[[Any], bool]] = {
     "changes": lambda value: isinstance(value, dict) and not value,
     "rows": lambda value: isinstance(value, dict) and not value,
+    "update snapshots": lambda value: isinstance(value, dict) and not value,
+    "plan snapshots": lambda value: isinstance(value, list | dict | tuple) and not value,
     "given": lambda value: isinstance(value, list | dict | tuple) and not value,
     "partitions": lambda value: isinstance(value, dict) and not value,
     "as_of": lambda value: value is None,
