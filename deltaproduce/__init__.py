@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from deltaproduce.model.windows import Window, window
     from deltaproduce.operations.executor import Progress
     from deltaproduce.operations.findings import Finding
+    from deltaproduce.operations.plans import Loss, Plan, PlannedStep
     from deltaproduce.operations.step.plan import Policy, Step, TableType
     from deltaproduce.operations.streams import StreamWriter
     from deltaproduce.operations.vacuum import Vacuumed
@@ -76,11 +77,14 @@ _HOMES: Final = MappingProxyType(
         "KeyDiff": "deltaproduce.reading.diffs",
         "Limits": "deltaproduce.model.limits",
         "Lineage": "deltaproduce.reading.lineages",
+        "Loss": "deltaproduce.operations.plans",
         "Merged": "deltaproduce.pipeline",
         "MissingPartitionsError": "deltaproduce.errors",
         "NotFoundError": "deltaproduce.errors",
         "OnConflict": "deltaproduce.operations.writer",
         "Pipeline": "deltaproduce.pipeline",
+        "Plan": "deltaproduce.operations.plans",
+        "PlannedStep": "deltaproduce.operations.plans",
         "Policy": "deltaproduce.operations.step.plan",
         "PreserveFunction": "deltaproduce.stages.functions.preservation",
         "ProduceFunction": "deltaproduce.stages.functions.kinds",
@@ -132,11 +136,14 @@ __all__ = [
     "KeyDiff",
     "Limits",
     "Lineage",
+    "Loss",
     "Merged",
     "MissingPartitionsError",
     "NotFoundError",
     "OnConflict",
     "Pipeline",
+    "Plan",
+    "PlannedStep",
     "Policy",
     "PreserveFunction",
     "ProduceFunction",

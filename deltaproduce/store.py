@@ -24,7 +24,8 @@ from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.executor import Progress
 from deltaproduce.operations.findings import Finding
-from deltaproduce.operations.step.plan import Policy, Step, TableType
+from deltaproduce.operations.plans import Plan
+from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.streams import StreamWriter
 from deltaproduce.operations.vacuum import Vacuumed
 from deltaproduce.operations.verbs import forget, refresh, repair, rollback, update, vacuum
@@ -242,11 +243,15 @@ class Store(Tabular):
         snapshots: Collection[str | Source] = (),
         partitions: Mapping[str, object] = _NOTHING_GIVEN,
         as_of: date | str | EllipsisType | None = ...,
-    ) -> tuple[Step, ...]:
+    ) -> Plan:
         """What an update would do, and why: nothing is computed, and nothing written.
 
+        Print it for a table: the stages, with what differs of their definitions, and what could be
+        read before and not after.
+
         Args:
-            given: the sources that changes would be given for.
+            given: the sources that changes would be given for; or, as for `update`, a mapping of
+                them to rows, whose keys are counted if they are Arrow Tables or lists of dicts.
             snapshots: those that all rows would be given of.
             partitions: as for `update`.
             as_of: as for `update`.

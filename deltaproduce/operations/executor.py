@@ -25,10 +25,11 @@ from deltaproduce.operations.making.repairs import Repair
 from deltaproduce.operations.making.rollbacks import Rollback
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means, Work
+from deltaproduce.operations.plans import Plan
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
-from deltaproduce.operations.step.expiry import Retentions
-from deltaproduce.operations.step.plan import Policy, Step, TableType
+from deltaproduce.operations.step.expiry import Retentions, may_forget
+from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StepResult
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
@@ -192,21 +193,31 @@ class Executor:
         self,
         head: Version,
         *,
-        given: Collection[str] = (),
+        given: Mapping[str, int | None],
         snapshots: Collection[str] = (),
         arrivals: Mapping[str, Arrival] | None = None,
         asked: Asked = NOTHING_ASKED,
-    ) -> tuple[Step, ...]:
-        """What an update would do, and why; see `plan.plan`."""
-        return self._means.plan(
+    ) -> Plan:
+        """What an update would do, and why; see `plan.plan`.
+
+        Args:
+            given: source -> how many keys are given for it; None if it is not known.
+        """
+        means, windows = self._means, asked.state(head.windows)
+        steps = means.plan(
             head,
             self._clock(),
             given=given,
             snapshots=snapshots,
             arrivals=arrivals or {},
             refreshed=(),
-            windows=asked.state(head.windows),
+            windows=windows,
             advances=True,
+        )
+        expiring = means.retentions.due(head, windows)
+        forgetting = [name for name in expiring if may_forget(means.graph.stage(name))]
+        return Plan.of(
+            steps, means.graph, head, means.definitions, given=given, forgetting=forgetting
         )
 
     @property

@@ -10,13 +10,16 @@ from datetime import date
 from types import EllipsisType
 from typing import Literal, TypeAlias
 
+import pyarrow as pa
+
+from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Source, is_auxiliary
+from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.partitions import day_number
+from deltaproduce.operations.plans import Plan
 from deltaproduce.operations.step.asked import Asked, named
-from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
@@ -98,20 +101,43 @@ def plan(
     snapshots: Collection[str | Source],
     partitions: Mapping[str, object],
     as_of: AsOf,
-) -> tuple[Step, ...]:
+) -> Plan:
     """See `Store.plan`."""
     store = writer.opened
     full = _names(store, snapshots, "snapshots")
-    names = [*_names(store, given, "given"), *full]
+    rows = given if isinstance(given, Mapping) else {}
+    keys = {
+        **{
+            source.name: _keys_given(source, rows.get(source.name))
+            for source in _sources(store, given, "given")
+        },
+        **dict.fromkeys(full),
+    }
     asked = _asked(writer, partitions, as_of)
     head = store.log.head()
     news = arrivals(store.graph.sources, head, store.tables)
-    steps = writer.executor.plan(head, given=names, snapshots=full, arrivals=news, asked=asked)
-    return tuple(step for step in steps if not is_auxiliary(step.stage.name))
+    return writer.executor.plan(head, given=keys, snapshots=full, arrivals=news, asked=asked)
+
+
+def _keys_given(source: Source, rows: object) -> int | None:
+    """How many keys some rows have, if they are in Arrow or dicts; None if it is not known."""
+    names = source.schema.key.names
+    if isinstance(rows, list):
+        if not all(isinstance(row, Mapping) and set(names) <= row.keys() for row in rows):
+            return None
+        rows = pa.table({name: [row[name] for row in rows] for name in names})
+    if not isinstance(rows, pa.Table) or not set(names) <= set(rows.column_names):
+        return None
+    return len(distinct(rows.select(names)))
 
 
 def _names(store: Opened, sources: Collection[str | Source], argument: str) -> list[str]:
-    """The names of sources that are given as such, or by name.
+    """The names of sources that are given as such, or by name; see `_sources`."""
+    return [source.name for source in _sources(store, sources, argument)]
+
+
+def _sources(store: Opened, sources: Collection[str | Source], argument: str) -> list[Source]:
+    """Sources that are given as such, or by name.
 
     Raises:
         InvalidArgumentError: they are no collection, or one is neither.
@@ -119,7 +145,7 @@ def _names(store: Opened, sources: Collection[str | Source], argument: str) -> l
     if isinstance(sources, str) or not isinstance(sources, Iterable):
         message = f"{argument} is {shown(sources)}; give a collection of sources, or of names"
         raise InvalidArgumentError(message, argument=argument)
-    return [store.source(source, argument).name for source in sources]
+    return [store.source(source, argument) for source in sources]
 
 
 def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Asked:

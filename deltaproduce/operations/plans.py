@@ -1,0 +1,273 @@
+"""Plans as people read them: what an update would do to each stage, why, and what would be lost.
+
+Pure: from the steps, the head and the definitions. The invariant: what is not known before anything
+is read, such as how many keys a change reaches, is None and shown as unknown; it is never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deltaproduce.model.fingerprints import NOT_MADE, Altered, Fingerprint
+from deltaproduce.model.graph import Graph, Stage, is_auxiliary
+from deltaproduce.operations.step.plan import Step
+from deltaproduce.shown.table import UNKNOWN, Cell, Table
+from deltaproduce.shown.tabular import Tabular, Word, one_line
+from deltaproduce.storage.versions import Version, columns_of, has_tables
+
+Cause = Literal["added", "changed", "given", "reached", "refreshed"]
+"""Why a stage is looked at: it is new; its definition is another one; it is a source that something
+has come for; a stage that it reads is looked at; or all of it is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What could be read before an update, and not after it.
+
+    Attributes:
+        stage: whose it is.
+        what: ``stage`` (no later version has it), ``changes`` (`Store.changes` does not reach
+            across) or ``rows`` (a source forgets them).
+        rows: how many rows that are; None if it is not known.
+        sentence: the same in words.
+    """
+
+    stage: str
+    what: Literal["stage", "changes", "rows"]
+    rows: int | None
+    sentence: str
+
+    def __repr__(self) -> str:
+        return one_line(self, self.stage, Word(self.what), rows=self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "stage": self.stage,
+            "what": self.what,
+            "rows": self.rows,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep(Step):
+    """A step, with what is known of it before anything is read.
+
+    Attributes:
+        cause: why the stage is looked at, in one word.
+        altered: which parts of its definition are others than those that its tables were made by.
+        keys: how many keys of what it reads change at most; of a source, how many are given. None
+            if it is not known.
+        share: about which share of the rows that it reads these are, from 0 to 1; 1 where all keys
+            are produced. None if it is not known.
+    """
+
+    cause: Cause = "reached"
+    altered: tuple[Altered, ...] = ()
+    keys: int | None = None
+    share: float | None = None
+
+    __repr__ = Step.__repr__
+
+    def as_dict(self) -> dict[str, Any]:
+        """The step as JSON has it, with the name of its stage."""
+        return {
+            "stage": self.stage.name,
+            "how": self.how,
+            "reason": self.reason,
+            "redefined": self.redefined,
+            "cause": self.cause,
+            "altered": [part.as_dict() for part in self.altered],
+            "keys": self.keys,
+            "share": self.share,
+        }
+
+
+class Plan(Tabular, tuple[PlannedStep, ...]):
+    """What an update would do: a tuple of the stages that it would look at, feeders first.
+
+    Attributes:
+        head: the number of the version that the update would come after.
+        skipped: the names of the stages that it would not look at.
+        losses: what could be read before it, and not after it. Versions that are there stay
+            readable; only a vacuum drops them.
+    """
+
+    head: int
+    skipped: tuple[str, ...]
+    losses: tuple[Loss, ...]
+
+    @staticmethod
+    def of(
+        steps: Iterable[Step],
+        graph: Graph,
+        head: Version,
+        definitions: Mapping[str, Fingerprint],
+        *,
+        given: Mapping[str, int | None],
+        forgetting: Collection[str],
+    ) -> Plan:
+        """The plan that some steps make.
+
+        Args:
+            steps: feeders first.
+            definitions: the fingerprints of the graph's stages.
+            given: source -> how many keys are given; None if it is not known.
+            forgetting: sources whose rows may be dropped for good.
+        """
+        planned: dict[str, PlannedStep] = {}
+        for step in steps:
+            found = _planned(step, head, definitions[step.stage.name], planned, given)
+            planned[step.stage.name] = found
+        plan = Plan(step for step in planned.values() if not is_auxiliary(step.stage.name))
+        plan.head = head.number
+        names = [stage.name for stage in graph.stages if not is_auxiliary(stage.name)]
+        plan.skipped = tuple(name for name in names if name not in planned)
+        plan.losses = (*_begun_anew(plan), *_removed(names, head), *_forgotten(plan, forgetting))
+        return plan
+
+    def __repr__(self) -> str:
+        steps = Word(", ".join(f"{step.stage.name} {step.how}" for step in self))
+        return one_line(self, steps, after=self.head)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plan, (tuple(self),), self.__dict__
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {
+            "head": self.head,
+            "steps": [step.as_dict() for step in self],
+            "skipped": list(self.skipped),
+            "losses": [loss.as_dict() for loss in self.losses],
+        }
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """The stages, with what differs of their definitions and what would be lost below."""
+        columns = ("stage", "cause", "how", "keys", "share", "why")
+        rows = [
+            (s.stage.name, s.cause, s.how, _or_unknown(s.keys), _percent(s.share), s.reason)
+            for s in self
+        ]
+        rows += [
+            (name, "unchanged", "skipped", "", "", "nothing reaches it") for name in self.skipped
+        ]
+        notes = [f"{s.stage.name}: {part.sentence}" for s in self for part in s.altered]
+        notes += [f"lost: {loss.sentence}" for loss in self.losses]
+        done = "would do" if self else "has nothing to do"
+        return (
+            Table(
+                f"plan after version {self.head}: an update {done}",
+                columns,
+                tuple(rows),
+                tuple(notes),
+            ),
+        )
+
+
+def altered(stage: Stage, head: Version, definition: Fingerprint) -> tuple[Altered, ...]:
+    """Which parts of a stage's definition are others than those that its tables were made by."""
+    known = head.definitions.get(stage.name)
+    if known is None or not has_tables(head, stage.name):
+        return ()
+    had, has = head.stages[stage.name].columns, columns_of(stage)
+    parts = (
+        Altered("key columns", had.key, has.key),
+        Altered("value columns", had.value, has.value),
+        Altered("source key columns", had.source_key, has.source_key),
+    )
+    found = [part for part in parts if part.before != part.after]
+    if known.layout != definition.layout and not found:
+        found.append(Altered("what it reads", None, ", ".join(x.name for x in stage.feeders)))
+    if known.function not in (NOT_MADE, definition.function):
+        found.append(Altered("function"))
+    return tuple(found)
+
+
+def _planned(
+    step: Step,
+    head: Version,
+    definition: Fingerprint,
+    planned: Mapping[str, PlannedStep],
+    given: Mapping[str, int | None],
+) -> PlannedStep:
+    stage, parts = step.stage, altered(step.stage, head, definition)
+    cause: Cause = "reached"
+    if not has_tables(head, stage.name) and stage.feeders:
+        cause = "added"
+    elif step.redefined or parts:
+        cause = "changed"
+    elif not stage.feeders:
+        cause = "given"
+    elif step.how == "full":
+        cause = "refreshed"
+    keys = _keys(step, planned, given)
+    share = 1.0 if step.how == "full" else _share(step, keys, head)
+    return PlannedStep(stage, step.how, step.reason, step.redefined, cause, parts, keys, share)
+
+
+def _keys(
+    step: Step, planned: Mapping[str, PlannedStep], given: Mapping[str, int | None]
+) -> int | None:
+    """How many keys of what a stage reads change at most; None if it is not known."""
+    stage = step.stage
+    if not stage.feeders:
+        return given.get(stage.name)
+    reached = [feeder for feeder in stage.feeders if feeder.name in planned]
+    if step.how == "full" or not reached or any(feeder.feeders for feeder in reached):
+        return None  # how many keys a stage in between changes is found out by running it
+    counts = [planned[feeder.name].keys for feeder in reached]
+    return None if None in counts else sum(filter(None, counts))
+
+
+def _share(step: Step, keys: int | None, head: Version) -> float | None:
+    """About which share of the rows that a stage reads, or a source has, some keys are."""
+    read: Sequence[Stage] = step.stage.feeders or (step.stage,)
+    figures = [head.stages.get(stage.name) for stage in read]
+    rows = sum(found.rows for found in figures if found is not None)
+    return None if keys is None or not rows else min(1.0, keys / rows)
+
+
+def _begun_anew(steps: Iterable[PlannedStep]) -> Iterable[Loss]:
+    """Of stages whose columns change: their updates begin anew."""
+    for step in steps:
+        name = step.stage.name
+        if any(part.part in ("key columns", "value columns") for part in step.altered):
+            yield Loss(
+                name,
+                "changes",
+                None,
+                f"updates of {name} begin anew: changes() does not reach across the new version",
+            )
+
+
+def _removed(names: Collection[str], head: Version) -> Iterable[Loss]:
+    """Of stages that the pipeline does not have any more."""
+    for name, figures in head.stages.items():
+        if name not in names and not is_auxiliary(name) and has_tables(head, name):
+            yield Loss(
+                name,
+                "stage",
+                figures.rows,
+                f"{name} is not in the pipeline any more: no later version has its "
+                f"{figures.rows:,} rows, and those up to {head.number} keep them until a vacuum",
+            )
+
+
+def _forgotten(steps: Iterable[PlannedStep], forgetting: Collection[str]) -> Iterable[Loss]:
+    """Of sources that drop rows for good."""
+    for step in steps:
+        name = step.stage.name
+        if name in forgetting:
+            yield Loss(name, "rows", None, f"{name} forgets rows: {step.reason}")
+
+
+def _or_unknown(count: int | None) -> Cell:
+    return UNKNOWN if count is None else count
+
+
+def _percent(share: float | None) -> Cell:
+    return UNKNOWN if share is None else f"{share:.1%}"
