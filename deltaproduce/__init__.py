@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from deltaproduce.model.retention import Expire
     from deltaproduce.model.window_moves import WindowMove
     from deltaproduce.model.windows import Window, window
-    from deltaproduce.operations.executor import Progress
     from deltaproduce.operations.findings import Finding
     from deltaproduce.operations.plans import Loss, Plan, PlannedStep
     from deltaproduce.operations.step.plan import Policy, Step, TableType
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.remains import Forgotten, Remaining
+    from deltaproduce.shown.phases import Progress
     from deltaproduce.stages.aggregates import agg
     from deltaproduce.stages.aggregates.agg import AggregateCall
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
@@ -90,7 +90,7 @@ _HOMES: Final = MappingProxyType(
         "ProduceFunction": "deltaproduce.stages.functions.kinds",
         "Producer": "deltaproduce.model.graph",
         "ProducerError": "deltaproduce.errors",
-        "Progress": "deltaproduce.operations.executor",
+        "Progress": "deltaproduce.shown.phases",
         "Remaining": "deltaproduce.reading.remains",
         "SchemaLike": "deltaproduce.types.columns",
         "SessionError": "deltaproduce.errors",

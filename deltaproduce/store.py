@@ -22,7 +22,6 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
-from deltaproduce.operations.executor import Progress
 from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.plans import Plan
 from deltaproduce.operations.step.plan import Policy, TableType
@@ -37,6 +36,7 @@ from deltaproduce.reading.diffs import Diff, diff
 from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
+from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.storage.versions import Version
@@ -76,7 +76,10 @@ class Store(Tabular):
             ``retry``: it is tried again on what the other has published, up to 20 times, after
             longer and longer waits.
         limits: up to which sizes a step is done in which way; the defaults suit one machine.
-        progress: called when a stage, or the commit, of an update starts.
+        progress: called when a stage, or the commit, of an update starts, with each phase of it,
+            and at the end. What it raises when something begins stops the update. If None, a line
+            on standard error says what is done, in a terminal or a notebook, after two seconds;
+            elsewhere nothing does.
         clock: gives the time of a version, with time zone.
 
     Raises:

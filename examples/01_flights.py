@@ -129,7 +129,9 @@ class ProgressLine:
         self._status = console.status("")
 
     def __call__(self, progress: dp.Progress) -> None:
-        """What a Store calls when a stage or the commit starts."""
+        """What a Store calls when a stage or the commit starts, and more often."""
+        if progress.phase or progress.event == "ends":
+            return
         text = f"{progress.operation}: {progress.stage} ({progress.done} of {progress.total} done)"
         if self._console.is_terminal:
             self._status.update(text)

@@ -39,6 +39,7 @@ from deltaproduce.engines.spark.kernels.ranges import without_mark
 from deltaproduce.engines.spark.predicates import HASH, hash_sql
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.partitions import Ranges
+from deltaproduce.shown.phases import in_phase
 from deltaproduce.types.columns import Column
 
 
@@ -62,6 +63,7 @@ class Comparison:
     ranged: bool = False
 
     @staticmethod
+    @in_phase("comparing")
     def first(new: Rows, count: int, layout: Layout, engines: Engines) -> Comparison:
         """The comparison where there was no row before.
 
@@ -75,6 +77,7 @@ class Comparison:
         )
 
     @staticmethod
+    @in_phase("comparing")
     def of_all(
         before: Rows,
         new: Rows,
@@ -94,6 +97,7 @@ class Comparison:
         return Comparison(engines, layout, found.rows, found.counts, complete, is_local(found.rows))
 
     @staticmethod
+    @in_phase("comparing")
     def of_some(
         before: Rows,
         changed: Selection,

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.clustering import clusterings
@@ -27,40 +26,20 @@ from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.plans import Plan
 from deltaproduce.operations.publisher import Publisher
+from deltaproduce.operations.records import record
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.expiry import Retentions, may_forget
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.step.windowing import Windows
-from deltaproduce.operations.step.writes import StepResult
+from deltaproduce.operations.step.writes import NO_TABLES, StepResult
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
 from deltaproduce.reading.readers import Reader
-from deltaproduce.shown.tabular import Word, one_line
+from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an operation is: stage number ``done`` + 1 of ``total`` is under way.
-
-    Attributes:
-        stage: the stage; ``commit`` while the tables are written and the version is published.
-    """
-
-    operation: str
-    stage: str
-    done: int
-    total: int
-
-    def __repr__(self) -> str:
-        return one_line(self, Word(self.operation), self.stage, self.done, self.total)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
-        return asdict(self)
 
 
 class Executor:
@@ -73,7 +52,6 @@ class Executor:
         tables: Tables,
         reader: Reader,
         log: VersionLog,
-        progress: Callable[[Progress], None],
         clock: Callable[[], datetime],
         table_type: TableType,
         policy: Policy,
@@ -92,7 +70,6 @@ class Executor:
         )
         self._tables = tables
         self._log = log
-        self._progress = progress
         self._clock = clock
         self._compactor = Compactor(graph, tables, reader)
         self._publisher = Publisher(graph, tables, reader, log, self._compactor, clock)
@@ -266,14 +243,23 @@ class Executor:
 
     def _run(self, work: Work, published: Version) -> Version:
         """Compute, commit and publish a version; ``published``, the head, if it would be equal."""
+        started = time.perf_counter()
+        version = self._made(work)
+        seconds = time.perf_counter() - started
+        record(version or published, work.operation, seconds, published=version is not None)
+        return version or published
+
+    def _made(self, work: Work) -> Version | None:
+        """The version that is published; None if it would be equal to the head."""
         with self._tables.many_effects():
             stages = [step.stage for step in work.steps]
-            kept = self._publisher.left(work.head, stages, work.attempt.given)
+            with phase("checking"):
+                kept = self._publisher.left(work.head, stages, work.attempt.given)
             work = work.carrying_on(kept)
             results = work.worth(self._computed(work))
             if results is None:
-                return published
-            self._progress(Progress(work.operation, "commit", len(stages), len(stages)))
+                return None
+            reached(Progress(work.operation, COMMIT, len(stages), len(stages)))
             head = self._without_compactions(work.head, results)
             return self._publisher.publish(
                 work.operation,
@@ -289,17 +275,38 @@ class Executor:
         """The results of the stages that the version touches, in topological order."""
         results: dict[str, StepResult] = {}
         for done, step in enumerate(work.steps):
-            self._progress(Progress(work.operation, step.stage.name, done, len(work.steps)))
+            begun = Progress(work.operation, step.stage.name, done, len(work.steps))
+            reached(begun)
             started, before = time.perf_counter(), self._tables.readings.total
-            result = work.result(step, results)
+            with phase("computing"):
+                result = work.result(step, results)
+            seconds = time.perf_counter() - started
+            ended = replace(begun, event="ends", seconds=seconds)
             if result is not None:
-                seconds = time.perf_counter() - started
                 read = self._tables.readings.total.after(before)
+                ended = _told(ended, result, results, work.head)
                 results[step.stage.name] = replace(result, seconds=seconds, read=read)
+            reached(ended)
         return results
 
     def _without_compactions(self, head: Version, stages: Iterable[str]) -> Version:
         """The head with the updates of some stages in the state that no compaction will change."""
-        for stage in stages:
-            self._compactor.wait(stage, "feed")
+        with phase("waiting"):
+            for stage in stages:
+                self._compactor.wait(stage, "feed")
         return self._compactor.applied(head)
+
+
+def _told(
+    ended: Progress, result: StepResult, results: Mapping[str, StepResult], head: Version
+) -> Progress:
+    """What is told of a stage whose result is there."""
+    counts, feeders = result.comparison.counts, result.stage.feeders
+    fed = (results[f.name].comparison.counts for f in feeders if f.name in results)
+    return replace(
+        ended,
+        mode=result.mode,
+        keys_in=sum(found.keys_changed for found in fed) if feeders else counts.keys,
+        keys_changed=counts.keys_changed,
+        rows=result.size(head.stages.get(result.stage.name, NO_TABLES))[0],
+    )

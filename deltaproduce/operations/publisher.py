@@ -30,6 +30,7 @@ from deltaproduce.operations.step.writes import (
     content_at_hand,
 )
 from deltaproduce.reading.readers import Reader
+from deltaproduce.shown.phases import phase
 from deltaproduce.storage.attempts import Attempt, Commit, Part
 from deltaproduce.storage.decisions.recovery import action, conflict, current, is_ahead
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption, resumption
@@ -111,14 +112,17 @@ class Publisher:
         """
         number = attempt.version
         edits, planned = dict[str, Edits](), dict[str, StageFigures]()
-        for name, write in writes.items():
-            before = self._tables.readings.total
-            edits[name] = write.edits(number, self._reads(head, write.result.stage))
-            read = self._tables.readings.total.after(before)
-            planned[name] = write.figures(number, edits[name]).having_read(*read)
+        with phase("writing"):
+            for name, write in writes.items():
+                before = self._tables.readings.total
+                edits[name] = write.edits(number, self._reads(head, write.result.stage))
+                read = self._tables.readings.total.after(before)
+                planned[name] = write.figures(number, edits[name]).having_read(*read)
         if not repairs:
-            self._look(head, writes)
-        made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
+            with phase("checking"):
+                self._look(head, writes)
+        with phase("writing"):
+            made = self._commit(head, writes, edits, planned, attempt, repairs=repairs)
         figures = {
             stage.name: planned[stage.name].at(made[stage.name])
             if stage.name in writes
@@ -135,7 +139,8 @@ class Publisher:
             attempt=attempt,
             windows=head.windows,
         )
-        self._log.publish(version, attempt)
+        with phase("publishing"):
+            self._log.publish(version, attempt)
         for name, write in writes.items():
             content = content_at_hand(edits[name])
             self._reader.keep(name, figures[name], write.overlay_after(), content)
@@ -218,7 +223,8 @@ class Publisher:
         self._tables.ensure_schema()
         for name, write in writes.items():
             if write.in_place:
-                self._compactor.wait(name, "fold")
+                with phase("waiting"):
+                    self._compactor.wait(name, "fold")
         kept = {n: w.kept.delta_versions for n, w in writes.items() if isinstance(w, WriteKept)}
         made: dict[str, Mapping[str, int]] = dict(kept)
         stages = tuple(name for name in writes if edits[name] or name in kept)

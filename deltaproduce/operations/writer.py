@@ -17,6 +17,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.file_systems.choice import directory
+from deltaproduce.engines.spark.descriptions import describing
 from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.engines.spark.sessions.session import check_session
 from deltaproduce.errors import (
@@ -28,11 +29,13 @@ from deltaproduce.errors import (
 from deltaproduce.model import arguments
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
-from deltaproduce.operations.executor import Executor, Progress
+from deltaproduce.operations.executor import Executor
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
+from deltaproduce.shown.live import live
+from deltaproduce.shown.phases import Listener, Watch, watching
 from deltaproduce.storage.catalogs import check_schema
 from deltaproduce.storage.locations import Location, is_relative
 from deltaproduce.storage.tables import Tables
@@ -58,17 +61,25 @@ class Writer:
     Attributes:
         on_conflict: what happens if another writer publishes first.
         clock: gives the time of a version.
+        listeners: who is told how far an operation is.
     """
 
     opened: Opened
     executor: Executor
     on_conflict: OnConflict
     clock: Callable[[], datetime]
+    listeners: tuple[Listener, ...] = ()
 
     def published(
-        self, attempt: Callable[[], _Outcome], on_conflict: OnConflict | None = None
+        self,
+        operation: str,
+        attempt: Callable[[], _Outcome],
+        on_conflict: OnConflict | None = None,
     ) -> _Outcome:
         """What an attempt publishes, or, if wanted, one that comes after a conflict.
+
+        Args:
+            operation: what is done, for who is told how far it is.
 
         Raises:
             ClosedError: the store was closed.
@@ -76,7 +87,9 @@ class Writer:
         wanted = self.on_conflict if on_conflict is None else on_conflict
         arguments.choice(wanted, "on_conflict", get_args(OnConflict))
         self.executor.check_open()
-        with self.opened.noticing():
+        session = self.opened.engines.session
+        describe = None if session is None else describing(session)
+        with watching(Watch(operation, self.listeners, describe)), self.opened.noticing():
             return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
 
     def compact(self) -> None:
@@ -95,7 +108,7 @@ def opened(
     policy: Policy,
     on_conflict: OnConflict,
     limits: Limits,
-    progress: Callable[[Progress], None] | None,
+    progress: Listener | None,
     clock: Callable[[], datetime],
 ) -> Writer:
     """Open a store; no row is read, and nothing written. See `Store`."""
@@ -132,14 +145,14 @@ def opened(
         tables,
         Reader(tables, from_files=True),
         log,
-        progress or (lambda _: None),
         clock,
         table_type,
         policy,
     )
     reader = Reader(tables, from_files=spark is None)
     found = Opened(engines, graph, tuple(pipeline.stages), tables, log, reader)
-    return Writer(found, executor, on_conflict, clock)
+    listener = progress or live()
+    return Writer(found, executor, on_conflict, clock, () if listener is None else (listener,))
 
 
 def _is_seen(place: Location) -> bool:

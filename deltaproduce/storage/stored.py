@@ -28,6 +28,7 @@ from deltaproduce.engines.spark.columns import same
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.partitions import Ranges
+from deltaproduce.shown.phases import in_phase
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles
@@ -148,6 +149,7 @@ class Stored:
         newer = engines.frame(self.overlay.newer(self.columns), self.columns)
         return base.join(replaced, same(base, replaced, pair), "left_anti").union(newer)
 
+    @in_phase("reading")
     def fetched(self) -> pa.Table:
         """All rows, on the driver."""
         found = self.base if isinstance(self.base, pa.Table) else None
@@ -166,6 +168,7 @@ class Stored:
             return self.all() if keys is None else keys.rows_of(self.all())
         return self.fetched() if keys is None else self.of(keys)
 
+    @in_phase("reading")
     def first(self, keys: Selection, by: Sequence[Column], count: int) -> Rows:
         """The first rows of each of these keys, and perhaps others of theirs.
 
@@ -203,6 +206,7 @@ class Stored:
         run = run.filter(pa.array(keys.holds(run)))
         return replace(self, overlay=overlay.only(keys).with_run(run))
 
+    @in_phase("reading")
     def of(self, keys: Selection) -> Rows:
         """All rows of these keys, and perhaps some of others; on the driver if they are few."""
         if not keys.is_here:
@@ -217,6 +221,7 @@ class Stored:
             return keys.rows_of(self.all())
         return self._merged(found, keys)
 
+    @in_phase("reading")
     def within(self, column: Column, values: Ranges) -> Rows:
         """The rows that have a value in some ranges; on the driver if they are few.
 

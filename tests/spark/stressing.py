@@ -55,7 +55,8 @@ def write(spark: SparkSession | None, location: str, first: int, step: int, vers
     attempts = [0]
 
     def progress(progress: Progress) -> None:
-        attempts[0] += progress.done == 0 and progress.stage != "commit"
+        begins = progress.event == "begins" and not progress.phase
+        attempts[0] += begins and progress.done == 0 and progress.stage != "commit"
 
     store = Store(spark, location, orders(), on_conflict="retry", progress=progress)
     for number in range(first, versions, step):

@@ -35,7 +35,7 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
         )
     batches = {found.name: Batch.deleting(keys, found)}
     version = writer.published(
-        lambda: writer.executor.update("forget", store.log.head(), batches=batches)
+        "forget", lambda: writer.executor.update("forget", store.log.head(), batches=batches)
     )
     versions = store.log.versions()
     if unbroken(versions, found.name):

@@ -13,7 +13,7 @@ from deltaproduce.storage.versions import Version
 def refresh(writer: Writer, stage: str | Stage | None) -> Version:
     """See `Store.refresh`."""
     found = None if stage is None else writer.opened.stage(stage)
-    return writer.published(partial(_refreshed, writer, found))
+    return writer.published("refresh", partial(_refreshed, writer, found))
 
 
 def _refreshed(writer: Writer, found: Stage | None) -> Version:

@@ -32,7 +32,7 @@ def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:
 def repair(writer: Writer, recompute: bool | int) -> Version:
     """See `Store.repair`."""
     calls = arguments.flag_or_count(recompute, "recompute")
-    return writer.published(partial(_repaired, writer, calls))
+    return writer.published("repair", partial(_repaired, writer, calls))
 
 
 def _repaired(writer: Writer, recompute: bool | int) -> Version:

@@ -18,4 +18,4 @@ def rollback(writer: Writer, version: int) -> Version:
         check_there(versions[-1], versions[0], stages, CONTENT, KEY_MAPPINGS, RUNS)
         return writer.executor.rollback(versions)
 
-    return writer.published(attempt)
+    return writer.published("rollback", attempt)

@@ -23,6 +23,7 @@ from deltaproduce.operations.step.asked import Asked, named
 from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
+from deltaproduce.shown.phases import phase
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import arrivals, source_kind
 from deltaproduce.storage.versions import Version
@@ -59,15 +60,16 @@ def update(
         if name is not None and name in known:
             return known[name]
         if not batches:
-            batches.update(
-                (
-                    source.name,
-                    source_kind(source).taken(
-                        rows, source, store.engines, is_snapshot=source.name in snapshots
-                    ),
+            with phase("checking"):
+                batches.update(
+                    (
+                        source.name,
+                        source_kind(source).taken(
+                            rows, source, store.engines, is_snapshot=source.name in snapshots
+                        ),
+                    )
+                    for source, rows in sources
                 )
-                for source, rows in sources
-            )
         head = store.log.last_read
         news = arrivals(store.graph.sources, head, store.tables)
         try:
@@ -89,9 +91,9 @@ def update(
         with store.noticing():
             return executor.update(operation, head, advances=True, update_id=name)
 
-    version = writer.published(attempt, on_conflict)
+    version = writer.published(operation, attempt, on_conflict)
     while executor.windows.behind(version):
-        version = writer.published(advance, on_conflict)
+        version = writer.published(operation, advance, on_conflict)
     return version
 
 
@@ -108,8 +110,8 @@ def plan(
     rows = given if isinstance(given, Mapping) else {}
     keys = {
         **{
-            source.name: _keys_given(source, rows.get(source.name))
-            for source in _sources(store, given, "given")
+            source.name: _keys_given(source, rows.get(named))
+            for named, source in zip(given, _sources(store, given, "given"), strict=True)
         },
         **dict.fromkeys(full),
     }

@@ -27,4 +27,4 @@ def vacuum(
             return Vacuumed((), (), 0, 0)
         return writer.executor.vacuum(versions, kept, hours, dry_run=dry_run)
 
-    return writer.published(attempt)
+    return writer.published("vacuum", attempt)

@@ -1,0 +1,54 @@
+"""Log records: a line for each stage that a version touches, and one for the version.
+
+They go to the logger ``deltaproduce`` at level INFO, as ``key=value`` in the text and as fields of
+the record; no handler is installed, so that the application decides what becomes of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from deltaproduce.model.graph import is_auxiliary
+from deltaproduce.storage.versions import Version
+
+_LOGGER: Final = logging.getLogger("deltaproduce")
+_OF_STAGE: Final = (
+    "mode",
+    "affected_keys",
+    "changed_keys",
+    "rows_added",
+    "rows_removed",
+    "rows",
+    "seconds",
+)
+
+
+def record(version: Version, operation: str, seconds: float, *, published: bool) -> None:
+    """Log what an operation has made.
+
+    Args:
+        version: the version that it has published, or the head if nothing differed.
+        seconds: how long it took.
+    """
+    if not _LOGGER.isEnabledFor(logging.INFO):
+        return
+    told: dict[str, Any] = {"operation": operation, "version": version.number}
+    if published:
+        for name, figures in version.stages.items():
+            if figures.mode != "skipped" and not is_auxiliary(name):
+                of_stage = {key: getattr(figures, key) for key in _OF_STAGE}
+                _info({**told, "stage": name, **of_stage})
+    _info({**told, "update_id": version.update_id, "published": published, "seconds": seconds})
+
+
+def _info(fields: dict[str, Any]) -> None:
+    text = " ".join(f"{key}={_value(value)}" for key, value in fields.items() if value is not None)
+    _LOGGER.info("%s", text, extra=fields)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    text = str(value)
+    return text if text.isprintable() and " " not in text and text else repr(text)

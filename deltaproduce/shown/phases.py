@@ -1,0 +1,225 @@
+"""Phases: what is done for a version in the making, for how long, and who is told.
+
+Where work is done it is said which (`phase`, `in_phase`); who makes a version has it watched
+(`watching`). Phases lie within each other, and the seconds of one are without those of the phases
+in it. The invariant: the seconds of all phases together are those from the beginning to the end, so
+no time is without a name.
+
+Who watches is in a variable of the context, as for loggers and tracing: rooms that read and compute
+need not hand it down, and what other threads do beside the version does not count.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from functools import wraps
+from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypeVar
+
+from deltaproduce.shown.tabular import Word, one_line
+
+Phase = Literal[
+    "planning",
+    "checking",
+    "reading",
+    "computing",
+    "comparing",
+    "waiting",
+    "writing",
+    "publishing",
+]
+"""``planning``: what is to be done, from the version log; and whatever has no phase of its own.
+``checking``: what is given, and what others have left in the tables. ``reading``: stored rows.
+``computing``: functions, queries and aggregates. ``comparing``: rows before and after. ``waiting``:
+for a compaction. ``writing``: a commit a table. ``publishing``: the version. With Spark, reading
+that Spark puts off counts where its rows are used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an operation is: stage number ``done`` + 1 of ``total`` is under way.
+
+    Without a `phase` it is about a stage, when it begins and when it ends; about the commit of all,
+    when it begins; or, without a `stage` too, about the operation, when it ends.
+
+    Attributes:
+        stage: the stage; ``commit`` when the tables begin to be written; empty if it is about none.
+        phase: what is done; empty if it is about the stage.
+        event: whether it begins or ends.
+        seconds: how long it took, at the end; of a phase without those within it.
+        mode: how a stage was done, at its end; as `StageFigures.mode`, before it is written.
+        keys_in: keys of what it reads that changed; of a source, those that were looked at.
+        keys_changed: keys that its updates will name.
+        rows: all rows that it has then.
+    """
+
+    operation: str
+    stage: str
+    done: int
+    total: int
+    phase: Phase | Literal[""] = ""
+    event: Literal["begins", "ends"] = "begins"
+    seconds: float | None = None
+    mode: str | None = None
+    keys_in: int | None = None
+    keys_changed: int | None = None
+    rows: int | None = None
+
+    def __repr__(self) -> str:
+        what = Word(f"{self.phase or 'stage'} {self.event}")
+        return one_line(self, Word(self.operation), self.stage, self.done, self.total, what)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it; of what is told besides, only what there is."""
+        told = {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        place = {"operation": self.operation, "stage": self.stage}
+        if self.event == "begins" and not self.phase:
+            del told["event"]
+        return {**place, **told}
+
+
+Listener: TypeAlias = Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A phase that has begun."""
+
+    name: Phase
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Watch:
+    """Times the phases of one operation, and tells of them.
+
+    Attributes:
+        operation: what is done.
+        listeners: who is told, in order.
+        describe: told in words what is done, and None at the end; for Spark's jobs.
+    """
+
+    operation: str
+    listeners: tuple[Listener, ...] = ()
+    describe: Callable[[str | None], None] | None = None
+    clock: Callable[[], float] = time.perf_counter
+    _stage: str = ""
+    _done: int = 0
+    _total: int = 0
+    _since: float = 0.0
+    _open: list[_Open] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """What is done within is this; a phase within itself is one."""
+        if self._open and self._open[-1].name == name:
+            yield
+            return
+        self._charge()
+        opened = _Open(name)
+        self._open.append(opened)
+        self._say(name, "begins")
+        try:
+            yield
+        finally:
+            self._charge()
+            self._open.pop()
+            self._say(name, "ends", opened.seconds)
+
+    def reached(self, progress: Progress) -> None:
+        """A stage, or the commit, begins; phases from now on are of it."""
+        commits = progress.event == "begins" and progress.stage == COMMIT
+        self._stage = "" if commits else progress.stage
+        self._done, self._total = progress.done, progress.total
+        self._tell(progress)
+
+    def end(self, seconds: float) -> None:
+        """The operation is over."""
+        self._tell(Progress(self.operation, "", self._done, self._total, "", "ends", seconds))
+
+    def _charge(self) -> None:
+        """Time until now is that of the innermost phase."""
+        now = self.clock()
+        if self._open:
+            self._open[-1].seconds += now - self._since
+        self._since = now
+
+    def _say(
+        self, name: Phase, event: Literal["begins", "ends"], seconds: float | None = None
+    ) -> None:
+        place = self.operation, self._stage, self._done, self._total
+        if self.describe is not None:
+            now = self._open[-1].name if self._open else name
+            self.describe(" ".join(filter(None, ("deltaproduce:", *place[:2], now))))
+        self._tell(Progress(*place, name, event, seconds))
+
+    def _tell(self, progress: Progress) -> None:
+        for listener in self.listeners:
+            try:
+                listener(progress)
+            except Exception:
+                if progress.event == "begins":
+                    raise
+                _LOGGER.exception("progress failed at the end of %r", progress)  # it may be done
+
+
+COMMIT: Final = "commit"
+_LOGGER: Final = logging.getLogger("deltaproduce")
+_watch: Final[ContextVar[Watch | None]] = ContextVar("deltaproduce_watch", default=None)
+
+
+@contextmanager
+def watching(watch: Watch) -> Iterator[None]:
+    """What is done within is watched, unless an operation around it is already."""
+    if _watch.get() is not None:
+        yield
+        return
+    token, started = _watch.set(watch), watch.clock()
+    try:
+        with watch.phase("planning"):
+            yield
+    finally:
+        _watch.reset(token)
+        if watch.describe is not None:
+            watch.describe(None)
+        watch.end(watch.clock() - started)
+
+
+@contextmanager
+def phase(name: Phase) -> Iterator[None]:
+    """What is done within is this, if anybody watches."""
+    watch = _watch.get()
+    if watch is None:
+        yield
+        return
+    with watch.phase(name):
+        yield
+
+
+def reached(progress: Progress) -> None:
+    """Tell who watches, if anybody does, that a stage begins or ends."""
+    watch = _watch.get()
+    if watch is not None:
+        watch.reached(progress)
+
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+
+
+def in_phase(name: Phase) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _Made]]:
+    """Has all that a function does be a phase."""
+
+    def decorate(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+        @wraps(function)
+        def phased(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+            with phase(name):
+                return function(*args, **kwargs)
+
+        return phased
+
+    return decorate
