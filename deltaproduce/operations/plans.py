@@ -157,10 +157,10 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
         ]
         notes = [f"{s.stage.name}: {part.sentence}" for s in self for part in s.altered]
         notes += [f"lost: {loss.sentence}" for loss in self.losses]
-        done = "would do" if self else "has nothing to do"
+        done = "would do this" if self else "has nothing to do"
         return (
             Table(
-                f"plan after version {self.head}: an update {done}",
+                f"an update after version {self.head} {done}",
                 columns,
                 tuple(rows),
                 tuple(notes),

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -359,4 +361,10 @@ _ROWS: Final = 3
 
 
 def _row(row: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={shown(value, limit=40)}" for name, value in row.items())
+    return ", ".join(f"{name}={_value(value)}" for name, value in row.items())
+
+
+def _value(value: object) -> str:
+    """A value without the name of its class: 7.00, 2026-01-31, 'text'."""
+    plain = isinstance(value, Decimal | date)
+    return str(value) if plain else shown(value, limit=40)
