@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.remains import Forgotten, Remaining
     from deltaproduce.shown.phases import Progress
+    from deltaproduce.shown.table import Table
     from deltaproduce.stages.aggregates import agg
     from deltaproduce.stages.aggregates.agg import AggregateCall
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
@@ -102,6 +103,7 @@ _HOMES: Final = MappingProxyType(
         "StorageError": "deltaproduce.errors",
         "Store": "deltaproduce.store",
         "StreamWriter": "deltaproduce.operations.streams",
+        "Table": "deltaproduce.shown.table",
         "TableType": "deltaproduce.operations.step.plan",
         "Vacuumed": "deltaproduce.operations.vacuum",
         "Version": "deltaproduce.storage.versions",
@@ -161,6 +163,7 @@ __all__ = [
     "StorageError",
     "Store",
     "StreamWriter",
+    "Table",
     "TableType",
     "Vacuumed",
     "Version",

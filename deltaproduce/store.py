@@ -565,7 +565,8 @@ class Store(Tabular):
         Args:
             before: the number of the version to start from; 0 for none.
             after: that of the one to come to, which may be older; the head if None.
-            sample: so many keys of each sort are shown with their rows, the first ones.
+            sample: so many keys of each sort are shown with their rows, the first ones; at most
+                1,000.
 
         Returns:
             All stages of the pipeline, also those that are the same.

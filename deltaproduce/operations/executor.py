@@ -24,7 +24,7 @@ from deltaproduce.operations.making.repairs import Repair
 from deltaproduce.operations.making.rollbacks import Rollback
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means, Work
-from deltaproduce.operations.plans import Plan
+from deltaproduce.operations.plans import Plan, planned
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.operations.records import record
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
@@ -193,7 +193,7 @@ class Executor:
         )
         expiring = means.retentions.due(head, windows)
         forgetting = [name for name in expiring if may_forget(means.graph.stage(name))]
-        return Plan.of(
+        return planned(
             steps, means.graph, head, means.definitions, given=given, forgetting=forgetting
         )
 

@@ -100,35 +100,6 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
     skipped: tuple[str, ...]
     losses: tuple[Loss, ...]
 
-    @staticmethod
-    def of(
-        steps: Iterable[Step],
-        graph: Graph,
-        head: Version,
-        definitions: Mapping[str, Fingerprint],
-        *,
-        given: Mapping[str, int | None],
-        forgetting: Collection[str],
-    ) -> Plan:
-        """The plan that some steps make.
-
-        Args:
-            steps: feeders first.
-            definitions: the fingerprints of the graph's stages.
-            given: source -> how many keys are given; None if it is not known.
-            forgetting: sources whose rows may be dropped for good.
-        """
-        planned: dict[str, PlannedStep] = {}
-        for step in steps:
-            found = _planned(step, head, definitions[step.stage.name], planned, given)
-            planned[step.stage.name] = found
-        plan = Plan(step for step in planned.values() if not is_auxiliary(step.stage.name))
-        plan.head = head.number
-        names = [stage.name for stage in graph.stages if not is_auxiliary(stage.name)]
-        plan.skipped = tuple(name for name in names if name not in planned)
-        plan.losses = (*_begun_anew(plan), *_removed(names, head), *_forgotten(plan, forgetting))
-        return plan
-
     def __repr__(self) -> str:
         steps = Word(", ".join(f"{step.stage.name} {step.how}" for step in self))
         return one_line(self, steps, after=self.head)
@@ -148,7 +119,7 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
     def as_tables(self) -> tuple[Table, ...]:
         """The stages, with what differs of their definitions and what would be lost below."""
         columns = ("stage", "cause", "how", "keys", "share", "why")
-        rows = [
+        rows: list[tuple[Cell, ...]] = [
             (s.stage.name, s.cause, s.how, _or_unknown(s.keys), _percent(s.share), s.reason)
             for s in self
         ]
@@ -166,6 +137,35 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
                 tuple(notes),
             ),
         )
+
+
+def planned(
+    steps: Iterable[Step],
+    graph: Graph,
+    head: Version,
+    definitions: Mapping[str, Fingerprint],
+    *,
+    given: Mapping[str, int | None],
+    forgetting: Collection[str],
+) -> Plan:
+    """The plan that some steps make.
+
+    Args:
+        steps: feeders first.
+        definitions: the fingerprints of the graph's stages.
+        given: source -> how many keys are given; None if it is not known.
+        forgetting: sources whose rows may be dropped for good.
+    """
+    known: dict[str, PlannedStep] = {}
+    for step in steps:
+        found = _planned(step, head, definitions[step.stage.name], known, given)
+        known[step.stage.name] = found
+    plan = Plan(step for step in known.values() if not is_auxiliary(step.stage.name))
+    plan.head = head.number
+    names = [stage.name for stage in graph.stages if not is_auxiliary(stage.name)]
+    plan.skipped = tuple(name for name in names if name not in known)
+    plan.losses = (*_begun_anew(plan), *_removed(names, head), *_forgotten(plan, forgetting))
+    return plan
 
 
 def altered(stage: Stage, head: Version, definition: Fingerprint) -> tuple[Altered, ...]:

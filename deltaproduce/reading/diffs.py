@@ -33,6 +33,7 @@ from deltaproduce.engines.marks import (
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols, order
 from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.fingerprints import Altered
 from deltaproduce.model.graph import Stage
@@ -55,6 +56,7 @@ _WHICH: Final[Mapping[Difference, Which]] = {
     "changed": {**CHANGED_KEYS, KEY_BEFORE: True, KEY_AFTER: True},
 }
 _SIDE: Final = Column(SIDE, POSITION_COLUMN.data_type)
+_MOST_KEYS: Final = 1_000
 _NO_ROWS: Final = StageFigures("skipped")
 
 
@@ -172,6 +174,11 @@ def diff(store: Opened, before: int, after: int | None, sample: int) -> Diff:
     first = arguments.integer(before, "before")
     last = None if after is None else arguments.integer(after, "after")
     most = arguments.integer(sample, "sample", least=0)
+    if most > _MOST_KEYS:
+        message = (
+            f"sample is {shown(sample)}; it is at most {_MOST_KEYS:,}: Store.changes has all rows"
+        )
+        raise InvalidArgumentError(message, argument="sample")
     versions = store.log.versions()
     sides = find(versions, first), store.log.last_read if last is None else find(versions, last)
     between = span(versions, *sorted(side.number for side in sides))
@@ -218,7 +225,9 @@ class _Sides:
         }
         return replace(
             found,
-            **{sort: count for sort, (_, count) in picked.items()},
+            added=picked["added"][1],
+            removed=picked["removed"][1],
+            changed=picked["changed"][1],
             sample=tuple(
                 key
                 for sort, (rows, _) in picked.items()
@@ -274,18 +283,18 @@ class _Sides:
         return found
 
     def _by_keys(self, found: StageDiff) -> StageDiff:
-        """By the keys alone, where rows cannot be compared."""
-        one, other = self._stages
-        if [c.data_type for c in one.schema.key] != [c.data_type for c in other.schema.key]:
-            sides = [self._selected(each) for each in (0, 1)]
-            return replace(found, removed=self._count(sides[0]), added=self._count(sides[1]))
-        were, are = self._selected(0), self._selected(1).renamed(one.schema.key.columns)
-        removed, added = self._count(were.without(are)), self._count(are.without(were))
-        return replace(found, added=added, removed=removed, changed=self._count(are) - added)
+        """By the keys alone, where rows cannot be compared; as other columns, no key stays."""
+        keys = [stage.schema.key.columns for stage in self._stages]
+        were, are = map(self._selected, keys, self._contents)
+        removed, added = self._count(were), self._count(are)
+        if [(c.name, c.data_type) for c in keys[0]] != [(c.name, c.data_type) for c in keys[1]]:
+            return replace(found, added=added, removed=removed)
+        new = self._count(are.without(were))
+        gone = self._count(were.without(are))
+        return replace(found, added=new, removed=gone, changed=added - new)
 
-    def _selected(self, side: Literal[0, 1]) -> Selection:
+    def _selected(self, key: tuple[Column, ...], stored: Stored | None) -> Selection:
         """All keys of a side."""
-        key, stored = self._stages[side].schema.key.columns, self._contents[side]
         engines = self.store.engines
         rows: Rows = empty(key) if stored is None else stored.rows()
         return Selection(key, engines.of(rows).distinct(rows, key), engines)

@@ -80,12 +80,13 @@ CALLS: dict[str, dict[str, Any]] = {
     "updates": {"stage": "by_customer", "version": 1, "ordered": True},
     "sql_name": {"stage": "orders", "table": "content"},
     "changes": {"stage": "orders", "since": 0, "until": 1, "mode": "net"},
+    "diff": {"before": 0, "after": 1, "sample": 1},
     "lineage": {"stage": "orders", "key": 1, "version": 1},
     "stream_writer": {"source": "orders", "stream": None},
 }
 """Each method that takes arguments -> good ones, of which one at a time is made wrong."""
 
-WITHOUT = {"head", "versions", "update_ids", "compact", "wait", "close"}
+WITHOUT = {"as_tables", "head", "versions", "update_ids", "compact", "wait", "close"}
 
 
 def is_int(value: Any) -> bool:
@@ -119,6 +120,9 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "rollback version": is_version,
     "version": lambda value: value is None or is_version(value),
     "since": is_version,
+    "before": is_version,
+    "after": lambda value: value is None or is_version(value),
+    "sample": lambda value: is_int(value) and 0 <= value <= 1_000,
     "until": lambda value: value is None or is_version(value),
     "key": lambda value: value is None or is_int(value),
     "recompute": lambda value: isinstance(value, bool),

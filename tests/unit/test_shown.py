@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import deltaproduce as dp
 from deltaproduce.shown.html import html
-from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular
 from deltaproduce.shown.text import text
 
@@ -22,11 +21,11 @@ CELLS = st.none() | st.integers(-(10**9), 10**9) | st.floats(-1e6, 1e6) | st.tex
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> Table:
+def tables(draw: st.DrawFn) -> dp.Table:
     """Any table, with text of others in it."""
     names = draw(st.lists(st.text("abc", min_size=1, max_size=5), min_size=1, max_size=4))
     rows = draw(st.lists(st.tuples(*(CELLS for _ in names)), max_size=4))
-    return Table(
+    return dp.Table(
         draw(st.text(max_size=9)),
         tuple(names),
         tuple(rows),
@@ -54,26 +53,26 @@ class Seen(HTMLParser):
 
 
 @given(tables())
-def test_text_has_a_line_for_each_row_and_drives_no_terminal(table: Table) -> None:
+def test_text_has_a_line_for_each_row_and_drives_no_terminal(table: dp.Table) -> None:
     found = text([table]).split("\n")
     assert len(found) == 3 + len(table.rows) + len(table.notes)
     assert all(line.isprintable() for line in found)
 
 
 @given(tables())
-def test_no_cell_of_html_is_markup(table: Table) -> None:
+def test_no_cell_of_html_is_markup(table: dp.Table) -> None:
     seen = Seen(html([table]))
     assert set(seen.tags) <= {"table", "caption", "b", "thead", "tbody", "tr", "th", "td", "p"}
     assert seen.tags.count("td") == len(table.rows) * len(table.columns)
 
 
 def test_html_shows_the_text_of_others_as_it_is() -> None:
-    seen = Seen(html([Table("t", ("a",), (("<script>alert(1)</script>&amp;",),))]))
+    seen = Seen(html([dp.Table("t", ("a",), (("<script>alert(1)</script>&amp;",),))]))
     assert seen.cells == ["<script>alert(1)</script>&amp;"]
 
 
 def test_numbers_are_to_the_right_and_wide_characters_are_two_columns() -> None:
-    found = text([Table("t", ("name", "rows"), (("日本", 1_234), ("ab", 7), ("c", None)))])
+    found = text([dp.Table("t", ("name", "rows"), (("日本", 1_234), ("ab", 7), ("c", None)))])
     assert found.split("\n") == [
         "t",
         "name   rows",

@@ -127,7 +127,10 @@ def _keys_given(source: Source, rows: object) -> int | None:
     if isinstance(rows, list):
         if not all(isinstance(row, Mapping) and set(names) <= row.keys() for row in rows):
             return None
-        rows = pa.table({name: [row[name] for row in rows] for name in names})
+        try:
+            rows = pa.table({name: [row[name] for row in rows] for name in names})
+        except (pa.ArrowException, OverflowError):  # an update will say what is wrong with them
+            return None
     if not isinstance(rows, pa.Table) or not set(names) <= set(rows.column_names):
         return None
     return len(distinct(rows.select(names)))
