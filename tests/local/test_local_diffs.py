@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -15,7 +16,7 @@ from test_local_series import WAYS
 
 import deltaproduce as dp
 from deltaproduce.reading.readers import Reader
-from deltaproduce.testing import Oracle, strategies
+from deltaproduce.testing import Oracle, plain_rows, strategies
 
 VERSIONS = 4
 
@@ -57,9 +58,14 @@ def assert_diff(store: dp.Store, oracle: Oracle, stages: Any, before: int, after
 
 
 def _plain(key: dp.KeyDiff) -> tuple[str, ...]:
-    from deltaproduce.testing import plain_rows
-
-    (row,) = plain_rows([tuple(key.key.values())])
+    """A key as the oracle has it, whose moments are those of UTC."""
+    moments = (
+        value.astimezone(UTC).replace(tzinfo=None)
+        if isinstance(value, datetime) and value.tzinfo is not None
+        else value
+        for value in key.key.values()
+    )
+    (row,) = plain_rows([tuple(moments)])
     return tuple(map(repr, row))
 
 
