@@ -28,7 +28,7 @@ from deltaproduce.operations.plans import Plan, planned
 from deltaproduce.operations.publisher import Publisher
 from deltaproduce.operations.records import record
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
-from deltaproduce.operations.step.expiry import Retentions, may_forget
+from deltaproduce.operations.step.expiry import Retentions
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import NO_TABLES, StepResult
@@ -191,8 +191,9 @@ class Executor:
             windows=windows,
             advances=True,
         )
+        sources = means.retentions.sources
         expiring = means.retentions.due(head, windows)
-        forgetting = [name for name in expiring if may_forget(means.graph.stage(name))]
+        forgetting = [name for name in expiring if sources[name].retention.forgets]
         return planned(
             steps, means.graph, head, means.definitions, given=given, forgetting=forgetting
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import product
 from typing import Any
 
@@ -168,3 +168,30 @@ def test_wrong_numbers_are_refused(location: str) -> None:
         for wrong in ({"before": "1"}, {"before": 0, "sample": -1}):
             with pytest.raises(dp.InvalidArgumentError):
                 store.diff(**wrong)  # type: ignore[arg-type]
+
+
+def test_rows_that_a_source_has_forgotten_are_removed(location: str) -> None:
+    """No update tells of them, so all rows are compared."""
+    pipeline = dp.Pipeline("kept")
+    window = dp.window("day", last=2)
+    days = pipeline.source(
+        "days", key="day date, id bigint", value="n int", retain=window, expire="forget"
+    )
+    pipeline.aggregate("totals", days, key="", values={"total": dp.agg.sum("n")})
+
+    def day(number: int) -> dict[str, Any]:
+        return {"day": date(2026, 1, number), "id": number, "n": 1}
+
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"days": [day(1), day(2)]})
+        store.update({"days": [day(3)]})
+        found = store.diff(1, 2).stages["days"]
+        assert (found.added, found.removed, found.changed) == (1, 1, 0)
+        assert [(one.difference, one.key["id"]) for one in found.sample] == [
+            ("added", 3),
+            ("removed", 1),
+        ]
+        assert len(store.updates("days", 2)) == 1
+        assert store.diff(1, 2).stages["totals"].sample[0].key == {}
+        losses = store.plan(as_of="2026-01-09").losses
+        assert [(loss.stage, loss.what, loss.rows) for loss in losses] == [("days", "rows", None)]
