@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from deltaproduce import testing
+    from deltaproduce import postgres, sync, testing
     from deltaproduce.engines.change_feed import FeedMode
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.errors import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ProducerError,
         SessionError,
         StorageError,
+        SyncError,
     )
     from deltaproduce.model.fingerprints import Altered
     from deltaproduce.model.graph import Graph, Producer, Source, Stage
@@ -103,6 +104,7 @@ _HOMES: Final = MappingProxyType(
         "StorageError": "deltaproduce.errors",
         "Store": "deltaproduce.store",
         "StreamWriter": "deltaproduce.operations.streams",
+        "SyncError": "deltaproduce.errors",
         "Table": "deltaproduce.shown.table",
         "TableType": "deltaproduce.operations.step.plan",
         "Vacuumed": "deltaproduce.operations.vacuum",
@@ -112,6 +114,8 @@ _HOMES: Final = MappingProxyType(
         "agg": "deltaproduce.stages.aggregates",
         "local_session": "deltaproduce.engines.spark.sessions.session",
         "merge": "deltaproduce.pipeline",
+        "postgres": "deltaproduce",
+        "sync": "deltaproduce",
         "testing": "deltaproduce",
         "window": "deltaproduce.model.windows",
     }
@@ -163,6 +167,7 @@ __all__ = [
     "StorageError",
     "Store",
     "StreamWriter",
+    "SyncError",
     "Table",
     "TableType",
     "Vacuumed",
@@ -172,6 +177,8 @@ __all__ = [
     "agg",
     "local_session",
     "merge",
+    "postgres",
+    "sync",
     "testing",
     "window",
 ]

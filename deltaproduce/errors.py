@@ -11,6 +11,7 @@
     ├── CorruptStoreError     tables that do not agree with the version log
     ├── CommitUnknownError    whether a version was published could not be found out
     ├── ClosedError           a store that was closed, and is to publish something
+    ├── SyncError             a copy elsewhere that cannot be brought up to date as it is
     ├── StorageError          a table that cannot be written: a full disk, a missing right
     └── SessionError          no Spark session that can work with Delta tables
 
@@ -161,6 +162,29 @@ class CommitUnknownError(DeltaProduceError):
 
 class ClosedError(DeltaProduceError):
     """A store was closed, so it can be read, and publishes nothing any more."""
+
+
+class SyncError(DeltaProduceError):
+    """A copy of a store's rows in another database cannot be brought up to date; it is as it was.
+
+    Attributes:
+        stage: the name of the stage, if it is about one.
+        column: the name of the column, if it is about one.
+        keys: some of the keys that are wrong, a tuple each; maybe not all.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        stage: str | None = None,
+        column: str | None = None,
+        keys: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.column = column
+        self.keys = keys
 
 
 class StorageError(DeltaProduceError):

@@ -34,6 +34,7 @@ from deltaproduce.reading import changes as changes_between
 from deltaproduce.reading import lineages, stage_tables
 from deltaproduce.reading.diffs import Diff, diff
 from deltaproduce.reading.lineages import Lineage
+from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
 from deltaproduce.shown.phases import Progress
@@ -134,6 +135,11 @@ class Store(Tabular):
     def as_tables(self) -> tuple[Table, ...]:
         """Its stages in the newest version that is known without a Spark job."""
         return (overview(self._opened, self._pipeline),)
+
+    @property
+    def opened(self) -> Opened:
+        """What `deltaproduce.sync` and others that are built on a store read it through."""
+        return self._opened
 
     @property
     def head(self) -> Version:

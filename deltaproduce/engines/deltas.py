@@ -117,6 +117,13 @@ class Deltas(DeltaTables):
             return delta.schema(alone, delta_version)
         return self.spark.read(place, delta_version).schema
 
+    def table_id(self, place: Place) -> str | None:
+        """Delta's id of a table; None if there is none. One Spark job if only Spark sees it."""
+        if place.directory is not None:
+            return delta.table_id(place.directory) if self.exists(place) else None
+        found = self.spark.describe(place)
+        return None if found is None else found.id
+
     def files(self, place: Place, delta_version: int) -> pa.Table | None:
         """The files of a delta version, to be read without Spark; None if only Spark can.
 

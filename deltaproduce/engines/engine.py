@@ -205,6 +205,13 @@ class Engine(Protocol[RowsT]):
             parts: rows that have no other columns.
         """
 
+    def latest(self, updates: Rows, layout: Layout) -> RowsT:
+        """Of each key the updates of the last version that has some, in the columns of updates.
+
+        Args:
+            updates: of one version after the other.
+        """
+
     def folded(self, updates: Rows, layout: Layout) -> RowsT:
         """The content that a stage's updates come to (S16).
 

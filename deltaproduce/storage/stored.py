@@ -8,7 +8,7 @@ version, and cannot tell how they are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -25,7 +25,7 @@ from deltaproduce.engines.local.kernels.ranges import are_within
 from deltaproduce.engines.marks import GONE_PAIRS, ROWS_OF_CHANGED_PAIRS
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import same
-from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.engines.spark.frames import fetched, streamed
 from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
@@ -158,6 +158,24 @@ class Stored:
         if found is None:
             found = self.engines.table(self._frame(), self.columns)
         return self._merged(found.select([c.name for c in self.columns]), None)
+
+    def batches(self, columns: Sequence[Column], rows: int) -> Iterator[pa.Table]:
+        """These columns of all rows, unsorted, about so many at a time and no more in memory.
+
+        Of rows that only Spark reads, a partition is in memory.
+        """
+        names = [c.name for c in columns]
+        if isinstance(self.base, pa.Table):
+            found = iter([self.base])
+        elif self.files is not None:
+            found = self.files.batches(self.columns, rows)
+        else:
+            yield from streamed(self.all(), columns)
+            return
+        for part in found:
+            yield self._kept(part).select(names)
+        if self.overlay is not None:
+            yield self.overlay.newer(self.columns).select(names)
 
     def read(self, keys: Selection | None = None) -> Rows:
         """All rows, or all of some keys and perhaps some of others, for users to see.
@@ -301,6 +319,14 @@ class Stored:
         newer, engine = overlay.rows, self.engines.of(base)
         kept = engine.without(base, self.columns, newer, overlay.pair)
         return pa.concat_tables([kept, overlay.newer(self.columns)])
+
+    def _kept(self, base: pa.Table) -> pa.Table:
+        """Of some rows of the base those that still count."""
+        if self.overlay is None:
+            return base
+        pair = [c.name for c in self.overlay.pair]
+        gone = isin_rows(base.select(pair), self.overlay.rows.select(pair))
+        return base.filter(pa.array(~gone))
 
 
 def run_of(comparison: Comparison) -> pa.Table:

@@ -243,6 +243,11 @@ class Tables:
         found = root.at(place.address.removeprefix(f"{self.location.address}/"))
         return replace(place, directory=found) if found.is_taken else place
 
+    def table_id(self, table: Table) -> str | None:
+        """Delta's id of a table of the store's, which stays its own; None if there is none."""
+        with self._whole(table):
+            return self._delta.table_id(self._place(table))
+
     def detail(self, table: Table) -> Detail | None:
         """What Delta says of a table; None if there is none. One Spark job."""
         return self._delta.spark.describe(table.place)

@@ -137,6 +137,14 @@ class VersionLog:
         self.versions()
 
     @property
+    def store_id(self) -> str | None:
+        """What tells this store from others, wherever it is; None before the first version.
+
+        It is Delta's id of the log, which a copy of the store's files has too.
+        """
+        return self._tables.table_id(self._table)
+
+    @property
     def delta_version(self) -> int | None:
         """That of the log itself, as of the last reading; None if there was no log."""
         return self._read

@@ -70,8 +70,9 @@ README = ROOT / "README.md"
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if code(page)]
 IN_NEW_PROCESSES = {"streams"}
 """Pages that give relative paths to Spark itself, for which Java's current directory counts."""
-WITH_A_SERVICE = {"object-stores"}
-"""Pages that need one of another process: tests/local/test_object_stores.py has these."""
+WITH_A_SERVICE = {"object-stores", "postgres"}
+"""Pages that need one of another process: tests/local/test_object_stores.py and tests/postgres have
+these."""
 SHORT = ("batches", "delta-sources", "joins")
 """Pages that a short run has."""
 

@@ -19,6 +19,7 @@ from deltaproduce.errors import (
     ProducerError,
     SessionError,
     StorageError,
+    SyncError,
 )
 
 CASES = [
@@ -37,6 +38,7 @@ CASES = [
     (CommitUnknownError, {}),
     (ClosedError, {}),
     (StorageError, {"table": "totals/content"}),
+    (SyncError, {"stage": "totals", "column": "name", "keys": ((1, "a"),)}),
     (SessionError, {}),
 ]
 DEFAULTS = {"keys": (), "columns": (), "partitions": ()}

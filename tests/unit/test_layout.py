@@ -10,6 +10,7 @@ from deltaproduce.model.kind import Kind
 
 ROOT = Path(deltaproduce.__file__).parent
 MOST = 14
+MOST_AT_THE_TOP = 20
 KINDS_ARE_TOLD_APART_IN = ("model", "stages")
 OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole", "streaming"}
 """Attributes of some kinds of stages, or of stages when they had them."""
@@ -74,7 +75,7 @@ def dotted(path: str) -> str:
 
 
 def test_there_are_few_entries_at_the_top_and_in_each_package():
-    assert len(entries(ROOT)) <= MOST
+    assert len(entries(ROOT)) <= MOST_AT_THE_TOP
     packages = {path.parent for path in ROOT.rglob("__init__.py")} - {ROOT}
     counts = {str(p.relative_to(ROOT)): len({*entries(p)} - {"__init__.py"}) for p in packages}
     assert max(counts.values()) <= MOST, counts

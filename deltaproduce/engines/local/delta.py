@@ -284,6 +284,18 @@ def schema(directory: Directory, delta_version: int) -> StructType:
     return StructType.fromJson(json.loads(found.schema().to_json()))
 
 
+def table_id(directory: Directory) -> str:
+    """Delta's id of a table, which it keeps wherever it is.
+
+    Raises:
+        BrokenLogError: the table is not there.
+    """
+    try:
+        return str(opened_at(directory).metadata().id)
+    except (DeltaError, OSError, ValueError) as error:
+        raise BrokenLogError(str(error)) from error
+
+
 def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]:
     """So many of the newest commits, or all, newest first; none if there is no table.
 

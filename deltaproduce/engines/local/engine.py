@@ -175,6 +175,10 @@ class LocalEngine(Engine[pa.Table]):
         found = distinct(pa.concat_tables(on_driver(rows).rename_columns(names) for rows in parts))
         return found.take(pa.array(np.random.default_rng().permutation(len(found))[:most]))
 
+    def latest(self, updates: Rows, layout: Layout) -> pa.Table:
+        """See `Engine.latest`."""
+        return checks.latest(self.here(updates, layout.updates), layout)
+
     def folded(self, updates: Rows, layout: Layout) -> pa.Table:
         """See `Engine.folded`."""
         return checks.folded(self.here(updates, layout.updates), layout)

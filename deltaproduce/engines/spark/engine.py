@@ -243,6 +243,10 @@ class SparkEngine(Engine[DataFrame]):
         )
         return reduce(DataFrame.union, frames).distinct().orderBy(f.rand()).limit(most)
 
+    def latest(self, updates: Rows, layout: Layout) -> DataFrame:
+        """See `Engine.latest`."""
+        return checks.latest(self.here(updates, layout.updates), layout)
+
     def folded(self, updates: Rows, layout: Layout) -> DataFrame:
         """See `Engine.folded`."""
         found = checks.folded(self.here(updates, layout.updates), layout)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Final
 
@@ -18,13 +18,15 @@ from pyspark.sql.types import (
 
 from deltaproduce.engines.spark.sessions.error_texts import contexts
 from deltaproduce.model.limits import Limits
-from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.atoms import arrow_type, in_arrow_types
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
 _PART_BYTES: Final = 64 << 20
 """So much of a table goes to Spark at once."""
+_SENT: Final = "_sent"
+"""The column that batches are in on their way to the driver."""
 
 
 def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
@@ -44,6 +46,27 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
     types = (arrow_type(c.data_type) for c in columns)
     arrays = [column.cast(t) for column, t in zip(found.columns, types, strict=True)]
     return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
+
+
+def streamed(rows: DataFrame, columns: Sequence[Column]) -> Iterator[pa.Table]:
+    """The columns of some rows, on the driver, batch by batch; one Spark job a partition.
+
+    Tasks write their batches as bytes, so that a partition and no more is on the driver, and no
+    value goes through Python's objects. The types are those of `arrow_type`.
+    """
+    found = rows.select(*(identifier(c.name) for c in columns))
+    sent = found.mapInArrow(_as_bytes, f"{_SENT} binary")
+    for row in sent.toLocalIterator(prefetchPartitions=False):
+        yield in_arrow_types(pa.ipc.open_stream(row[_SENT]).read_all(), columns)
+
+
+def _as_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each batch as the one value of another."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({_SENT: pa.array([sink.getvalue()], pa.binary())})
 
 
 def frame(

@@ -251,6 +251,24 @@ class ParquetFiles:
                 raise
             raise unreadable_here(self._table, self._directory, error) from error
 
+    def batches(self, columns: Sequence[Column], rows: int) -> Iterator[pa.Table]:
+        """All rows, in the order of the files, so many at a time and no more in memory.
+
+        Raises:
+            CorruptStoreError: files are gone or broken.
+        """
+        names = [column.name for column in columns]
+        try:
+            for path in self._paths:
+                with self._directory.parquet(path) as file:
+                    self._count(file.metadata, range(file.num_row_groups), names)
+                    for batch in file.iter_batches(rows, columns=names, use_threads=False):
+                        yield in_arrow_types(pa.Table.from_batches([batch]), columns)
+        except _UNREADABLE as error:
+            if self._table is None:
+                raise
+            raise unreadable_here(self._table, self._directory, error) from error
+
     def _footers(self, files: Marks) -> Footers | None:
         """Those of some files; None if they are not to be had here."""
         numbers = np.flatnonzero(files).tolist()

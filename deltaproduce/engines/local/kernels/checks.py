@@ -52,6 +52,17 @@ _NULL: Final = np.iinfo(np.int64).min
 """What stands for a null among numbers: nulls sort first."""
 
 
+def latest(updates: pa.Table, layout: Layout) -> pa.Table:
+    """See `Engine.latest`."""
+    if not len(updates):
+        return updates
+    version = _integers(updates.column(VERSION))
+    key = factorize(updates.select([c.name for c in layout.key]).columns)
+    last = np.full(key.max() + 1, _NULL)
+    np.maximum.at(last, key, version)
+    return updates.filter(pa.array((version == last[key]) & (version != _NULL)))
+
+
 def folded(updates: pa.Table, layout: Layout) -> pa.Table:
     """See `Engine.folded`."""
     rows = _newest(updates, layout)
@@ -159,15 +170,8 @@ def file_ends(files: Iterable[pa.Table], by: Sequence[Column]) -> pa.Table:
 
 def _newest(updates: pa.Table, layout: Layout) -> pa.Table:
     """The rows that each key has after all its updates: those of the last version that has some."""
-    if not len(updates):
-        return updates
-    version = _integers(updates.column(VERSION))
-    key = factorize(updates.select([c.name for c in layout.key]).columns)
-    last = np.full(key.max() + 1, _NULL)
-    np.maximum.at(last, key, version)
-    stays = pc.fill_null(pc.not_equal(updates.column(CHANGE_TYPE), DELETE), False)
-    is_newest = (version == last[key]) & (version != _NULL)
-    return updates.filter(pa.array(is_newest & np.asarray(stays, bool)))
+    rows = latest(updates, layout)
+    return rows.filter(pc.fill_null(pc.not_equal(rows.column(CHANGE_TYPE), DELETE), False))
 
 
 def _integers(column: pa.ChunkedArray) -> Numbers:

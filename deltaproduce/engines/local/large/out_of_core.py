@@ -192,6 +192,11 @@ class OutOfCoreEngine(LocalEngine):
         rows = self._gathered(made())
         return rows, last
 
+    def latest(self, updates: Rows, layout: Layout) -> pa.Table:
+        """See `Engine.latest`."""
+        parts = by_ranges([self.here(updates, layout.updates)], layout.key, self._limits)
+        return self._gathered(_LOCAL.latest(part, layout) for (part,) in parts)
+
     def folded(self, updates: Rows, layout: Layout) -> pa.Table:
         """See `Engine.folded`."""
         parts = by_ranges([self.here(updates, layout.updates)], layout.key, self._limits)

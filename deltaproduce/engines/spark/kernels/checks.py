@@ -39,12 +39,18 @@ _IS_NULL: Final = "_is_null"
 _IS_CONTENT: Final = "_is_content"
 
 
-def folded(updates: DataFrame, layout: Layout) -> DataFrame:
-    """The rows that each key has after all its updates: key columns, ``_position``, values."""
+def latest(updates: DataFrame, layout: Layout) -> DataFrame:
+    """See `Engine.latest`."""
     last = f.max(VERSION).over(Window.partitionBy(*cols(layout.key)))
     newest = updates.withColumn(_LAST, last).where(f.col(VERSION) == f.col(_LAST))
+    return newest.select(*cols(layout.updates))
+
+
+def folded(updates: DataFrame, layout: Layout) -> DataFrame:
+    """The rows that each key has after all its updates: key columns, ``_position``, values."""
     columns = (*layout.key, POSITION_COLUMN, *layout.value)
-    return newest.where(f.col(CHANGE_TYPE) != DELETE).select(*cols(columns))
+    alive = latest(updates, layout).where(f.col(CHANGE_TYPE) != DELETE)
+    return alive.select(*cols(columns))
 
 
 def unfolded(

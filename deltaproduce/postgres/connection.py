@@ -1,0 +1,110 @@
+"""The connection: one transaction of psycopg, and what its errors mean.
+
+The only module that knows psycopg. The invariant: the transaction is committed if the block ends
+well, and rolled back if it does not; one sync at a time is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import psycopg
+from psycopg import errors
+
+from deltaproduce.errors import CommitUnknownError, ConflictError, SyncError
+from deltaproduce.postgres.copies import Database
+from deltaproduce.types.excerpts import escaped
+
+_LOCK: Final = "deltaproduce sync "
+"""With the schema's name, what syncs of one schema lock."""
+
+
+class Connection(Database):
+    """A transaction of a connection."""
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str) -> int:
+        """See `Database.execute`."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.rowcount
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """See `Database.rows`."""
+        with self._connection.cursor() as cursor:
+            return cursor.execute(statement, values or None).fetchall()
+
+    def copy(self, statement: str, texts: Iterable[bytes]) -> int:
+        """See `Database.copy`."""
+        with self._connection.cursor() as cursor:
+            with cursor.copy(statement) as copy:
+                for text in texts:
+                    copy.write(text)
+            return cursor.rowcount
+
+    @property
+    def is_15(self) -> bool:
+        """See `Database.is_15`."""
+        return self._connection.info.server_version >= 150_000
+
+
+@contextmanager
+def connected(to: str, schema: str, wait_seconds: float) -> Iterator[Database]:
+    """A transaction in which no other sync of the schema is.
+
+    Raises:
+        SyncError: the server is not reached, or refuses something.
+        ConflictError: another sync, or a lock of someone else, lasted for too long.
+        CommitUnknownError: the connection was lost while the transaction ended.
+    """
+    try:
+        connection = psycopg.connect(to, application_name="deltaproduce", client_encoding="utf8")
+    except (psycopg.Error, UnicodeError) as error:
+        raise SyncError(f"PostgreSQL is not reached: {_said(error)}") from error
+    try:
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        database = Connection(connection)
+        try:
+            database.rows(
+                "SELECT set_config('lock_timeout', %s, true)",
+                (f"{max(1, int(wait_seconds * 1000))}ms",),
+            )
+            database.rows(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (_LOCK + schema,)
+            )
+            yield database
+        except errors.LockNotAvailable as error:
+            raise ConflictError(
+                f"another sync of schema {schema!r}, or a lock on one of its tables, lasted for "
+                f"more than {wait_seconds:g} seconds: {_said(error)}; nothing was written"
+            ) from error
+        except psycopg.Error as error:
+            raise SyncError(
+                f"PostgreSQL refused the sync: {_said(error)}; nothing was written"
+            ) from error
+        _commit(connection)
+    finally:
+        with suppress(psycopg.Error):
+            connection.close()  # rolls back what was not committed
+
+
+def _commit(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    try:
+        connection.commit()
+    except psycopg.Error as error:
+        if error.sqlstate is not None and not connection.broken:
+            raise SyncError(
+                f"PostgreSQL refused the sync: {_said(error)}; nothing was written"
+            ) from error
+        raise CommitUnknownError(
+            f"whether the sync was committed is unknown: {_said(error)}; sync again, it goes by "
+            "the position that is there"
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    return " ".join(escaped(str(error), lines=True).split())

@@ -1,0 +1,251 @@
+"""Statements: the SQL of a sync, as text.
+
+Pure. Rows arrive in a temporary table, and each changed key gets a number there, so that keys with
+nulls are compared once, and joined by their numbers afterwards. The invariant: names are quoted,
+and no value is in a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import StringType
+
+from deltaproduce.postgres.types import postgres_type
+from deltaproduce.types.columns import Column
+
+KEY: Final = '"_key"'
+"""The number of a changed key."""
+PLACE: Final = '"_place"'
+IS_ALIVE: Final = '"_is_alive"'
+_INDEX_COLUMNS: Final = 32
+"""The most that an index of PostgreSQL has."""
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def listed(columns: Iterable[Column], of: str = "") -> str:
+    """The names of columns, of one of the tables in a statement."""
+    return ", ".join(of + quoted(column.name) for column in columns)
+
+
+def declared(column: Column, *, nullable: bool) -> str:
+    """A column as a table declares it; text sorts by bytes, as it does in a store."""
+    collation = ' COLLATE "C"' if column.data_type == StringType() else ""
+    not_null = "" if nullable else " NOT NULL"
+    return f"{quoted(column.name)} {postgres_type(column.data_type)}{collation}{not_null}"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The tables that the statements about one copy are of.
+
+    Attributes:
+        copy: the copy, with its schema.
+        number: of temporary tables.
+    """
+
+    copy: str
+    number: int
+
+    @property
+    def arrived(self) -> str:
+        """The rows that arrive."""
+        return f'"_arrived_{self.number}"'
+
+    @property
+    def changed(self) -> str:
+        """They with a number for each key."""
+        return f'"_changed_{self.number}"'
+
+    @property
+    def keys(self) -> str:
+        """Each key once."""
+        return f'"_keys_{self.number}"'
+
+    @property
+    def had(self) -> str:
+        """The rows that the copy has of these keys."""
+        return f'"_had_{self.number}"'
+
+    @property
+    def differing(self) -> str:
+        """The numbers of the keys whose rows differ."""
+        return f'"_differing_{self.number}"'
+
+
+def create_arrived(names: Names, columns: Sequence[Column]) -> str:
+    """The table in which rows arrive, with whether they are there."""
+    of_rows = ", ".join(declared(column, nullable=True) for column in columns)
+    return f"CREATE TEMPORARY TABLE {names.arrived} ({of_rows}, {IS_ALIVE} boolean) ON COMMIT DROP"
+
+
+def copy_arrived(names: Names, columns: Sequence[Column]) -> str:
+    """How rows get there."""
+    return f"COPY {names.arrived} ({listed(columns)}, {IS_ALIVE}) FROM STDIN"
+
+
+def copy_rows(names: Names, columns: Sequence[Column]) -> str:
+    """How all rows get into the copy."""
+    return f"COPY {names.copy} ({listed(columns)}) FROM STDIN"
+
+
+def number_keys(names: Names, key: Sequence[Column]) -> list[str]:
+    """Number the keys that arrived; equal rows are one where only keys and ids are kept."""
+    return [
+        f"CREATE TEMPORARY TABLE {names.changed} ON COMMIT DROP AS SELECT "
+        f"dense_rank() OVER (ORDER BY {listed(key)}) AS {KEY}, * FROM {names.arrived}",
+        f"CREATE TEMPORARY TABLE {names.keys} ON COMMIT DROP AS SELECT DISTINCT ON ({KEY}) {KEY}, "
+        f"{listed(key)} FROM {names.changed}",
+        f"ANALYZE {names.keys}",
+    ]
+
+
+def null_patterns(names: Names, key: Sequence[Column]) -> str:
+    """Which of a key's columns are null together, in the keys that changed."""
+    nulls = ", ".join(f"{quoted(column.name)} IS NULL" for column in key)
+    return f"SELECT DISTINCT {nulls} FROM {names.keys}"
+
+
+def find_had(
+    names: Names,
+    key: Sequence[Column],
+    columns: Sequence[Column],
+    patterns: Iterable[Sequence[bool]],
+) -> list[str]:
+    """Find the rows that the copy has of the changed keys, by an index or a hash join.
+
+    ``=`` and ``IS NULL`` use an index, ``IS NOT DISTINCT FROM`` does not; so each pattern of nulls
+    has a query.
+    """
+    selects = [
+        f"SELECT k.{KEY}, t.ctid AS {PLACE}, {listed(columns, 't.')} FROM {names.copy} t JOIN "
+        f"{names.keys} k ON {_matches(key, pattern)}"
+        for pattern in patterns
+    ]
+    return [
+        f"CREATE TEMPORARY TABLE {names.had} ON COMMIT DROP AS {' UNION ALL '.join(selects)}",
+        f"ANALYZE {names.had}",
+    ]
+
+
+def _matches(key: Sequence[Column], pattern: Sequence[bool]) -> str:
+    parts = []
+    for column, is_null in zip(key, pattern, strict=True):
+        name = quoted(column.name)
+        parts.append(
+            f"t.{name} IS NULL AND k.{name} IS NULL" if is_null else f"t.{name} = k.{name}"
+        )
+    return " AND ".join(parts)
+
+
+def find_differing(names: Names, columns: Sequence[Column]) -> list[str]:
+    """Find the keys whose rows are others than the copy has, as multisets."""
+    some = f"{KEY}, {listed(columns)}"
+    now = f"SELECT {some} FROM {names.changed} WHERE {IS_ALIVE}"
+    had = f"SELECT {some} FROM {names.had}"
+    either = f"({now} EXCEPT ALL {had}) UNION ALL ({had} EXCEPT ALL {now})"
+    return [
+        f"CREATE TEMPORARY TABLE {names.differing} ON COMMIT DROP AS SELECT DISTINCT {KEY} FROM "
+        f"({either}) AS either",
+        f"ANALYZE {names.differing}",
+    ]
+
+
+def delete_differing(names: Names) -> str:
+    """Delete the rows of keys whose rows differ."""
+    return (
+        f"DELETE FROM {names.copy} t USING {names.had} h JOIN {names.differing} USING ({KEY}) "
+        f"WHERE t.ctid = h.{PLACE}"
+    )
+
+
+def insert_differing(names: Names, columns: Sequence[Column]) -> str:
+    """Insert all rows that they have now."""
+    return (
+        f"INSERT INTO {names.copy} ({listed(columns)}) SELECT {listed(columns, 'c.')} FROM "
+        f"{names.changed} c JOIN {names.differing} USING ({KEY}) WHERE c.{IS_ALIVE}"
+    )
+
+
+def delete_renumbered(names: Names, surrogate: Column) -> str:
+    """Delete keys that went and came back with another id."""
+    name = quoted(surrogate.name)
+    return (
+        f"DELETE FROM {names.copy} t USING {names.had} h JOIN {names.changed} c USING ({KEY}) "
+        f"WHERE t.{name} = h.{name} AND c.{IS_ALIVE} AND h.{name} <> c.{name}"
+    )
+
+
+def insert_new_keys(names: Names, columns: Sequence[Column], surrogate: Column) -> str:
+    """Insert keys that are not there, each once."""
+    name = quoted(surrogate.name)
+    return (
+        f"INSERT INTO {names.copy} ({listed(columns)}) SELECT DISTINCT {listed(columns, 'c.')} "
+        f"FROM {names.changed} c WHERE c.{IS_ALIVE} AND NOT EXISTS (SELECT FROM {names.had} h "
+        f"WHERE h.{KEY} = c.{KEY} AND h.{name} = c.{name})"
+    )
+
+
+def delete_gone_keys(names: Names, surrogate: Column) -> str:
+    """Delete keys that are gone."""
+    name = quoted(surrogate.name)
+    return (
+        f"DELETE FROM {names.copy} t USING {names.had} h JOIN {names.changed} c USING ({KEY}) "
+        f"WHERE t.{name} = h.{name} AND NOT c.{IS_ALIVE}"
+    )
+
+
+def delete_other_keys(names: Names, key: Sequence[Column], surrogate: Column) -> str:
+    """Delete all keys but those that arrived with the same id."""
+    same = " AND ".join(f"a.{n} IS NOT DISTINCT FROM t.{n}" for n in map(quoted, _names(key)))
+    name = quoted(surrogate.name)
+    return (
+        f"DELETE FROM {names.copy} t WHERE NOT EXISTS (SELECT FROM {names.arrived} a WHERE "
+        f"a.{name} = t.{name} AND {same})"
+    )
+
+
+def insert_other_keys(names: Names, columns: Sequence[Column], surrogate: Column) -> str:
+    """Insert all keys that arrived and are not there, each once."""
+    name = quoted(surrogate.name)
+    return (
+        f"INSERT INTO {names.copy} ({listed(columns)}) SELECT DISTINCT {listed(columns, 'a.')} "
+        f"FROM {names.arrived} a WHERE NOT EXISTS (SELECT FROM {names.copy} t WHERE "
+        f"t.{name} = a.{name})"
+    )
+
+
+def create_rows(names: Names, columns: Sequence[Column]) -> str:
+    """The table of a stage's rows."""
+    of_rows = ", ".join(declared(column, nullable=column.nullable) for column in columns)
+    return f"CREATE TABLE {names.copy} ({of_rows})"
+
+
+def index_key(names: Names, key: Sequence[Column]) -> str:
+    """The index by which rows of changed keys are found."""
+    return f"CREATE INDEX ON {names.copy} ({listed(key[:_INDEX_COLUMNS])})"
+
+
+def create_keys(
+    names: Names, key: Sequence[Column], surrogate: Column, *, nulls_are_equal: bool
+) -> str:
+    """The table of a stage's keys: an id each, which other tables may reference.
+
+    Args:
+        nulls_are_equal: the server knows ``NULLS NOT DISTINCT``, since version 15.
+    """
+    of_key = ", ".join(declared(column, nullable=column.nullable) for column in key)
+    nulls = " NULLS NOT DISTINCT" if nulls_are_equal else ""
+    unique = f", UNIQUE{nulls} ({listed(key)})" if len(key) <= _INDEX_COLUMNS else ""
+    identity = declared(surrogate, nullable=False)
+    return f"CREATE TABLE {names.copy} ({identity} PRIMARY KEY, {of_key}{unique})"
+
+
+def _names(columns: Iterable[Column]) -> list[str]:
+    return [column.name for column in columns]

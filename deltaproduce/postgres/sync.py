@@ -1,0 +1,328 @@
+"""The sync: brings the copies in a PostgreSQL database to a version, in one transaction.
+
+What a database may have is decided before it is asked. The invariant: rows and positions of all
+copies change together, or not at all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, get_args
+
+from deltaproduce.errors import DefinitionError, InvalidArgumentError, SyncError
+from deltaproduce.model import arguments
+from deltaproduce.model.graph import Stage
+from deltaproduce.postgres import kept
+from deltaproduce.postgres.copies import Copy, Database, KeysCopy, RowsCopy
+from deltaproduce.postgres.statements import Names, quoted
+from deltaproduce.postgres.types import check_columns, name_fault
+from deltaproduce.reading.copying import copied_columns, copied_stage
+from deltaproduce.reading.opened import Opened
+from deltaproduce.storage.versions import Version, stage_at
+from deltaproduce.store import Store
+from deltaproduce.sync import OnBreak, Position, StageChanges, changes_since
+
+_KEYS = "__keys"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedTable:
+    """What a sync did to one table.
+
+    Attributes:
+        table: its name.
+        stage: whose rows or keys it has.
+        reason: why all rows were given to it; empty if only changes were, or nothing.
+        deleted: how many rows were deleted.
+        inserted: how many rows were inserted.
+        rows: how many it has.
+        seconds: wall time.
+    """
+
+    table: str
+    stage: str
+    reason: str
+    deleted: int
+    inserted: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync did.
+
+    Attributes:
+        version: the number of the version that all its tables have now.
+        tables: in the order of the stages.
+    """
+
+    version: int
+    tables: tuple[SyncedTable, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What it did, as JSON has it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = (
+            f"{one.table}: {one.rows} rows, {one.deleted} deleted, {one.inserted} inserted"
+            f"{f' ({one.reason})' if one.reason else ''}, {one.seconds:.2f} s"
+            for one in self.tables
+        )
+        return "\n".join([*lines, f"version {self.version}"])
+
+
+class Sync:
+    """Keeps tables of a PostgreSQL database equal to stages of a store.
+
+    Each stage is a table of its name, with the stage's key and value columns, and as many rows.
+    Each stage of ``key_tables`` also has a table ``<stage>__keys``, with a row for each key: its
+    surrogate number, which is the primary key, and the key columns. Which version they have is in
+    the table ``_deltaproduce_sync``.
+
+    Args:
+        store: a store, with or without a session. It is only read.
+        to: where the database is: ``postgresql://user@host/database``, or whatever libpq takes.
+        stages: names of sources and stages; all of the pipeline if None.
+        key_tables: names of stages with a surrogate, whose keys are to be a table as well.
+        schema: the database's schema, which is made if it is not there.
+        on_break: what happens where it is not known what a table lacks: the store is another one
+            or was set back, the versions since were dropped, the stage has other columns, or
+            someone else changed the table. ``raise``: a SyncError; ``reload``: the table gets all
+            rows anew.
+        wait_seconds: how long to wait for another sync, or for whoever has locked a table.
+
+    Raises:
+        NotFoundError: there is no such stage.
+        DefinitionError: a stage cannot be a table of PostgreSQL, has no surrogate for a key table,
+            or is a source that forgets rows.
+        InvalidArgumentError: an argument is not of its type.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        to: str,
+        *,
+        stages: Sequence[str] | None = None,
+        key_tables: Collection[str] = (),
+        schema: str = "public",
+        on_break: OnBreak = "raise",
+        wait_seconds: float = 60,
+    ) -> None:
+        self._store = store
+        self._to = arguments.text(to, "to")
+        self._schema = arguments.text(schema, "schema")
+        arguments.choice(on_break, "on_break", get_args(OnBreak))
+        self._on_break: OnBreak = on_break
+        self._wait_seconds = arguments.number(wait_seconds, "wait_seconds")
+        for given, name in ((stages, "stages"), (key_tables, "key_tables")):
+            if isinstance(given, str):
+                raise InvalidArgumentError(f"{name} is {given!r}; give a list", argument=name)
+        defined = [stage.name for stage in store.opened.defined]
+        self._stages = defined if stages is None else [*dict.fromkeys(stages)]
+        self._key_tables = [*dict.fromkeys(key_tables)]
+        self._copies(store.head)
+
+    def run(self) -> Synced:
+        """Bring all tables to the newest version, in one transaction.
+
+        The first time all rows are sent; then what has changed since, over any number of versions.
+        Costs in the store are those of `changes_since`; rows are sent batch by batch.
+
+        Raises:
+            SyncError: it is not known what a table lacks, or someone else changed it, or has one of
+                its name; PostgreSQL cannot have a value; or it refuses something, or is not
+                reached; or psycopg is not installed. Nothing was written.
+            ConflictError: another sync, or a lock of someone else, lasted for too long.
+            CommitUnknownError: the connection was lost while the transaction ended. Sync again: it
+                goes by the position that is there.
+            DefinitionError: as when it was made, of what has changed since.
+        """
+        try:
+            from deltaproduce.postgres.connection import connected
+        except ModuleNotFoundError as error:
+            raise SyncError(
+                f"PostgreSQL needs {error.name}: pip install 'deltaproduce[postgres]'"
+            ) from error
+        with connected(self._to, self._schema, self._wait_seconds) as database:
+            kept.create(database, self._schema)
+            version = self._store.head
+            copies = self._copies(version)
+            left = kept.kept(database, self._schema)
+            works = [
+                self._work(database, number, copy, left.get(copy.table), version)
+                for number, copy in enumerate(copies)
+            ]
+            return Synced(version.number, tuple(self._done(database, works, version)))
+
+    def _copies(self, version: Version) -> list[Copy]:
+        """The copies of the chosen stages, as they are in a version; those of keys come first."""
+        opened = self._store.opened
+        keys = (_keys_copy(_stage(opened, name, version)) for name in self._key_tables)
+        rows = (_rows_copy(_stage(opened, name, version)) for name in self._stages)
+        found = [*keys, *rows]
+        names = [copy.table for copy in found]
+        for copy in found:
+            check_columns(copy.columns, stage=copy.stage)
+            wrong = name_fault(copy.table)
+            if wrong is None and names.count(copy.table) > 1:
+                wrong = "two of the chosen tables have that name"
+            if wrong is not None:
+                raise DefinitionError(f"table {copy.table!r}: {wrong}", stage=copy.stage)
+        return found
+
+    def _work(
+        self,
+        database: Database,
+        number: int,
+        copy: Copy,
+        left: kept.Kept | None,
+        version: Version,
+    ) -> _Work:
+        """What is to be done to a copy; the table is there, and locked, afterwards."""
+        names = Names(f"{quoted(self._schema)}.{quoted(copy.table)}", number)
+        table = kept.found(database, self._schema, copy.table)
+        if table is not None and left is None:
+            raise SyncError(
+                f"there is a table {names.copy} that no sync has made; drop it, or choose another "
+                "schema",
+                stage=copy.stage,
+            )
+        if table is not None:
+            database.execute(f"LOCK TABLE {names.copy} IN SHARE ROW EXCLUSIVE MODE")
+        position = None if left is None else left.position
+        changes = self._changes(copy, position, version, self._on_break)
+        wrong = None if left is None else self._fault(database, names, table, left, copy)
+        if wrong is not None and self._on_break == "raise":
+            raise SyncError(
+                f"table {names.copy} was changed since the last sync: {wrong}; load it anew with "
+                "on_break='reload'",
+                stage=copy.stage,
+            )
+        if wrong is not None and not changes.is_whole:
+            changes = replace(self._changes(copy, None, version, "raise"), reason=wrong)
+        fits = table is not None and table.columns == kept.expected(copy.columns)
+        if table is not None and not fits:
+            database.execute(f"DROP TABLE {names.copy}")
+        if not fits:
+            copy.create(database, names)
+        had = _rows_in(database, names) if changes.is_whole else 0 if left is None else left.rows
+        return _Work(copy, names, changes, had, is_new=not fits)
+
+    def _changes(
+        self, copy: Copy, position: Position | None, version: Version, on_break: OnBreak
+    ) -> StageChanges:
+        found = changes_since(
+            self._store, position, [copy.stage], until=version.number, on_break=on_break
+        )
+        return found.stages[0]
+
+    def _fault(
+        self,
+        database: Database,
+        names: Names,
+        table: kept.Found | None,
+        left: kept.Kept,
+        copy: Copy,
+    ) -> str | None:
+        """What someone did to a copy since the last sync; None if nothing is seen."""
+        is_counted = left.rows <= kept.COUNTED_ROWS or self._on_break == "reload"
+        count = _rows_in(database, names) if is_counted and table is not None else None
+        return kept.fault(table, left, copy.columns, count)
+
+    def _done(
+        self, database: Database, works: Sequence[_Work], version: Version
+    ) -> Iterator[SyncedTable]:
+        """Do the works: new keys before rows that may refer to them, keys that go at the end."""
+        done = [_carried_out(database, work) for work in works]
+        for work, (deleted, inserted, seconds) in zip(works, done, strict=True):
+            started = time.perf_counter()
+            if not work.changes.is_whole and not work.changes.is_empty:
+                deleted += work.copy.finish(database, work.names)
+            rows = work.had - deleted + inserted
+            _check_rows(work, rows, version)
+            table = kept.found(database, self._schema, work.copy.table)
+            assert table is not None
+            position = Position.of(self._store.opened.log.store_id, version, [work.copy.stage])
+            kept.keep(database, self._schema, work.copy, kept.Kept(position, table.oid, rows))
+            yield SyncedTable(
+                work.copy.table,
+                work.copy.stage,
+                work.changes.reason if work.changes.is_whole else "",
+                deleted,
+                inserted,
+                rows,
+                seconds + time.perf_counter() - started,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be done to a copy.
+
+    Attributes:
+        had: how many rows the table has.
+        is_new: it was made in this transaction.
+    """
+
+    copy: Copy
+    names: Names
+    changes: StageChanges
+    had: int
+    is_new: bool
+
+
+def _check_rows(work: _Work, rows: int, version: Version) -> None:
+    """Refuse to commit a copy that has not as many rows as its stage."""
+    figures = version.stages.get(work.copy.stage)
+    expected = work.copy.expected_rows(0 if figures is None else figures.rows)
+    if expected is not None and rows != expected:
+        raise SyncError(
+            f"table {work.names.copy} would have {rows} rows, and the stage has {expected}: "
+            "someone else changed the table since the last sync; load it anew with "
+            "on_break='reload'",
+            stage=work.copy.stage,
+        )
+
+
+def _carried_out(database: Database, work: _Work) -> tuple[int, int, float]:
+    """How many rows were deleted and inserted, in how many seconds."""
+    started, done = time.perf_counter(), (0, 0)
+    if work.changes.is_whole:
+        batches = work.changes.batches()
+        done = work.copy.load(database, work.names, batches, is_new=work.is_new)
+    elif not work.changes.is_empty:
+        done = work.copy.apply(database, work.names, work.changes.batches())
+    return *done, time.perf_counter() - started
+
+
+def _stage(store: Opened, name: str, version: Version) -> Stage:
+    return stage_at(version, copied_stage(store, name))
+
+
+def _rows_in(database: Database, names: Names) -> int:
+    ((count,),) = database.rows(f"SELECT count(*) FROM {names.copy}")
+    return int(count)
+
+
+def _rows_copy(stage: Stage) -> Copy:
+    columns = copied_columns(stage)
+    key = tuple(c for c in columns if c.name in stage.schema.key.names)
+    return RowsCopy(stage.name, stage.name, key, columns)
+
+
+def _keys_copy(stage: Stage) -> Copy:
+    numbered = stage.kind.numbered
+    found = next((c for c in stage.schema.value if c.name == numbered), None)
+    if found is None:
+        raise DefinitionError(
+            f"stage {stage.name!r} has no surrogate, so its keys have no id that a key table could "
+            "have; give it one, with surrogate=",
+            stage=stage.name,
+        )
+    key = stage.schema.key.columns
+    return KeysCopy(stage.name, stage.name + _KEYS, key, (found, *key))

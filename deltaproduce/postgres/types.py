@@ -1,0 +1,105 @@
+"""Types: what a column of a store is in PostgreSQL, and which names it may have.
+
+Pure. The invariant: what is not refused here can be written and read back without loss, but for the
+values that `rendering` refuses, and for the order of a map's entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.types.catalogue import atom
+from deltaproduce.types.columns import Column
+
+_TYPES: Final[Mapping[type[DataType], str]] = MappingProxyType(
+    {
+        BooleanType: "boolean",
+        ByteType: "smallint",
+        ShortType: "smallint",
+        IntegerType: "integer",
+        LongType: "bigint",
+        FloatType: "real",
+        DoubleType: "double precision",
+        StringType: "text",
+        BinaryType: "bytea",
+        DateType: "date",
+        TimestampType: "timestamp with time zone",
+        TimestampNTZType: "timestamp without time zone",
+        ArrayType: "jsonb",
+        MapType: "jsonb",
+        StructType: "jsonb",
+    }
+)
+_LONGEST_NAME: Final = 63
+"""In bytes: PostgreSQL cuts longer ones off."""
+_SYSTEM_COLUMNS: Final = frozenset({"ctid", "xmin", "cmin", "xmax", "cmax", "tableoid"})
+
+
+def postgres_type(data_type: DataType) -> str:
+    """What PostgreSQL calls a type, in the words of its ``format_type``."""
+    if isinstance(data_type, DecimalType):
+        return f"numeric({data_type.precision},{data_type.scale})"
+    return _TYPES[type(data_type)]
+
+
+def check_columns(columns: Iterable[Column], *, stage: str) -> None:
+    """Refuse columns that PostgreSQL cannot have.
+
+    Raises:
+        DefinitionError: with `stage` and `column`.
+    """
+    for column in columns:
+        found = name_fault(column.name)
+        if found is None and column.name in _SYSTEM_COLUMNS:
+            found = "PostgreSQL has a column of that name in every table"
+        if found is None and not _is_mapped(column.data_type):
+            kind = column.data_type.simpleString()
+            found = f"the key of a map has parts ({kind}), which a key of JSON cannot have"
+        if found is not None:
+            raise DefinitionError(
+                f"column {column.name!r} of stage {stage!r} cannot be in PostgreSQL: {found}",
+                stage=stage,
+                column=column.name,
+            )
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with a name in PostgreSQL; None if nothing is."""
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size <= _LONGEST_NAME:
+        return None
+    return f"its name has {size} bytes, of which PostgreSQL keeps {_LONGEST_NAME}"
+
+
+def _is_mapped(data_type: DataType) -> bool:
+    match data_type:
+        case ArrayType(elementType=element):
+            return _is_mapped(element)
+        case MapType(keyType=key, valueType=value):
+            return atom(key) is not None and _is_mapped(value)
+        case StructType(fields=fields):
+            return all(_is_mapped(field.dataType) for field in fields)
+    return True

@@ -1,0 +1,98 @@
+"""Copying: the rows of a stage for who keeps them elsewhere, batch by batch.
+
+Either all rows of a version, or what became of each key that changed between two. The invariant:
+what was copied at the first version, with each key that is told of replaced by the rows that are
+told, is what the second version has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaproduce.engines.marks import DELETE
+from deltaproduce.engines.spark.frames import streamed
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
+from deltaproduce.reading.opened import Opened
+from deltaproduce.reading.readers import Reader
+from deltaproduce.storage.versions import Version, stage_at
+from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, Column
+
+_BATCH_ROWS: Final = 1 << 16
+_BATCH_BYTES: Final = 16 << 20
+"""About so many rows or bytes are in a batch, whatever are fewer."""
+
+
+def copied_stage(store: Opened, name: str) -> Stage:
+    """A stage by its name.
+
+    Raises:
+        NotFoundError: there is none.
+        DefinitionError: it is a source that forgets rows (``expire="forget"``).
+    """
+    stage = store.stage(name)
+    kept = stage.kind.retention
+    if kept is not None and kept.forgets:
+        raise DefinitionError(
+            f"source {stage.name!r} forgets rows, of which no update tells, so a copy would keep "
+            "them; copy what is made of it instead",
+            stage=stage.name,
+        )
+    return stage
+
+
+def copied_columns(stage: Stage) -> tuple[Column, ...]:
+    """The columns that a copy of a stage has: its key and value columns that readers see."""
+    layout = Layout.of(stage)
+    return tuple(c for c in (*layout.key, *layout.value) if not c.is_hidden)
+
+
+def all_rows(store: Opened, stage: Stage, version: Version) -> Iterator[pa.Table]:
+    """All rows of a stage in a version, in `copied_columns` as they were in it."""
+    stage = stage_at(version, stage)
+    store.check_there(version, [stage.name], CONTENT, RUNS)
+    with store.noticing():
+        stored = Reader(store.tables, from_files=True).content(version, stage)
+        if stored is not None:
+            rows = _batch_rows(stored.row_bytes)
+            yield from stored.batches(copied_columns(stage), rows)
+
+
+def changed_rows(store: Opened, stage: Stage, since: Version, until: Version) -> Iterator[pa.Table]:
+    """What became of the keys that have updates after one version up to another.
+
+    Returns:
+        `copied_columns` and ``_change_type``: all rows that a key has, as ``upsert``; or one
+        ``delete`` row. A key is told of once, as of its last update.
+    """
+    stage = stage_at(until, stage)
+    store.check_there(until, [stage.name], UPDATES)
+    columns = (*copied_columns(stage), CHANGE_TYPE_COLUMN)
+    with store.noticing():
+        updates = store.reader.updates(until, stage, since.number)
+        if updates is None:
+            return
+        latest = store.engines.of(updates).latest(updates, Layout.of(stage))
+        parts = (
+            _sliced(latest, columns) if isinstance(latest, pa.Table) else streamed(latest, columns)
+        )
+        for part in parts:
+            gone = pc.equal(part.column(CHANGE_TYPE), DELETE)
+            words = pc.if_else(gone, "delete", "upsert")
+            yield part.drop_columns([CHANGE_TYPE]).append_column(CHANGE_TYPE, words)
+
+
+def _sliced(rows: pa.Table, columns: tuple[Column, ...]) -> Iterator[pa.Table]:
+    some = rows.select([c.name for c in columns])
+    size = _batch_rows(some.nbytes // max(len(some), 1))
+    for first in range(0, len(some), size):
+        yield some.slice(first, size)
+
+
+def _batch_rows(row_bytes: int) -> int:
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))

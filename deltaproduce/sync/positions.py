@@ -1,0 +1,102 @@
+"""Positions: which version of which store a copy has, as a value that is kept beside the copy.
+
+Pure. The invariant: a position is taken for a version's only if the store has that very version, as
+the attempt that published it says; the number alone may be another's, in a store that was set back
+from a backup or made anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.model.fingerprints import Fingerprint
+from deltaproduce.storage.versions import Version, unbroken
+from deltaproduce.types.json_fields import fields, is_integer, is_text, objects_of, parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a copy has: some stages of one version of a store.
+
+    Attributes:
+        store_id: which store; empty for one without versions.
+        version: the number of the version; 0 for none, that is, tables without rows.
+        attempt: the id of the attempt that published it, which no other version has.
+        definitions: stage -> fingerprint of the definition that its rows were made by.
+    """
+
+    store_id: str
+    version: int
+    attempt: str
+    definitions: Mapping[str, Fingerprint] = field(default_factory=dict)
+
+    @staticmethod
+    def of(store_id: str | None, version: Version, stages: Sequence[str]) -> Position:
+        """The position of who has these stages as of a version."""
+        made = version.definitions
+        attempt = "" if version.attempt is None else version.attempt.id
+        unknown = Fingerprint("", "")
+        definitions = {stage: made.get(stage, unknown) for stage in stages}
+        return Position(store_id or "", version.number, attempt, definitions)
+
+    def to_json(self) -> str:
+        """The position as text, for databases without better."""
+        definitions = {
+            stage: {"layout": one.layout, "function": one.function}
+            for stage, one in self.definitions.items()
+        }
+        found = {"store_id": self.store_id, "version": self.version, "attempt": self.attempt}
+        return json.dumps({**found, "definitions": definitions})
+
+    @staticmethod
+    def from_json(text: str) -> Position:
+        """The inverse of `to_json`.
+
+        Raises:
+            InvalidArgumentError: the text is no position.
+        """
+        found = fields(parsed(text), _POSITION, required=_POSITION)
+        if found is None:
+            raise InvalidArgumentError(f"{text[:100]!r} is no position", argument="text")
+        definitions = {
+            stage: Fingerprint(one.get("layout", ""), one.get("function", ""))
+            for stage, one in found["definitions"].items()
+        }
+        return Position(found["store_id"], found["version"], found["attempt"], definitions)
+
+
+_POSITION = {
+    "store_id": is_text,
+    "version": is_integer,
+    "attempt": is_text,
+    "definitions": objects_of(objects_of(is_text)),
+}
+
+
+def fault(
+    position: Position, store_id: str | None, versions: Sequence[Version], stage: str
+) -> str | None:
+    """Why nobody knows what a copy of a stage lacks; None if it is known.
+
+    Args:
+        versions: all that the store has, oldest first.
+    """
+    if position.store_id != (store_id or ""):
+        return f"it is of another store, {position.store_id!r}; this one is {store_id!r}"
+    head, number = versions[-1].number if versions else 0, position.version
+    if number > head:
+        return f"it has version {number}, and the store's newest is {head}: the store was set back"
+    known = {version.number: version for version in versions}.get(number)
+    if known is None:
+        return f"version {number}, which it has, was dropped by a vacuum"
+    if known.attempt is None or known.attempt.id != position.attempt:
+        return f"version {number}, which it has, was replaced by another: the store was set back"
+    if not unbroken([v for v in versions if v.number >= number], stage):
+        return (
+            f"stage {stage!r} has had other columns since version {number}, or no updates that go "
+            "on from there"
+        )
+    return None
