@@ -95,6 +95,19 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class TableSize:
+    """How large a delta version is.
+
+    Attributes:
+        files: how many data files it has.
+        bytes: how many bytes these have.
+    """
+
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedCommit:
     """One commit as a table's history tells it.
 

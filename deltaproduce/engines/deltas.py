@@ -25,6 +25,7 @@ from deltaproduce.engines.delta_tables import (
     DeltaTables,
     LoggedCommit,
     Place,
+    TableSize,
     Write,
 )
 from deltaproduce.engines.engine import Rows
@@ -144,6 +145,14 @@ class Deltas(DeltaTables):
         if found is None and self._alone(place) is not None:
             raise needs_spark()
         return found
+
+    def size(self, place: Place, delta_version: int) -> TableSize | None:
+        """How large a delta version is, by its log; None if only Spark can say.
+
+        Raises:
+            BrokenLogError: the table is not there, or not at that version.
+        """
+        return None if place.directory is None else delta.size(place.directory, delta_version)
 
     def create(
         self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]

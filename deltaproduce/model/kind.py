@@ -8,9 +8,12 @@ definition alone.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from textwrap import dedent
 from typing import Any, Final, Protocol, TypeAlias
 
 from deltaproduce.model.retention import Retention
@@ -49,6 +52,27 @@ ModelOfAll: TypeAlias = Callable[
 ]
 """What a stage makes of all rows of its feeders, by column name, in plain Python: keys, values."""
 
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What makes a stage's rows, as people read it.
+
+    Attributes:
+        language: ``python`` or ``sql``.
+    """
+
+    language: str
+    text: str
+
+    @staticmethod
+    def of_function(function: Callable[..., Any]) -> Definition | None:
+        """The source text of a function; None if it has none."""
+        try:
+            return Definition("python", dedent(inspect.getsource(function)).rstrip())
+        except (OSError, TypeError):
+            return None
+
+
 PARTS: Final = "_parts"
 """Beside the columns of such a row: what each value is made of, if the stage goes by states."""
 
@@ -79,6 +103,15 @@ class Kind(ABC):
         Whoever changes it has the stage produced again.
         """
         return None
+
+    def definition(self, feeders: Sequence[str]) -> Definition | None:
+        """What makes its rows, as its user would write it; None if there is no such text.
+
+        Args:
+            feeders: the names of what it reads.
+        """
+        del feeders
+        return None if self.called is None else Definition.of_function(self.called)
 
     @property
     def called(self) -> Callable[..., Any] | None:

@@ -100,6 +100,18 @@ class Reader:
         names = cols(columns)
         return stored if begun is None else stored.select(*names).union(begun.select(*names))
 
+    def some_updates(self, version: Version, stage: Stage, most: int) -> pa.Table:
+        """Rows of what one version changed in a stage, at most so many; see `Tables.some_rows`.
+
+        None of them where they are not stored, but in the table that a source is read from.
+        """
+        columns = Layout.of(stage_at(version, stage)).updates
+        delta_version = version.pinned(stage.name, UPDATES)
+        if delta_version is None:
+            return empty(columns)
+        table = self._tables.location.table(stage.name, UPDATES)
+        return self._tables.some_rows(table, delta_version, columns, version.number, most)
+
     def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
         """The keys that have updates after the first of some versions, up to the last.
 

@@ -32,6 +32,7 @@ from deltaproduce.engines.delta_tables import (
     BrokenLogError,
     Place,
     RefusedError,
+    TableSize,
     Write,
     properties,
 )
@@ -152,6 +153,32 @@ class Tables:
         found = self.engines.table(rows, columns)
         self.readings.add(len(found), found.nbytes)
         return found
+
+    def some_rows(
+        self, table: Table, delta_version: int, columns: Sequence[Column], version: int, most: int
+    ) -> pa.Table:
+        """Rows of one version of the store, at most so many, on the driver, in no order.
+
+        One Spark job, or none where the files are read here.
+
+        Raises:
+            CorruptStoreError: as `read`.
+        """
+        files = self.files(table, delta_version)
+        found = None if files is None else files.some_rows(columns, version, most)
+        if found is not None:
+            return found
+        rows = self.read(table, delta_version).where(f.col(VERSION) == version)
+        return self.engines.table(rows.limit(most), columns)
+
+    def size(self, table: Table, delta_version: int) -> TableSize | None:
+        """How large a delta version of a table is; None if only Spark can say. No Spark job.
+
+        Raises:
+            CorruptStoreError: it is not there, or not at that version.
+        """
+        with self._whole(table):
+            return self._delta.size(self._place(table), delta_version)
 
     def stored(self, table: Table, delta_version: int, columns: Sequence[Column]) -> Rows:
         """All rows at a delta version: in Spark; without a session on the driver.

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import (
     ColumnProperties,
     CommitProperties,
@@ -35,6 +36,7 @@ from deltaproduce.engines.delta_tables import (
     BrokenLogError,
     LoggedCommit,
     RefusedError,
+    TableSize,
     Write,
     packed,
 )
@@ -272,6 +274,19 @@ def files(directory: Directory, delta_version: int) -> pa.Table | None:
         return None
     named = told.set_column(0, "path", pa.array(map(unquote, paths), pa.string()))
     return named.sort_by("path")
+
+
+def size(directory: Directory, delta_version: int) -> TableSize:
+    """The files of a delta version and their bytes, as the log says; deleted rows are in them.
+
+    Raises:
+        BrokenLogError: the table is not there, or not at that version.
+    """
+    try:
+        told = pa.table(_opened(directory, delta_version).get_add_actions())
+    except (DeltaError, OSError, ValueError) as error:
+        raise BrokenLogError(str(error)) from error
+    return TableSize(len(told), pc.sum(told.column("size_bytes"), min_count=0).as_py())
 
 
 def schema(directory: Directory, delta_version: int) -> StructType:

@@ -16,7 +16,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DefinitionError, SessionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
-from deltaproduce.model.kind import ModelOfAll
+from deltaproduce.model.kind import Definition, ModelOfAll
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout, sources_of
 from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.model.window_moves import Shift
@@ -150,6 +150,18 @@ class Aggregate(DerivedKind):
         values = tuple((name, call.made_by) for name, call in self.values)
         made_by = key, values, None if self.where is None else self.where.text
         return made_by if self.window is None else (*made_by, making(self.window))
+
+    def definition(self, feeders: Sequence[str]) -> Definition:
+        """See `Kind.definition`; a window is not in it."""
+        key = [(name, one.name) for name, one in self.key]
+        values = [(name, call.sql) for name, call in self.values]
+        chosen = [text if text == name else f"{text} AS {name}" for name, text in key + values]
+        lines = ["SELECT", ",\n".join(f"  {one}" for one in chosen), f"FROM {', '.join(feeders)}"]
+        if self.where is not None:
+            lines.append(f"WHERE {self.where.text}")
+        if key:
+            lines.append(f"GROUP BY {', '.join(text for _, text in key)}")
+        return Definition("sql", "\n".join(lines))
 
     def passed_on(self, column: str) -> str | None:
         """See `Kind.passed_on`."""

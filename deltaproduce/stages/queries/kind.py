@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from textwrap import dedent
 
 from pyspark.errors import PySparkException
 
@@ -11,6 +12,7 @@ from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import ProducerError
 from deltaproduce.model.graph import Stage
+from deltaproduce.model.kind import Definition
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.queries.query import Query
@@ -35,6 +37,11 @@ class KeyLocalQuery(ProducerKind):
     def made_by(self) -> object:
         """See `Kind.made_by`."""
         return self.query.text
+
+    def definition(self, feeders: Sequence[str]) -> Definition:
+        """See `Kind.definition`."""
+        del feeders
+        return Definition("sql", dedent(self.query.text).strip())
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that Spark finds."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby, islice
+from itertools import compress, groupby, islice
 from operator import attrgetter
 from typing import Final
 
@@ -42,7 +42,7 @@ from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of, reach_of
 from deltaproduce.types.atoms import in_arrow_types
-from deltaproduce.types.columns import VERSION, Column
+from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
 
 _GROUPS_AT_A_TIME: Final = 64
 _ROWS_AT_A_TIME: Final = 1 << 20
@@ -236,6 +236,25 @@ class ParquetFiles:
                 return None
             raise unreadable_here(self._table, self._directory, error) from error
         return found.table()
+
+    def some_rows(self, columns: Sequence[Column], version: int, most: int) -> pa.Table | None:
+        """Rows of one version, at most so many, in no order; None if Spark is to be asked.
+
+        Reads no more row groups than it has to; else as `rows`.
+        """
+        holding = self._ranges.within(VERSION_COLUMN, Ranges(((version, version),)))
+        found = empty(columns)
+        try:
+            for path in compress(self._paths, holding):
+                for rows in self._parts_of(path, columns, (version, version)):
+                    found = pa.concat_tables([found, _within(rows, (version, version))])
+                    if len(found) >= most:
+                        return found.slice(0, most)
+        except _UNREADABLE as error:
+            if self._table is None:
+                return None
+            raise unreadable_here(self._table, self._directory, error) from error
+        return found
 
     def each(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
         """The rows of one file after the other, in the order that they have there.
