@@ -10,7 +10,7 @@ STAMP := .venv/installed
 # Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches at random, and longer.
 export HYPOTHESIS_PROFILE ?= ci
 
-.PHONY: help venv format check lint unit test test-all demo bench clean java services
+.PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium
 .DEFAULT_GOAL := help
 
 help:
@@ -20,7 +20,7 @@ help:
 	@echo 'make unit    unit tests only'
 	@echo 'make test    unit tests, and some cases of each law with Spark: some twenty-five minutes; needs Java'
 	@echo 'make test-all  all cases of each law: over an hour; needs Java'
-	@echo 'make services  PostgreSQL, which tests need: installs it, as root on Debian'
+	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'
 	@echo 'make demo    the flights example; needs Java'
 	@echo 'make bench   times this library beside what else one would do; needs Java'
 	@echo 'make format  format the code and mend what ruff can'
@@ -45,15 +45,25 @@ java:
 	  echo 'Spark needs Java 17 or newer, and there is none: install it (Debian: apt-get install' \
 	       'openjdk-17-jre-headless) or let JAVA_HOME name it' >&2; exit 1; }
 
+services: postgresql chromium
+
 # The server that tests/postgres starts. Debian starts one of its own when it is installed, which
 # nobody needs.
-services:
+postgresql:
 	@command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
 	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 || { \
 	    echo 'tests need a PostgreSQL server: apt-get install postgresql, as root' >&2; exit 1; }; \
 	  apt-get update -q && mkdir -p /etc/postgresql-common && \
 	  echo 'create_main_cluster = false' > /etc/postgresql-common/createcluster.conf && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends postgresql; }
+
+# What tests/report drives.
+chromium:
+	@command -v chromium >/dev/null 2>&1 || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null 2>&1 || { \
+	    echo 'tests need a browser: apt-get install chromium, as root' >&2; exit 1; }; \
+	  apt-get update -q && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; }
 
 format: $(STAMP)
 	$(BIN)/ruff format .

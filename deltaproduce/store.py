@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from functools import partial
+from pathlib import Path
 from types import EllipsisType, MappingProxyType, TracebackType
 from typing import Final
 
@@ -37,6 +38,7 @@ from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
+from deltaproduce.report import writing
 from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, one_line
@@ -601,6 +603,33 @@ class Store(Tabular):
             InvalidArgumentError: it is no key of the stage's columns.
         """
         return lineages.lineage(self._opened, stage, key, version)
+
+    def report(
+        self, path: str | os.PathLike[str], version: int | None = None, *, samples: int = 5
+    ) -> Path:
+        """Write a report of the store: one HTML file, which needs no network to be read.
+
+        It draws the stages with what a version did to them, and why; all versions over time; and of
+        each stage its columns, definition, tables and some of the rows that changed. Rows are in
+        it, so give it to nobody who may not read them. Only sample rows are read, in Spark where
+        they are not seen without it.
+
+        Args:
+            path: the file; one that is there is replaced.
+            version: the stages are shown in this version; in the head if None.
+            samples: so many rows at most of what a version changed in a stage; 0 for none.
+
+        Returns:
+            The path.
+
+        Raises:
+            NotFoundError: there is no such version.
+            InvalidArgumentError: there is no directory for the file.
+            CorruptStoreError: tables are not there, or not as the version has them.
+        """
+        return writing.written(
+            self._opened, self._pipeline, path, version, samples, self._writer.clock()
+        )
 
     def stream_writer(self, source: str | Source, *, stream: str | None = None) -> StreamWriter:
         """What makes each micro-batch of a stream a version, exactly once: for ``foreachBatch``.

@@ -1,0 +1,176 @@
+"""Gathering a report: from the version log, the definitions and the logs of tables.
+
+The invariant: all that it says of stages is of one version. It needs no session and, where there is
+one, has Spark do nothing but read the sample rows that are not seen without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from deltaproduce.model.graph import Stage, is_auxiliary
+from deltaproduce.model.layouts import CONTENT, UPDATES
+from deltaproduce.model.window_moves import WindowMove
+from deltaproduce.reading.opened import Opened
+from deltaproduce.report.model import (
+    ColumnReport,
+    Report,
+    StageReport,
+    StepReport,
+    TableReport,
+    VersionReport,
+)
+from deltaproduce.report.samples import rows_changed
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import EMPTY, Version, find, stage_at
+from deltaproduce.types.ddl import ddl_of
+
+STEPS: Final = 20
+"""So many of the newest versions that touched a stage are told."""
+
+
+def report(
+    store: Opened, pipeline: str, version: int | None, samples: int, now: datetime
+) -> Report:
+    """What a store's versions did, and its stages in one of them.
+
+    Args:
+        pipeline: its name.
+        version: the number of the version; the head if None.
+        samples: so many rows at most of what a version changed in a stage.
+        now: the time, with time zone.
+
+    Raises:
+        NotFoundError: there is no such version, or tables of it are not there any more.
+        CorruptStoreError: tables are not there, or not as the version has them.
+    """
+    versions = [each.shown() for each in store.log.versions()]
+    head = versions[-1] if versions else EMPTY
+    chosen = head if version is None else find(versions, version)
+    stages = [stage for stage in store.graph.stages if not is_auxiliary(stage.name)]
+    store.check_there(chosen, [stage.name for stage in stages], CONTENT, UPDATES)
+    past = [each for each in reversed(versions) if each.number <= chosen.number]
+    readers = {
+        feeder: [one.name for one in stages if feeder in _names(one.merged)]
+        for feeder in _names(stages)
+    }
+    return Report(
+        pipeline,
+        store.tables.location.address,
+        now.timestamp(),
+        head.number,
+        _version(chosen),
+        tuple(_stage(store, one, readers[one.name], past, samples) for one in stages),
+        tuple(map(_version, versions)),
+    )
+
+
+def _names(stages: Sequence[Stage]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(stage.name for stage in stages))
+
+
+def _version(version: Version) -> VersionReport:
+    figures = version.stages.values()
+    time = version.committed_at
+    return VersionReport(
+        version.number,
+        None if time is None else time.timestamp(),
+        version.operation,
+        version.update_id,
+        sum(one.mode != "skipped" for one in figures),
+        sum(one.seconds for one in figures),
+        sum(one.affected_keys for one in figures),
+        sum(one.changed_keys for one in figures),
+        sum(one.rows_added for one in figures),
+        sum(one.rows_removed for one in figures),
+        sum(one.rows for one in figures),
+    )
+
+
+def _stage(
+    store: Opened, stage: Stage, readers: Sequence[str], past: Sequence[Version], samples: int
+) -> StageReport:
+    """One stage in the first of some versions.
+
+    Args:
+        past: that version and those before it, newest first.
+    """
+    chosen = past[0] if past else EMPTY
+    figures, found = chosen.stages.get(stage.name), stage_at(chosen, stage)
+    feeders = _names(stage.merged)
+    definition = stage.kind.definition(feeders)
+    touched = (
+        (version, version.stages[stage.name])
+        for version in past
+        if stage.name in version.stages and version.stages[stage.name].mode != "skipped"
+    )
+    steps = tuple(_step(version, told) for version, told in islice(touched, STEPS))
+    return StageReport(
+        stage.name,
+        stage.kind.word,
+        feeders,
+        tuple(readers),
+        tuple(_columns(found)),
+        tuple(column.name for column in found.source_key if not column.is_hidden),
+        "" if definition is None else definition.language,
+        "" if definition is None else definition.text,
+        None if figures is None else _step(chosen, figures),
+        () if figures is None else tuple(_tables(store, stage, figures)),
+        steps,
+        tuple(rows_changed(store, stage, past, samples)),
+    )
+
+
+def _columns(stage: Stage) -> list[ColumnReport]:
+    of_key = [(column, "key") for column in stage.schema.key if not column.is_hidden]
+    return [
+        ColumnReport(
+            column.name,
+            role,
+            ddl_of(column.data_type).lower() if column.is_known else "",
+            column.nullable,
+            column.descending,
+            stage.kind.passed_on(column.name),
+        )
+        for column, role in (*of_key, *((column, "value") for column in stage.schema.value))
+    ]
+
+
+def _step(version: Version, figures: StageFigures) -> StepReport:
+    return StepReport(
+        version.number,
+        figures.mode,
+        figures.reason,
+        figures.affected_keys,
+        figures.changed_keys,
+        figures.rows_added,
+        figures.rows_removed,
+        figures.rows,
+        figures.rows_read,
+        figures.bytes_read,
+        figures.seconds,
+        _window(figures.window),
+    )
+
+
+def _window(move: WindowMove | None) -> str:
+    if move is None:
+        return ""
+    return "no partitions" if move.first is None else f"{move.first} to {move.last}"
+
+
+def _tables(store: Opened, stage: Stage, figures: StageFigures) -> list[TableReport]:
+    return [_table(store, stage, kind, at) for kind, at in figures.delta_versions.items()]
+
+
+def _table(store: Opened, stage: Stage, kind: str, delta_version: int) -> TableReport:
+    """The size of one table; that of someone else's is not looked at."""
+    if kind == CONTENT and stage.kind.place is not None:
+        return TableReport(kind, delta_version, None, None)
+    size = store.tables.size(store.tables.location.table(stage.name, kind), delta_version)
+    if size is None:
+        return TableReport(kind, delta_version, None, None)
+    return TableReport(kind, delta_version, size.files, size.bytes)

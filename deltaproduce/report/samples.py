@@ -1,0 +1,75 @@
+"""Samples: a few of the rows that versions changed, as text.
+
+The invariant: at most as many rows are read as are shown, but for the row groups that they are in;
+and every value has a text, which is short and prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from pyspark.sql.types import NumericType
+
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import Layout
+from deltaproduce.reading.opened import Opened
+from deltaproduce.report.model import SampleReport, Value
+from deltaproduce.storage.versions import Version, stage_at
+from deltaproduce.types import excerpts
+from deltaproduce.types.columns import VERSION
+
+SAMPLED: Final = 3
+"""So many versions of a stage are sampled."""
+
+_LONGEST_TEXT: Final = 200
+
+
+def rows_changed(
+    store: Opened, stage: Stage, past: Sequence[Version], most: int
+) -> Iterator[SampleReport]:
+    """Rows of the newest versions that changed a stage, those of one version after the other.
+
+    Args:
+        past: the versions in question, newest first.
+        most: so many rows of a version at most; without any, nothing is read.
+    """
+    changed = (
+        (version, version.stages[stage.name].changed_keys)
+        for version in past
+        if stage.name in version.stages and version.stages[stage.name].changed_keys
+    )
+    for version, keys in islice(changed, SAMPLED if most else 0):
+        with store.noticing():
+            rows = store.reader.some_updates(version, stage, most)
+        columns = Layout.of(stage_at(version, stage)).updates
+        shown = [c for c in columns if not c.is_hidden and c.name != VERSION]
+        values = [texts(rows.column(column.name)) for column in shown]
+        yield SampleReport(
+            version.number,
+            keys,
+            tuple(column.name for column in shown),
+            tuple(isinstance(column.data_type, NumericType) for column in shown),
+            tuple(zip(*values, strict=True)),
+        )
+
+
+def texts(values: pa.ChunkedArray) -> list[Value]:
+    """A text of each value; times are in UTC, bytes in hexadecimal digits."""
+    return [
+        None if text is None else excerpts.escaped(text, limit=_LONGEST_TEXT)
+        for text in _long(values)
+    ]
+
+
+def _long(values: pa.ChunkedArray) -> list[Value]:
+    if pt.is_binary(values.type) or pt.is_large_binary(values.type):
+        return [None if value is None else value.hex() for value in values.to_pylist()]
+    if not pt.is_nested(values.type):
+        found: list[Value] = pc.cast(values, pa.string()).to_pylist()
+        return found
+    return [excerpts.shown(value.as_py()) if value.is_valid else None for value in values]

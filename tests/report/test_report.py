@@ -1,0 +1,226 @@
+"""What a report says of a store: its figures are the version log's, and its sizes the files'."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from importlib.resources import files
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from made import HOSTILE, made
+
+import deltaproduce as dp
+from deltaproduce.report import figures, gathering
+from deltaproduce.report import page as report_page
+from deltaproduce.report.samples import texts
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+shop = dp.Pipeline("shop")
+orders = shop.source("orders", key="order_id bigint desc", value="customer string, amount bigint")
+
+
+@shop.producer(orders, key="customer string", value="amount bigint")
+def by_customer(order_id, values):
+    """An order belongs to its customer."""
+    for value in values:
+        yield value.customer, value.amount
+
+
+totals = shop.aggregate(
+    "totals",
+    by_customer,
+    key="customer",
+    values={"total": dp.agg.sum("amount"), "least": dp.agg.min("amount")},
+    where="amount > 0",
+)
+
+
+def rows(*numbers: int) -> list[dict[str, object]]:
+    return [{"order_id": n, "customer": f"c{n % 7}", "amount": n} for n in numbers]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> dp.Store:
+    """Four versions: a load, an update with a deletion, a rollback, an update of one key."""
+    location = tmp_path_factory.mktemp("reports") / "lake"
+    found = dp.Store(None, location, shop, clock=lambda: NOW)
+    found.load({"orders": rows(*range(1, 50))}, "first")
+    found.update({"orders": [*rows(50), {"order_id": 3, "_change_type": "delete"}]})
+    found.rollback(1)
+    found.update({"orders": [{"order_id": 8, "customer": HOSTILE[0], "amount": 1}]})
+    return found
+
+
+def report(store: dp.Store, version: int | None = None, samples: int = 4):
+    return gathering.report(store._opened, "shop", version, samples, NOW)
+
+
+def test_figures_are_those_of_the_version_log(store: dp.Store) -> None:
+    for number in (*range(5), None):
+        found = report(store, number)
+        version = next((v for v in store.versions() if v.number == (number or 4)), None)
+        if number == 0:
+            assert (found.version.number, found.version.committed_at) == (0, None)
+            assert all(stage.step is None for stage in found.stages)
+            continue
+        assert found.version.number == version.number
+        for stage in found.stages:
+            told = version.stages[stage.name].as_dict()
+            step = stage.step
+            for name in ("mode", "reason", "affected_keys", "changed_keys", "rows", "seconds"):
+                assert getattr(step, name) == told[name]
+            assert {t.table: t.delta_version for t in stage.tables} == told["delta_versions"]
+        assert found.version.changed_keys == sum(f.changed_keys for f in version.stages.values())
+    assert [v.operation for v in report(store).versions] == ["load", "update", "rollback", "update"]
+    assert [v.update_id for v in report(store).versions] == ["first", None, None, None]
+
+
+def test_stages_are_those_that_users_define(store: dp.Store) -> None:
+    first, second, third = report(store).stages
+    assert [(s.name, s.kind, s.feeders, s.readers) for s in (first, second, third)] == [
+        ("orders", "given", (), ("by_customer",)),
+        ("by_customer", "rows", ("orders",), ("totals",)),
+        ("totals", "aggregate", ("by_customer",), ()),
+    ]
+    assert [(c.name, c.role, c.type, c.descending) for c in first.columns] == [
+        ("order_id", "key", "bigint", True),
+        ("customer", "value", "string", False),
+        ("amount", "value", "bigint", False),
+    ]
+    assert second.source_key == ("order_id",)
+    assert second.language == "python"
+    assert second.definition.startswith("@shop.producer(orders,")
+    assert "An order belongs to its customer." in second.definition
+    assert third.language == "sql"
+    assert third.definition == (
+        "SELECT\n  customer,\n  sum(amount) AS total,\n  min(amount) AS least\n"
+        "FROM by_customer\nWHERE `amount` > 0\nGROUP BY customer"
+    )
+    assert [column.origin for column in third.columns] == ["customer", None, None]
+
+
+def test_sizes_are_those_of_the_files(store: dp.Store) -> None:
+    location = Path(store._opened.tables.location.address)
+    for stage in report(store).stages:
+        for table in stage.tables:
+            data = [*(location / stage.name / table.table).glob("*.parquet")]
+            if table.table == "updates":  # they are only added to, so all files are the head's
+                assert table.files == len(data)
+                assert table.bytes == sum(path.stat().st_size for path in data)
+            assert 0 < table.files <= len(data)
+        assert stage.bytes == sum(table.bytes for table in stage.tables)
+
+
+def test_samples_are_rows_of_the_updates(store: dp.Store) -> None:
+    for stage in report(store, samples=3).stages:
+        changing = [v for v in store.versions() if v.stages[stage.name].changed_keys]
+        assert [s.version for s in stage.samples] == [v.number for v in changing[:-4:-1]]
+        for sample in stage.samples:
+            updates = store.updates(stage.name, sample.version).drop_columns(["_version"])
+            assert list(sample.columns) == updates.column_names
+            written = zip(*(texts(column) for column in updates.columns), strict=True)
+            assert set(sample.rows) <= set(written)
+            assert len(sample.rows) == min(3, len(updates))
+    assert not any(stage.samples for stage in report(store, samples=0).stages)
+
+
+def test_a_report_is_json(store: dp.Store) -> None:
+    found = report(store).as_dict()
+    assert json.loads(json.dumps(found))["stages"][2]["name"] == "totals"
+
+
+def test_an_empty_store_has_a_report(tmp_path: Path) -> None:
+    empty = dp.Store(None, tmp_path / "none", shop)
+    path = empty.report(tmp_path / "report.html")
+    assert "The store has no versions yet." in path.read_text()
+    assert not (tmp_path / "none").exists()
+    without = dp.Store(None, tmp_path / "none", dp.Pipeline("bare")).report(path)
+    assert "The pipeline has no stages." in without.read_text()
+
+
+def test_a_report_takes_the_place_of_another(store: dp.Store, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    assert store.report(path, 2) == path
+    assert "<title>shop, version 2</title>" in path.read_text()
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("given", "refused", "argument"),
+    [
+        ({"path": 3}, dp.InvalidArgumentError, "path"),
+        ({"path": "no/such/report.html"}, dp.InvalidArgumentError, "path"),
+        ({"samples": -1}, dp.InvalidArgumentError, "samples"),
+        ({"version": "1"}, dp.InvalidArgumentError, "version"),
+        ({"version": 9}, dp.NotFoundError, None),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    store: dp.Store, tmp_path: Path, given: dict, refused: type, argument: str | None
+) -> None:
+    path = tmp_path / "report.html"
+    with pytest.raises(refused) as caught:
+        store.report(**{"path": path, **given})
+    assert argument is None or caught.value.argument == argument
+    assert not path.exists()
+
+
+def test_no_text_becomes_markup_or_code() -> None:
+    plain = report_page.html(made(("a", "b"), {(0, 1)}, 5, "plain"))
+    for text in HOSTILE:
+        found = report_page.html(made((text, "b"), {(0, 1)}, 5, text))
+        for sign in ("<script", "</script", "<img", "<svg", "<!--"):
+            assert found.count(sign) == plain.count(sign)
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        (pa.array([1, None]), ["1", None]),
+        (pa.array([b"\x00\xff"]), ["00ff"]),
+        (pa.array([Decimal("1.50")]), ["1.50"]),
+        (pa.array([datetime(2026, 1, 2, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+         ["2026-01-02 00:00:00.000000Z"]),
+        (pa.array([[1, None], None]), ["[1, None]", None]),
+        (pa.array(["\x1b[31m"]), ["\\x1b[31m"]),
+        (pa.array([-3_000_000], pa.date32()), None),
+    ],
+)  # fmt: skip
+def test_every_value_has_a_text(values: pa.Array, written: list[str | None] | None) -> None:
+    found = texts(pa.chunked_array([values]))
+    assert written is None or found == written
+    assert len(found) == len(values)
+
+
+def test_a_long_text_is_cut() -> None:
+    (found,) = texts(pa.chunked_array([["x" * 10_000]]))
+    assert len(found) < 300
+
+
+def test_figures_have_units_and_separators() -> None:
+    assert figures.count(1234567) == "1,234,567"
+    assert [figures.size(n) for n in (0, 1023, 1024, 5 << 30, 900 << 50)] == [
+        "0\xa0bytes", "1,023\xa0bytes", "1.0\xa0KiB", "5.0\xa0GiB", "900\xa0PiB",
+    ]  # fmt: skip
+    assert [figures.seconds(n) for n in (0.0123, 1.234, 12.34, 1234.5)] == [
+        "0.012\xa0s", "1.23\xa0s", "12.3\xa0s", "1,234\xa0s",
+    ]  # fmt: skip
+    assert figures.moment(0) == "1970-01-01 00:00:00 UTC"
+    assert {figures.count(None), figures.size(None), figures.seconds(None)} == {figures.UNKNOWN}
+    assert figures.share(1, 0) == figures.UNKNOWN
+
+
+def test_libraries_have_their_licences_beside_them() -> None:
+    assets = {path.name for path in files("deltaproduce.report").joinpath("assets").iterdir()}
+    libraries = {name.removesuffix(".min.js") for name in assets if name.endswith(".min.js")}
+    assert libraries == set(report_page._LIBRARIES)
+    html = report_page.html(made(("a",), set(), 1, "x"))
+    for library in libraries:
+        licence = files("deltaproduce.report").joinpath("assets", f"{library}.LICENSE.txt")
+        assert licence.read_text() in html
+    assert "sourceMappingURL" not in html

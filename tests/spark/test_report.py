@@ -1,0 +1,29 @@
+"""A report of a store that only Spark can read: sample rows, and what is not known."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import deltaproduce as dp
+from deltaproduce.report.gathering import report as gathered
+
+
+def test_a_store_in_a_catalog_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
+    shop = dp.Pipeline("shop")
+    shop.source("orders", key="order_id bigint", value="amount bigint")
+    spark.sql("CREATE SCHEMA reported")
+    try:
+        store = dp.Store(spark, "reported", shop)
+        version = store.update({"orders": [{"order_id": n, "amount": n} for n in range(9)]})
+        assert version.committed_at is not None
+        (orders,) = gathered(store._opened, "shop", None, 4, version.committed_at).stages
+        assert (orders.bytes, orders.files) == (None, None)
+        (sample,) = orders.samples
+        assert sample.columns == ("_change_type", "order_id", "_position", "amount")
+        assert len(sample.rows) == 4
+        assert {row[0] for row in sample.rows} == {"add"}
+        assert all(row[1] == row[3] for row in sample.rows)
+        text = store.report(tmp_path / "report.html").read_text()
+        assert "<title>shop, version 1</title>" in text
+    finally:
+        spark.sql("DROP SCHEMA reported CASCADE")
