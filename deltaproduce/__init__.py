@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         SessionError,
         StorageError,
         SyncError,
+        ViewError,
     )
     from deltaproduce.model.fingerprints import Altered
     from deltaproduce.model.graph import Graph, Producer, Source, Stage
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.remains import Forgotten, Remaining
+    from deltaproduce.reading.selects import Dialect
     from deltaproduce.shown.phases import Progress
     from deltaproduce.shown.table import Table
     from deltaproduce.stages.aggregates import agg
@@ -68,6 +70,7 @@ _HOMES: Final = MappingProxyType(
         "CorruptStoreError": "deltaproduce.errors",
         "DefinitionError": "deltaproduce.errors",
         "DeltaProduceError": "deltaproduce.errors",
+        "Dialect": "deltaproduce.reading.selects",
         "Diff": "deltaproduce.reading.diffs",
         "Expire": "deltaproduce.model.retention",
         "FeedMode": "deltaproduce.engines.change_feed",
@@ -109,6 +112,7 @@ _HOMES: Final = MappingProxyType(
         "TableType": "deltaproduce.operations.step.plan",
         "Vacuumed": "deltaproduce.operations.vacuum",
         "Version": "deltaproduce.storage.versions",
+        "ViewError": "deltaproduce.errors",
         "Window": "deltaproduce.model.windows",
         "WindowMove": "deltaproduce.model.window_moves",
         "agg": "deltaproduce.stages.aggregates",
@@ -131,6 +135,7 @@ __all__ = [
     "CorruptStoreError",
     "DefinitionError",
     "DeltaProduceError",
+    "Dialect",
     "Diff",
     "Expire",
     "FeedMode",
@@ -172,6 +177,7 @@ __all__ = [
     "TableType",
     "Vacuumed",
     "Version",
+    "ViewError",
     "Window",
     "WindowMove",
     "agg",

@@ -12,6 +12,7 @@
     ├── CommitUnknownError    whether a version was published could not be found out
     ├── ClosedError           a store that was closed, and is to publish something
     ├── SyncError             a copy elsewhere that cannot be brought up to date as it is
+    ├── ViewError             a version that is published, and a view that does not show it yet
     ├── StorageError          a table that cannot be written: a full disk, a missing right
     └── SessionError          no Spark session that can work with Delta tables
 
@@ -197,6 +198,22 @@ class StorageError(DeltaProduceError):
     def __init__(self, message: str, *, table: str | None = None) -> None:
         super().__init__(message)
         self.table = table
+
+
+class ViewError(DeltaProduceError):
+    """A version is published, and a view could not be brought to it; the next update tries again.
+
+    Attributes:
+        view: its name.
+        version: the number of the version.
+    """
+
+    def __init__(
+        self, message: str, *, view: str | None = None, version: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.view = view
+        self.version = version
 
 
 class SessionError(DeltaProduceError):

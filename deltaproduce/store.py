@@ -32,12 +32,13 @@ from deltaproduce.operations.verbs import forget, refresh, repair, rollback, upd
 from deltaproduce.operations.writer import OnConflict, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
-from deltaproduce.reading import lineages, stage_tables
+from deltaproduce.reading import lineages, selects, stage_tables
 from deltaproduce.reading.diffs import Diff, diff
 from deltaproduce.reading.lineages import Lineage
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
+from deltaproduce.reading.selects import Dialect
 from deltaproduce.report import writing
 from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
@@ -84,12 +85,18 @@ class Store(Tabular):
             on standard error says what is done, in a terminal or a notebook, after two seconds;
             elsewhere nothing does.
         clock: gives the time of a version, with time zone.
+        views: a schema, or ``catalog.schema``, in which each stage of the head has a view of its
+            name, for who reads by SQL alone. They are replaced after each version, one by one, and
+            brought to the head when the store is opened; so give it wherever versions are made. A
+            source that is read in place has none. Costs some tenths of a second a version.
 
     Raises:
         SessionError: the session cannot work with Delta tables.
         DefinitionError: the location is none, or cannot hold a stage of that name, or is a schema
-            that is not there and would be forgotten; or Spark refuses a query.
+            that is not there and would be forgotten; or Spark refuses a query; or a stage cannot
+            have a view, because there is a table or a view of its name that is not the store's.
         InvalidArgumentError: an argument is not of its type.
+        ViewError: a view could not be brought to the head.
     """
 
     def __init__(
@@ -104,6 +111,7 @@ class Store(Tabular):
         limits: Limits = Limits(),
         progress: Callable[[Progress], None] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        views: str | None = None,
     ) -> None:
         self._writer = opened(
             spark,
@@ -115,6 +123,7 @@ class Store(Tabular):
             limits=limits,
             progress=progress,
             clock=clock,
+            views=views,
         )
         self._opened = self._writer.opened
         self._pipeline = pipeline.name
@@ -128,6 +137,7 @@ class Store(Tabular):
             limits=limits,
             progress=progress,
             clock=clock,
+            views=views,
         )
 
     def __repr__(self) -> str:
@@ -510,9 +520,9 @@ class Store(Tabular):
     def sql_name(self, stage: str | Stage, table: str = CONTENT) -> str:
         """What one of the tables is called in SQL: ``f"SELECT * FROM {store.sql_name('totals')}"``.
 
-        SQL reads what was written last, which may be of a version that is not published, or never
-        will be. So bound updates by the version log,
-        ``WHERE _version <= (SELECT max(number) FROM …)``, and read content and key mappings by
+        `sql` is the whole query for one version. By its name SQL reads what was written last, which
+        may be of a version that is not published, or never will be. So bound updates by the version
+        log, ``WHERE _version <= (SELECT max(number) FROM …)``, and read content and key mappings by
         ``VERSION AS OF`` what `Version.delta_version` says.
 
         Args:
@@ -528,6 +538,58 @@ class Store(Tabular):
             InvalidArgumentError: there is no such table.
         """
         return stage_tables.sql_name(self._opened, stage, table)
+
+    def sql(
+        self,
+        stage: str | Stage,
+        version: int | None = None,
+        *,
+        dialect: Dialect = "spark",
+        table: str = CONTENT,
+    ) -> str:
+        """A query as text that has the rows of `content`, `key_mappings` or `updates`, exactly.
+
+        For who reads without the library: paste it into Spark SQL or DuckDB, in parentheses as part
+        of another query, or make a view of it. It has the same rows until a vacuum drops the
+        version, whatever is written later. Nothing is read for ``spark``; for ``duckdb`` the names
+        of files are read from Delta's log.
+
+        Args:
+            version: of this version; of the head if None.
+            dialect: ``spark``: tables are read by ``VERSION AS OF``. ``duckdb``: as the Parquet
+                files that they have, which takes no extension where they are in a directory, and
+                ``httpfs`` where they are in an object store.
+            table: ``content``, ``key_mappings`` or ``updates``.
+
+        Returns:
+            A SELECT statement, or one that begins with WITH; without a semicolon.
+
+        Raises:
+            NotFoundError: there is no such stage or version, or it is a source, which has no key
+                mappings.
+            InvalidArgumentError: there is no such table or dialect; the rows are those of a table
+                that is read in place; or DuckDB cannot read them from files, because some are
+                marked as deleted (copy on write, above 4,000,000 rows).
+            CorruptStoreError: a table is not there, or not as the version has it.
+        """
+        return selects.sql(self._opened, stage, version, dialect, table)
+
+    def create_view(self, stage: str | Stage, version: int) -> str:
+        """Make a view of a stage at a version, ``<stage>__at_<version>``, beside those of the head.
+
+        It is dropped by the vacuum that drops the version, and with the stage.
+
+        Returns:
+            Its whole name, for SQL.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+            InvalidArgumentError: the store was opened without ``views``; or the source is a table
+                that is read in place.
+            DefinitionError: there is a table or a view of that name that is not the store's.
+            ViewError: it could not be made.
+        """
+        return self._writer.view(stage, version)
 
     def changes(
         self,

@@ -27,10 +27,12 @@ from deltaproduce.errors import (
     SessionError,
 )
 from deltaproduce.model import arguments
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.analysis import analysed
 from deltaproduce.operations.executor import Executor
 from deltaproduce.operations.step.plan import Policy, TableType
+from deltaproduce.operations.views import Views
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.readers import Reader
@@ -62,6 +64,7 @@ class Writer:
         on_conflict: what happens if another writer publishes first.
         clock: gives the time of a version.
         listeners: who is told how far an operation is.
+        views: those that show the head, if there are any.
     """
 
     opened: Opened
@@ -69,6 +72,7 @@ class Writer:
     on_conflict: OnConflict
     clock: Callable[[], datetime]
     listeners: tuple[Listener, ...] = ()
+    views: Views | None = None
 
     def published(
         self,
@@ -83,6 +87,7 @@ class Writer:
 
         Raises:
             ClosedError: the store was closed.
+            ViewError: it is published, and a view could not be brought to the head.
         """
         wanted = self.on_conflict if on_conflict is None else on_conflict
         arguments.choice(wanted, "on_conflict", get_args(OnConflict))
@@ -90,7 +95,22 @@ class Writer:
         session = self.opened.engines.session
         describe = None if session is None else describing(session)
         with watching(Watch(operation, self.listeners, describe)), self.opened.noticing():
-            return attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
+            found = attempt() if wanted == "raise" else _RETRYING.copy()(attempt)
+        if self.views is not None:
+            self.views.follow()
+        return found
+
+    def view(self, stage: str | Stage, version: int) -> str:
+        """Make a view of a stage at a version; see `Store.create_view`."""
+        if self.views is None:
+            raise InvalidArgumentError(
+                "this store keeps no views: open it with the schema that they are to be in, "
+                "Store(…, views='analytics')",
+                argument="views",
+            )
+        self.executor.check_open()
+        with self.opened.noticing():
+            return self.views.create(stage, version)
 
     def compact(self) -> None:
         """Put the rows of all tables in order now; see `Store.compact`."""
@@ -110,6 +130,7 @@ def opened(
     limits: Limits,
     progress: Listener | None,
     clock: Callable[[], datetime],
+    views: str | None,
 ) -> Writer:
     """Open a store; no row is read, and nothing written. See `Store`."""
     text = arguments.place(location, "location")
@@ -152,7 +173,9 @@ def opened(
     reader = Reader(tables, from_files=spark is None)
     found = Opened(engines, graph, tuple(pipeline.stages), tables, log, reader)
     listener = progress or live()
-    return Writer(found, executor, on_conflict, clock, () if listener is None else (listener,))
+    listeners = () if listener is None else (listener,)
+    shows = None if views is None else Views.opened(found, views)
+    return Writer(found, executor, on_conflict, clock, listeners, shows)
 
 
 def _is_seen(place: Location) -> bool:

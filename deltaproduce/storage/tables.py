@@ -131,6 +131,24 @@ class Tables:
             self._files[table] = known
         return known[1]
 
+    def paths(self, table: Table, delta_version: int) -> tuple[str, ...] | None:
+        """The Parquet files of a delta version, by whole paths, as engines beside Spark take them.
+
+        None if rows of them are marked as deleted, or they are not seen without Spark.
+
+        Raises:
+            CorruptStoreError: the table is not there, or not at that version.
+        """
+        place = self._place(table)
+        if place.in_catalog:
+            place = self._delta.within(Place(self.directory(table), in_catalog=False))
+        with self._whole(table):
+            told = self._delta.files(place, delta_version)
+        directory = place.directory
+        if directory is None or told is None:
+            return None
+        return tuple(directory.at(path).uri for path in told.column("path").to_pylist())
+
     def rows(
         self,
         table: Table,
@@ -460,11 +478,16 @@ class Tables:
         """Whether a table's directory has tables of others in it, at any depth."""
         return not table.in_catalog and self._delta.has_others(self._place(table))
 
-    def ensure_schema(self) -> None:
-        """Make the catalog's schema if it is missing; a path needs nothing."""
-        if self.location.in_catalog:
-            with effect("create schema", self.location.address):
-                self._delta.spark.create_schema(self.location.address)
+    def ensure_schema(self, location: Location | None = None) -> None:
+        """Make the catalog's schema if it is missing; a path needs nothing.
+
+        Args:
+            location: another one than the store's.
+        """
+        place = self.location if location is None else location
+        if place.in_catalog:
+            with effect("create schema", place.address):
+                self._delta.spark.create_schema(place.address)
 
     def many_effects(self) -> AbstractContextManager[None]:
         """For an operation of many effects: the user's settings are read once, not for each."""

@@ -79,6 +79,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "key_mappings": {"stage": "by_customer", "version": 1, "ordered": True},
     "updates": {"stage": "by_customer", "version": 1, "ordered": True},
     "sql_name": {"stage": "orders", "table": "content"},
+    "sql": {"stage": "orders", "version": 1, "dialect": "spark", "table": "content"},
+    "create_view": {"stage": "orders", "version": 1},
     "changes": {"stage": "orders", "since": 0, "until": 1, "mode": "net"},
     "diff": {"before": 0, "after": 1, "sample": 1},
     "lineage": {"stage": "orders", "key": 1, "version": 1},
@@ -207,6 +209,7 @@ CONSTRUCTOR: dict[str, Any] = {
     "limits": Limits(),
     "progress": print,
     "clock": datetime.now,
+    "views": None,
 }
 
 
@@ -216,9 +219,9 @@ def test_a_store_is_opened_with_values_of_their_types(spark: SparkSession, path:
     Store(**good)
     for argument in CONSTRUCTOR:
         for value in WRONG:
-            named = argument == "location" and value in ("x", "1")
+            named = argument in ("location", "views") and value in ("x", "1")
             callable_ = argument in ("progress", "clock") and callable(value)
-            if named or callable_ or (argument in ("spark", "progress") and value is None):
+            if named or callable_ or (argument in ("spark", "progress", "views") and value is None):
                 continue
             error = refused(Store, good | {argument: value})
             assert isinstance(error, DefinitionError | InvalidArgumentError), (

@@ -20,6 +20,7 @@ from deltaproduce.errors import (
     SessionError,
     StorageError,
     SyncError,
+    ViewError,
 )
 
 CASES = [
@@ -39,6 +40,7 @@ CASES = [
     (ClosedError, {}),
     (StorageError, {"table": "totals/content"}),
     (SyncError, {"stage": "totals", "column": "name", "keys": ((1, "a"),)}),
+    (ViewError, {"view": "`a`.`b`", "version": 3}),
     (SessionError, {}),
 ]
 DEFAULTS = {"keys": (), "columns": (), "partitions": ()}

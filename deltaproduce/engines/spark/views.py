@@ -1,0 +1,44 @@
+"""Views in a catalog's schema: what Spark says of them, and how they are made.
+
+Names of schemas and views are quoted already; a view has one commit, its own, which is not Delta's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+
+def names_in(spark: SparkSession, schema: str) -> dict[str, bool]:
+    """The tables and views of a schema, as the catalog spells them -> whether it is a view."""
+    tables = spark.sql(f"SHOW TABLES IN {schema}").collect()
+    views = spark.sql(f"SHOW VIEWS IN {schema}").collect()
+    are_views = {row.viewName for row in views if not row.isTemporary}
+    names = {row.tableName for row in tables if not row.isTemporary}
+    return {name: name in are_views for name in names | are_views}
+
+
+def properties(spark: SparkSession, view: str) -> dict[str, str]:
+    """The properties of a view."""
+    rows = spark.sql(f"SHOW TBLPROPERTIES {view}").collect()
+    return {row.key: row.value for row in rows}
+
+
+def replace(spark: SparkSession, view: str, text: str, told: Mapping[str, str]) -> None:
+    """Make a view of a query, in the place of the one that is there, if one is.
+
+    Args:
+        told: its properties.
+    """
+    named = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in told.items())
+    spark.sql(f"CREATE OR REPLACE VIEW {view} TBLPROPERTIES ({named}) AS\n{text}")
+
+
+def drop(spark: SparkSession, view: str) -> None:
+    """Remove a view, if it is there."""
+    spark.sql(f"DROP VIEW IF EXISTS {view}")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

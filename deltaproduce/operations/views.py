@@ -1,0 +1,295 @@
+"""Views: a schema in which each stage of the head has a view, for who reads by SQL alone.
+
+A view is a query of `reading.selects`: it names each table at the delta version that the head has,
+so it shows one whole version while the next is written. The version is published first, then view
+after view is replaced; who reads several of them meanwhile may see two versions. The invariant:
+whoever has published, or opened the store, goes on until the views are those of the head that is
+then read. So a writer that ended in between, or was overtaken, leaves nothing that the next one
+does not mend. Which views are the store's is in their properties; nothing else is replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from deltaproduce.engines.spark import views
+from deltaproduce.errors import (
+    DefinitionError,
+    InvalidArgumentError,
+    NotFoundError,
+    SessionError,
+    ViewError,
+)
+from deltaproduce.model import arguments
+from deltaproduce.model.graph import Stage, is_auxiliary
+from deltaproduce.model.layouts import CONTENT, RUNS
+from deltaproduce.reading.opened import Opened
+from deltaproduce.reading.selects import select
+from deltaproduce.storage.failpoints import effect
+from deltaproduce.storage.locations import Location
+from deltaproduce.storage.versions import EMPTY, Version
+
+_STORE: Final = "deltaproduce.store"
+_STAGE: Final = "deltaproduce.stage"
+_VERSION: Final = "deltaproduce.version"
+_DIGEST: Final = "deltaproduce.digest"
+_HEAD: Final = "head"
+_NAME: Final = re.compile("[A-Za-z0-9_]+")
+_AT: Final = re.compile(".*__at_[0-9]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a view shows, as its properties say.
+
+    Attributes:
+        version: the number of a version; None for the head.
+        digest: of its text.
+    """
+
+    stage: str
+    version: int | None
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.stage if self.version is None else f"{self.stage}__at_{self.version}"
+
+    def told(self, store: str) -> dict[str, str]:
+        """Its properties."""
+        version = _HEAD if self.version is None else str(self.version)
+        return {_STORE: store, _STAGE: self.stage, _VERSION: version, _DIGEST: self.digest}
+
+    @staticmethod
+    def parse(told: Mapping[str, str], store: str) -> View | None:
+        """The inverse of `told`; None if it is not a view of that store."""
+        version = told.get(_VERSION, "")
+        if told.get(_STORE) != store or not re.fullmatch(f"{_HEAD}|[0-9]+", version):
+            return None
+        number = None if version == _HEAD else int(version)
+        return View(told.get(_STAGE, ""), number, told.get(_DIGEST, ""))
+
+
+def digest(text: str) -> str:
+    """What tells a text from others."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def faults(stages: Iterable[str]) -> dict[str, str]:
+    """The stages that cannot have a view, and why. Case makes no two names of stages."""
+    found: dict[str, str] = {}
+    for stage in stages:
+        if not _NAME.fullmatch(stage):
+            found[stage] = "catalogs take letters from A to Z, digits and _"
+        elif _AT.fullmatch(stage):
+            found[stage] = "names that end like this are those of views of earlier versions"
+    return found
+
+
+def superseded(found: Collection[View], wanted: Collection[View], head: Version) -> list[View]:
+    """The views that are to go: of stages and versions that are not there any more.
+
+    That of a stage which the head has stays, if the pipeline that the store was opened with does
+    not define it: then nobody here knows what it should be.
+    """
+    names = {view.name for view in wanted}
+    gone = [view for view in found if view.name not in names]
+    return [view for view in gone if view.version is not None or view.stage not in head.stages]
+
+
+class Views:
+    """The views of one store in one schema.
+
+    Args:
+        schema: it is not the one that the store's tables are in.
+    """
+
+    def __init__(self, opened: Opened, schema: Location) -> None:
+        self._opened = opened
+        self._schema = schema
+        self._store = opened.tables.location.address
+        self._lock = Lock()
+        self._found: dict[str, View] = {}
+        self._foreign: set[str] = set()
+
+    @staticmethod
+    def opened(store: Opened, schema: str) -> Views:
+        """The views, brought to the head; see `Store`.
+
+        Raises:
+            DefinitionError: a stage cannot have a view there.
+            InvalidArgumentError: it is no name of a schema.
+            SessionError: the store has no session.
+            ViewError: a view could not be replaced.
+        """
+        place = Location.parse(arguments.text(schema, "views"))
+        if not place.in_catalog:
+            raise InvalidArgumentError(
+                f"views is {schema!r}, which is a path; give the name of a schema, or of "
+                "catalog.schema",
+                argument="views",
+            )
+        if store.engines.session is None:
+            raise SessionError(
+                f"views in the schema {schema!r} need a session: open the store with one, "
+                "Store(deltaproduce.local_session(), …)"
+            )
+        found = Views(store, place.within(store.engines.spark.catalog.currentCatalog()))
+        found._check_names()
+        found._look()
+        found.follow()
+        return found
+
+    def follow(self) -> None:
+        """Bring the views to the head; and again, if another writer has published meanwhile.
+
+        Raises:
+            ViewError: a view could not be replaced.
+        """
+        with self._lock:
+            while self._follow(self._opened.log.versions()):
+                pass
+
+    def create(self, stage: str | Stage, version: int) -> str:
+        """See `Store.create_view`."""
+        found = self._opened.stage(stage)
+        at = self._opened.version(arguments.integer(version, "version"))
+        self._opened.check_there(at, [found.name], CONTENT, RUNS)
+        view, text = self._made(found, at, at.number)
+        with self._lock:
+            self._check_free([view.name])
+            self._replace([(view, text)], at)
+        return self._schema.named(view.name).address
+
+    def _follow(self, versions: Sequence[Version]) -> bool:
+        """Bring the views to the newest of all versions; returns whether some were not."""
+        head = versions[-1] if versions else EMPTY
+        if not head.number:
+            return False
+        wanted = self._wanted(head, versions)
+        late = [(view, text) for view, text in wanted if self._found.get(_key(view.name)) != view]
+        gone = superseded(self._found.values(), [view for view, _ in wanted], head)
+        self._replace(late, head)
+        self._drop(gone, head)
+        return bool(late or gone)
+
+    def _wanted(self, head: Version, versions: Sequence[Version]) -> list[tuple[View, str]]:
+        """The views that there should be, and their texts."""
+        stages = {stage.name: stage for stage in self._stages()}
+        numbered = {version.number: version for version in (EMPTY, *versions)}
+        wanted = [
+            self._made(stage, head, None)
+            for name, stage in stages.items()
+            if name in head.stages and not head.stages[name].origin.table
+        ]
+        for view in self._found.values():
+            at = None if view.version is None else numbered.get(view.version)
+            stage = stages.get(view.stage)
+            if at is not None and stage is not None and self._is_there(at, stage):
+                wanted.append(self._made(stage, at, at.number))
+        return wanted
+
+    def _is_there(self, version: Version, stage: Stage) -> bool:
+        try:
+            self._opened.check_there(version, [stage.name], CONTENT, RUNS)
+        except NotFoundError:
+            return False
+        return True
+
+    def _made(self, stage: Stage, version: Version, number: int | None) -> tuple[View, str]:
+        text = select(self._opened.tables, version, stage, CONTENT)
+        return View(stage.name, number, digest(text)), text
+
+    def _replace(self, made: Sequence[tuple[View, str]], version: Version) -> None:
+        if made:
+            with _told(version, self._schema.address):
+                self._opened.tables.ensure_schema(self._schema)
+        for view, text in made:
+            address = self._schema.named(view.name).address
+            with _told(version, address), effect("replace view", address):
+                views.replace(self._spark, address, text, view.told(self._store))
+            self._found[_key(view.name)] = view
+
+    def _drop(self, gone: Sequence[View], version: Version) -> None:
+        for view in gone:
+            address = self._schema.named(view.name).address
+            with _told(version, address), effect("drop view", address):
+                views.drop(self._spark, address)
+            del self._found[_key(view.name)]
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self._opened.engines.spark
+
+    def _stages(self) -> list[Stage]:
+        """The stages that users have defined."""
+        return [stage for stage in self._opened.graph.stages if not is_auxiliary(stage.name)]
+
+    def _check_names(self) -> None:
+        """Refuse a schema that the store's tables are in, and stages that cannot be views."""
+        if self._schema == self._opened.tables.location:
+            raise DefinitionError(
+                f"views cannot be in {self._schema.address}, where the store has tables of the "
+                "same names: use another schema"
+            )
+        names = [stage.name for stage in self._stages()]
+        for stage, fault in faults(names).items():
+            raise DefinitionError(
+                f"stage {stage!r} cannot be a view in {self._schema.address}: {fault}", stage=stage
+            )
+
+    def _look(self) -> None:
+        """Find out what is in the schema, and refuse what stands where a view is to be."""
+        if not self._spark.catalog.databaseExists(self._schema.address):
+            return
+        for name, is_view in views.names_in(self._spark, self._schema.address).items():
+            address = self._schema.named(name).address
+            told = views.properties(self._spark, address) if is_view else {}
+            view = View.parse(told, self._store)
+            if view is None:
+                self._foreign.add(_key(name))
+            else:
+                self._found[_key(name)] = view
+        self._check_free(stage.name for stage in self._stages())
+
+    def _check_free(self, names: Iterable[str]) -> None:
+        """Refuse to replace what is not the store's."""
+        for name in names:
+            if _key(name) in self._foreign:
+                raise DefinitionError(
+                    f"{self._schema.named(name).address} is a table or a view that this store has "
+                    "not made, so it is not replaced: use another schema for views, or rename it"
+                )
+
+
+@contextmanager
+def _told(version: Version, address: str) -> Iterator[None]:
+    """Says what the views are of, if one of them cannot be made so.
+
+    Raises:
+        ViewError: whatever prevents it.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise ViewError(
+            f"version {version.number} is published, but {address} could not be made to show it. "
+            "Mend the cause, which comes with this error: the next update, or whoever opens the "
+            "store with these views, brings them to the head",
+            view=address,
+            version=version.number,
+        ) from error
+
+
+def _key(name: str) -> str:
+    """A name as catalogs compare it."""
+    return name.lower()

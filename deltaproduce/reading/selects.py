@@ -1,0 +1,226 @@
+"""Selects: the text of a query that reads one table of a stage at a version, for plain SQL.
+
+Pure text but for the names of files, which only DuckDB is told. The invariant: whoever runs the
+text gets the rows and columns that `stage_tables` gives of that version, whatever is written later,
+until a vacuum drops the version. So each table is named at the delta version that the version has,
+and the newest rows of a pair in the runs stand for those in the base, as in `stored.Overlay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from pyspark.sql.types import DataType
+from sqlglot import exp
+
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.model import arguments
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Layout
+from deltaproduce.reading.opened import Opened
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.locations import Table
+from deltaproduce.storage.tables import Tables
+from deltaproduce.storage.versions import Version, stage_at
+from deltaproduce.types.columns import IS_ALIVE, VERSION, Column
+from deltaproduce.types.ddl import ddl_of, identifier
+
+Dialect = Literal["spark", "duckdb"]
+"""Whose SQL a text is."""
+
+_KINDS: Final = (CONTENT, KEY_MAPPINGS, UPDATES)
+
+
+def sql(
+    store: Opened, stage: str | Stage, version: int | None, dialect: Dialect, table: str
+) -> str:
+    """See `Store.sql`."""
+    arguments.choice(table, "table", _KINDS)
+    arguments.choice(dialect, "dialect", get_args(Dialect))
+    found = store.mapped(stage) if table == KEY_MAPPINGS else store.stage(stage)
+    wanted = store.version(version)
+    store.check_there(wanted, [found.name], table, RUNS)
+    with store.noticing():
+        return select(store.tables, wanted, found, table, dialect)
+
+
+def select(
+    tables: Tables, version: Version, stage: Stage, kind: str, dialect: Dialect = "spark"
+) -> str:
+    """The text for a table of a stage that is there.
+
+    Raises:
+        InvalidArgumentError: no text has these rows; see `Store.sql`.
+    """
+    stage = stage_at(version, stage)
+    figures, layout = version.stages.get(stage.name), Layout.of(stage)
+    columns = layout.shown if kind == CONTENT else layout.columns(kind)
+    shown = [column for column in columns if not column.is_hidden]
+    spelling = _SPELLINGS[dialect]
+    if figures is not None and _is_in_place(figures, kind, version.number):
+        raise _of_others(figures, stage.name)
+    if figures is None or kind not in figures.delta_versions:
+        return _nothing(shown, spelling)
+    at = _At(tables, stage.name, figures, spelling)
+    if kind == UPDATES:
+        whose = f"{spelling.quoted(VERSION)} = {version.number}"
+        return at.rows(UPDATES, shown, whose) or _nothing(shown, spelling)
+    if not figures.rows:
+        return _nothing(shown, spelling)
+    later = f"{spelling.quoted(VERSION)} BETWEEN {figures.base.folded + 1} AND {version.number}"
+    runs = at.rows(RUNS, layout.runs, later) if figures.base.runs else None
+    if runs is None:
+        return at.rows(kind, shown) or _nothing(shown, spelling)
+    return _overlaid(at.rows(kind, shown, alias="old"), runs, kind, shown, layout.pair, spelling)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """How a dialect spells what differs.
+
+    Attributes:
+        quoted: a name.
+        type_name: a type.
+        table: a table at a delta version; None if it has no rows there.
+    """
+
+    quoted: Callable[[str], str]
+    type_name: Callable[[DataType], str]
+    table: Callable[[Tables, Table, int], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """The tables of a stage at the delta versions that a version has."""
+
+    tables: Tables
+    stage: str
+    figures: StageFigures
+    spelling: _Spelling
+
+    def rows(
+        self, kind: str, columns: Sequence[Column], where: str = "", alias: str = ""
+    ) -> str | None:
+        """Rows of a table; None if it has none."""
+        table = self.tables.location.table(self.stage, kind)
+        found = self.spelling.table(self.tables, table, self.figures.delta_versions[kind])
+        if found is None:
+            return None
+        names = _names(columns, self.spelling, alias)
+        return "\n".join(
+            [
+                f"SELECT {names}",
+                f"FROM {found}" + (f" AS {alias}" if alias else ""),
+                *([f"WHERE {where}"] if where else []),
+            ]
+        )
+
+
+def _overlaid(
+    base: str | None,
+    runs: str,
+    kind: str,
+    shown: Sequence[Column],
+    pair: Sequence[Column],
+    spelling: _Spelling,
+) -> str:
+    """The rows of a base without those of pairs in the runs, and the newest of these."""
+    version, alive = spelling.quoted(VERSION), spelling.quoted(IS_ALIVE)
+    pairs, distinct = _names(pair, spelling), "DISTINCT " if kind == KEY_MAPPINGS else ""
+    newer = [
+        f"SELECT {distinct}{_names(shown, spelling, 'run')}",
+        f"FROM runs AS run SEMI JOIN newest ON {_same('run', pair, spelling)}",
+        f"  AND run.{version} = newest.{version}",
+        f"WHERE run.{alive}",
+    ]
+    older = [] if base is None else [base, f"ANTI JOIN newest ON {_same('old', pair, spelling)}"]
+    return "\n".join(
+        [
+            f"WITH runs AS (\n{_indented(runs)}\n),",
+            f"newest AS (SELECT {pairs}, max({version}) AS {version} FROM runs GROUP BY {pairs})",
+            *older,
+            *(["UNION ALL"] if older else []),
+            *newer,
+        ]
+    )
+
+
+def _same(side: str, pair: Sequence[Column], spelling: _Spelling) -> str:
+    """Whether a row is of a newest pair; null is equal to null."""
+    names = [spelling.quoted(column.name) for column in pair]
+    return " AND ".join(f"{side}.{name} IS NOT DISTINCT FROM newest.{name}" for name in names)
+
+
+def _nothing(columns: Iterable[Column], spelling: _Spelling) -> str:
+    """No rows, of these columns."""
+    nulls = (
+        f"CAST(NULL AS {spelling.type_name(c.data_type)}) AS {spelling.quoted(c.name)}"
+        for c in columns
+    )
+    return f"SELECT {', '.join(nulls)}\nWHERE false"
+
+
+def _names(columns: Iterable[Column], spelling: _Spelling, alias: str = "") -> str:
+    before = f"{alias}." if alias else ""
+    return ", ".join(before + spelling.quoted(column.name) for column in columns)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _is_in_place(figures: StageFigures, kind: str, number: int) -> bool:
+    """Whether rows are those of someone else's table: see `Reader.updates` for its updates."""
+    has_begun = figures.past.begun == number and figures.past.begun_at >= 0
+    return bool(figures.origin.table) and (kind == CONTENT or has_begun)
+
+
+def _of_others(figures: StageFigures, stage: str) -> InvalidArgumentError:
+    table, pinned = figures.origin.table, figures.delta_versions[CONTENT]
+    return InvalidArgumentError(
+        f"source {stage!r} is read in place, so its rows are those of the table {table!r} at delta "
+        f"version {pinned}: read that one by SQL, or store.content({stage!r})",
+        argument="stage",
+    )
+
+
+def _in_spark(tables: Tables, table: Table, delta_version: int) -> str:
+    del tables
+    return f"{table.sql} VERSION AS OF {delta_version}"
+
+
+def _as_files(tables: Tables, table: Table, delta_version: int) -> str | None:
+    """A table as the Parquet files that it has at a delta version, none of whose rows is deleted.
+
+    Raises:
+        InvalidArgumentError: the log has to be read to tell which rows there are.
+    """
+    paths = tables.paths(table, delta_version)  # which have no sign of a pattern
+    if paths is None:
+        raise InvalidArgumentError(
+            f"table {table.name!r} cannot be read as Parquet files: rows of them are marked as "
+            "deleted, or only Spark finds them. DuckDB's delta extension may read it: "
+            f"delta_scan('{table.address}', version => {delta_version})",
+            argument="dialect",
+        )
+    names = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+    return f"read_parquet([{names}], hive_partitioning = false)" if paths else None
+
+
+def _duckdb_type(data_type: DataType) -> str:
+    found = exp.DataType.build(ddl_of(data_type), dialect="spark")
+    for field in found.find_all(exp.ColumnDef):
+        field.set("constraints", None)  # DuckDB has no NOT NULL there
+    return found.sql(dialect="duckdb")
+
+
+def _duckdb_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+_SPELLINGS: Final[Mapping[Dialect, _Spelling]] = {
+    "spark": _Spelling(identifier, ddl_of, _in_spark),
+    "duckdb": _Spelling(_duckdb_name, _duckdb_type, _as_files),
+}

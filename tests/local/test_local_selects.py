@@ -1,0 +1,122 @@
+"""The text of queries: DuckDB, which knows no Delta, reads what a store without a session reads.
+
+Spark's text is held in `tests/spark/test_selects.py`; what both share is most of it.
+"""
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pytest
+from local_stores import as_rows, assert_same_here, update_both
+from series import drawn
+from test_local_series import WAYS
+
+from deltaproduce import (
+    InvalidArgumentError,
+    NotFoundError,
+    Pipeline,
+    Store,
+)
+from deltaproduce.engines.local.arrays import in_order
+from deltaproduce.model.layouts import Layout
+from deltaproduce.testing import Oracle, strategies
+from deltaproduce.types.atoms import arrow_schema
+
+PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "3"))
+VERSIONS = 4
+
+
+class ByDuckDb:
+    """A store whose tables are read by DuckDB, with the store's texts."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def content(self, stage: str, version: int, *, ordered: bool) -> pa.Table:
+        return self._read("content", stage, version, ordered=ordered)
+
+    def key_mappings(self, stage: str, version: int, *, ordered: bool) -> pa.Table:
+        return self._read("key_mappings", stage, version, ordered=ordered)
+
+    def updates(self, stage: str, version: int, *, ordered: bool) -> pa.Table:
+        return self._read("updates", stage, version, ordered=ordered)
+
+    def _read(self, kind: str, stage: str, version: int, *, ordered: bool) -> pa.Table:
+        """In the order and the types of the store's own rows."""
+        assert ordered
+        found = by_duckdb(self._store.sql(stage, version, dialect="duckdb", table=kind))
+        layout = Layout.of(self._store._opened.graph.stage(stage))
+        shown = layout.shown if kind == "content" else layout.columns(kind)
+        columns = [column for column in shown if not column.is_hidden]
+        order = [column for column in layout.order(kind) if not column.is_hidden]
+        return in_order(found.cast(arrow_schema(columns)), order)
+
+
+def by_duckdb(text: str) -> pa.Table:
+    with duckdb.connect() as connection:
+        return connection.sql(text).to_arrow_table()
+
+
+def assert_read(store: Store, oracle: Oracle, pipeline: Pipeline, versions: Iterable[int]) -> None:
+    assert_same_here(ByDuckDb(store), oracle, pipeline, versions)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("number", range(PIPELINES))
+def test_duckdb_reads_every_table_at_every_version(location: str, number: int, way: str) -> None:
+    """Whatever is updated, rolled back and folded."""
+    number = 4_000 + number * len(WAYS) + list(WAYS).index(way)
+    (pipeline,) = drawn(strategies.pipelines(), 1, number)
+    histories = strategies.histories(pipeline, min_versions=VERSIONS, max_versions=VERSIONS)
+    (history,) = drawn(histories, 1, number)
+    oracle = Oracle(pipeline)
+    with Store(None, location, pipeline, **WAYS[way]) as store:
+        for batch in history:
+            update_both(store, oracle, pipeline, batch)
+        assert store.rollback(1).number == oracle.rollback(1)
+        assert_read(store, oracle, pipeline, range(oracle.head + 1))
+        store.compact()
+        store.update(as_rows(pipeline, history[0])), oracle.update(history[0])
+        assert_read(store, oracle, pipeline, range(oracle.head + 1))
+
+
+NESTED = "s struct<`a-b`: int NOT NULL, m: map<string, array<double>>>"
+MOMENTS = "d decimal(12,2), t timestamp, n timestamp_ntz"
+
+
+def odd() -> Pipeline:
+    """Names that have to be quoted, and types of which DuckDB has others."""
+    pipeline = Pipeline("odd")
+    key = '`a-"b` string, `select` date'
+    pipeline.source("odd", key=key, value=f"{NESTED}, {MOMENTS}, b binary")
+    return pipeline
+
+
+def test_names_and_types_are_spelled_as_duckdb_does(location: str) -> None:
+    """Of no rows, too, and in a directory whose name says a partition to DuckDB."""
+    with Store(None, f"{location}/k=7", odd()) as store:
+        for version in range(3):
+            found, own = by_duckdb(store.sql("odd", dialect="duckdb")), store.content("odd")
+            assert found.column_names == own.column_names
+            assert found.to_pylist() == own.to_pylist()
+            assert len(found) == min(version, 1)
+            row = {"s": {"a-b": version, "m": {"x": [1.5]}}, "b": b"\0", "d": Decimal("1.25")}
+            moments = {"t": datetime(2026, 1, 1, tzinfo=UTC), "n": datetime(2026, 1, 1)}
+            store.update({"odd": [{'a-"b': None, "select": None, **row, **moments}]})
+
+
+def test_what_is_not_there_is_refused(location: str) -> None:
+    with Store(None, location, odd()) as store:
+        store.update({"odd": [{'a-"b': "x", "select": None}]})
+        for stage, table in (("nowhere", "content"), ("odd", "key_mappings")):
+            with pytest.raises(NotFoundError):
+                store.sql(stage, table=table)
+        with pytest.raises(NotFoundError):
+            store.sql("odd", 7)
+        for wrong in ({"dialect": "trino"}, {"table": "runs"}):
+            with pytest.raises(InvalidArgumentError):
+                store.sql("odd", **wrong)  # type: ignore[arg-type]
