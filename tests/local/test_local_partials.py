@@ -98,6 +98,21 @@ def means(store: dp.Store) -> list[tuple[float, int]]:
 
 FIRST = [visit(1, 1, 1.0), visit(2, 2, 4.0)]
 SAME_MEAN = [visit(3, 1, 1.0), visit(4, 1, 1.0)]
+
+
+@pytest.mark.parametrize("text", ["mean", "MEAN", "`mean`"])
+def test_what_is_merged_is_named_as_columns_are(location: str, text: str) -> None:
+    pipeline = dp.Pipeline("visits")
+    value = "day date, member bigint, x double"
+    source = pipeline.source("visits", key="id bigint", value=value)
+    by_day = pipeline.aggregate("by_day", source, key="day", values=MEAN)
+    of_days = pipeline.aggregate("of_days", by_day, key="", values={"mean": agg.merge(text)})
+    pipeline.aggregate("again", of_days, key="", values={"all": agg.merge("`Mean`")})
+    store = dp.Store(None, location, pipeline)
+    store.update({"visits": FIRST})
+    assert store.content("again")["all"].to_pylist() == [2.5]
+
+
 WITHOUT_UPDATES = {"rows": dp.Limits(), "runs": dp.Limits(small_table_rows=0)}
 
 

@@ -121,16 +121,20 @@ class Aggregate(DerivedKind):
                 _check_dropping(call, checked, stage, name)
         computed = (read[name] for name, call in values.items() if not call.merges)
         arguments = dict.fromkeys(one for of_value in computed for one in of_value)
+        named = {
+            name: replace(call, arguments=tuple(one.name for one in read[name]))
+            for name, call in values.items()
+        }
         return Aggregate(
             tuple(_key(key, feeder, stage=stage)),
-            tuple(
-                (name, replace(call, arguments=tuple(one.name for one in read[name])))
-                for name, call in values.items()
-            ),
+            tuple(named.items()),
             tuple(arguments),
             None if where is None else _read(where, feeder, "its condition", stage),
             checked,
-            tuple(_origin(call, feeders[0]) for call in values.values()),
+            tuple(
+                _origin(named[name], feeders[0]) if call.merges else call
+                for name, call in values.items()
+            ),
         )
 
     @property
