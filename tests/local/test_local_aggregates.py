@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from damaging import planted
 from local_stores import IN_PARTS, as_rows, assert_refreshed, assert_versions
+from selecting import some
 from two_sources import changes
 
 import deltaproduce as dp
@@ -114,7 +115,11 @@ def history(seed: int) -> list[dict[str, list[Any]]]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "way"), [(n, way) for way in WAYS for n in range(6 if way != "in parts" else 2)]
+    ("seed", "way"),
+    some(
+        ((n, way) for way in WAYS for n in range(6 if way != "in parts" else 2)),
+        lambda seed, way: seed < (2 if way != "in parts" else 1),
+    ),
 )
 def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     pipeline = site()

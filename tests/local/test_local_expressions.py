@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from local_stores import IN_PARTS, as_rows, assert_refreshed, assert_same_here
+from selecting import chosen
 from two_sources import changes
 
 import deltaproduce as dp
@@ -104,7 +105,7 @@ def by_hand() -> dp.Pipeline:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", chosen(range(2), 0))
 def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     pipeline = site(*STAGES)
     oracle, other = Oracle(pipeline), Oracle(by_hand())

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from local_stores import IN_PARTS, as_rows, assert_refreshed, assert_same_here, assert_versions
 from local_stores import WAYS as FEW
+from selecting import some
 from two_sources import changes
 
 import deltaproduce as dp
@@ -104,7 +105,10 @@ CASES = {
 
 @pytest.mark.parametrize(
     ("case", "way"),
-    [*((case, "runs") for case in CASES), ("numbers", "small"), ("numbers", "runs, often folded")],
+    some(
+        [*((c, "runs") for c in CASES), ("numbers", "small"), ("numbers", "runs, often folded")],
+        lambda case, way: (case, way) != ("numbers", "runs"),
+    ),
 )
 def test_versions_equal_the_oracle(location: str, case: str, way: str) -> None:
     pipeline, seed = site(*CASES[case]), [*CASES].index(case)

@@ -9,6 +9,7 @@ import pytest
 from crashing import CrashAt, CrashError, fail
 from damaging import planted
 from local_stores import as_rows, assert_refreshed, assert_same_here, assert_versions
+from selecting import some
 from test_local_aggregates import EXACT, PLAIN, ROUNDED, VERSIONS, WAYS, history
 
 import deltaproduce as dp
@@ -53,7 +54,7 @@ def partial_site() -> dp.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize(("seed", "way"), list(enumerate(WAYS)))
+@pytest.mark.parametrize(("seed", "way"), some(enumerate(WAYS), lambda _, way: way != "runs"))
 def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     """And what is stored, states too, is what a refresh makes."""
     pipeline = partial_site()

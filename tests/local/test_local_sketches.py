@@ -40,7 +40,7 @@ def values(columns: Iterable[str] = COLUMNS) -> dict[str, agg.AggregateCall]:
     }
 
 
-def site(columns: Iterable[str] = COLUMNS, *, by_days: bool = True) -> dp.Pipeline:
+def site(columns: Iterable[str] = COLUMNS) -> dp.Pipeline:
     """Sketches of a source and of two that are merged; of days, of all days, and all."""
     pipeline = dp.Pipeline("site")
     value = "g string, " + ", ".join(f"{name} {ddl}" for name, (ddl, _) in COLUMNS.items())
@@ -57,8 +57,6 @@ def site(columns: Iterable[str] = COLUMNS, *, by_days: bool = True) -> dp.Pipeli
     )
     of_two = {name: agg.merge(name) for name in two}
     pipeline.aggregate("of_two", by_two, key="ok", values={**of_two, "texts": agg.count()})
-    if not by_days:
-        return pipeline
     by_day = pipeline.aggregate("by_day", both, key="day AS on_day, g", values=some)
     merged = {f"all_{name}": agg.merge(name) for name in some}
     all_days = pipeline.aggregate(

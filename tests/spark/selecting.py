@@ -1,6 +1,6 @@
 """Which cases of a law a short run has: each law keeps some, and the rest is marked `long`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -16,3 +16,14 @@ def chosen(cases: Iterable[Any], *short: Any) -> list[Any]:
     return [
         case if name in short else pytest.param(case, marks=long) for name, case in names.items()
     ]
+
+
+def some(
+    cases: Iterable[tuple[Any, ...]], in_short: Callable[..., bool], *, longer: bool = False
+) -> list[Any]:
+    """All cases, which are of several parameters each; those that are not ``in_short`` are long.
+
+    Args:
+        longer: a longer search is asked for, so none is.
+    """
+    return [pytest.param(*case, marks=() if longer or in_short(*case) else long) for case in cases]
