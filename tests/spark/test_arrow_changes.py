@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from forcing import setting
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -118,17 +119,20 @@ def test_rows_are_compared_as_in_spark(spark: SparkSession, with_sources: bool) 
 
 
 def test_keys_of_more_rows_than_a_task_holds_are_compared(spark: SparkSession) -> None:
-    """Large keys and small ones, of which some change, some go, some come and some stay."""
+    """Large keys and small ones, of which some change, some go, some come and some stay.
+
+    A large key has several batches of Arrow, and is more than twice what a task holds.
+    """
     schema = row_schema("k int", "n int", stage="made")
     layout = Layout(schema, (Column("_source_i", IntegerType(), True),))
     rows = [
         (key, source, row % 2, row)
-        for key, size in enumerate((3, 25_000, 12_000, 0, 1, 25_000, 7))
+        for key, size in enumerate((3, 2_500, 1_200, 0, 1, 2_500, 7))
         for row in range(size)
         for source in (row // 2,)
     ]
     before = pa.table(list(zip(*rows, strict=True)), schema=arrow_schema(layout.content))
-    gone = pa.table({"_source_i": pa.array([0, 11_000, 50_000], pa.int32())})
+    gone = pa.table({"_source_i": pa.array([0, 1_100, 5_000], pa.int32())})
     new = before.filter(pc.is_in(before["_source_i"], gone["_source_i"]))
     new = new.filter(pc.not_equal(new["k"], 5))
     changed = pc.if_else(
@@ -136,7 +140,8 @@ def test_keys_of_more_rows_than_a_task_holds_are_compared(spark: SparkSession) -
     )
     new = new.set_column(new.schema.get_field_index("n"), "n", changed)
     here = LocalEngine().compare(before, gone, new, layout)
-    there = SparkEngine(spark, Limits(task_bytes=1 << 20)).compare(before, gone, new, layout)
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "500"):
+        there = SparkEngine(spark, Limits(task_bytes=1 << 17)).compare(before, gone, new, layout)
     assert there.counts == replace(here.counts, bytes=there.counts.bytes)
     assert there.counts.keys_changed == 2
     columns = sorted(there.rows.columns)

@@ -138,7 +138,10 @@ def test_delta_rs_reads_the_same_rows(store: Store, path: Path) -> None:
         assert [tuple(row.values()) for row in rows] == expected
 
 
-def test_files_of_a_first_load_are_sorted_and_disjoint(spark: SparkSession, location: str) -> None:
+def test_files_of_a_first_load_are_sorted_and_disjoint(
+    spark: SparkSession, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltaproduce.engines.spark.engine._ROWS_PER_TASK", 10_000)
     wide = Pipeline("wide")
     numbers = wide.source("numbers", key="n bigint desc", value="t string")
 
@@ -148,7 +151,7 @@ def test_files_of_a_first_load_are_sorted_and_disjoint(spark: SparkSession, loca
             yield text, n
 
     store = Store(spark, location, wide, limits=Limits(local_rows=0))
-    rows = spark.range(250_000).selectExpr("id AS n", "cast(id * 7 % 250000 AS string) AS t")
+    rows = spark.range(25_000).selectExpr("id AS n", "cast(id * 7 % 25000 AS string) AS t")
     store.update({"numbers": rows})
     for stage, table, column, descending in (
         ("numbers", "content", "n", True),
@@ -195,19 +198,23 @@ def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:
     store = Store(spark, "shop_catalog", shop)
     assert store.head.number == 0
     assert store.content("totals").columns == ["customer", "_source_customer", "_ordinal", "total"]
-    fill(spark, store)
-    for number, expected in TOTALS.items():
+    load = [(1, "ann", 10), (2, "ann", 20), (3, "bob", 5)]
+    store.update({"orders": [dict(zip(ORDER, row, strict=True)) for row in load]})
+    store.update({"orders": [{"order_id": n, "_change_type": "delete"} for n in (2, 3)]})
+    for number, expected in {1: TOTALS[1], 2: [("ann", 10)]}.items():
         found = store.content("totals", number, ordered=True).select("customer", "total").collect()
         assert [tuple(row) for row in found] == expected
     assert [tuple(row)[1:] for row in store.updates("totals", ordered=True).collect()] == [
-        ("update", "ann", 0, 11),
+        ("update", "ann", 0, 10),
         ("delete", "bob", 0, None),
     ]
     store.compact()
     again = Store(spark, "spark_catalog.shop_catalog", shop)
     assert again.head == store.head
     pinned = store.head.stages["totals"].delta_versions["key_mappings"]
-    sql = f"SELECT * FROM shop_catalog.totals__key_mappings VERSION AS OF {pinned}"
+    name = store.sql_name("totals", "key_mappings")
+    assert name.endswith("`shop_catalog`.`totals__key_mappings`")
+    sql = f"SELECT * FROM {name} VERSION AS OF {pinned}"
     assert spark.sql(sql).collect() == [Row("ann", "ann")]
     odd = Pipeline("odd")
     odd.source("it's", key="k int", value="v int")
@@ -249,10 +256,10 @@ def test_changes_may_come_from_another_session(
 ) -> None:
     other, store = spark.newSession(), Store(spark, location, shop, table_type=way.table_type)
     with forced(way):
-        store.update({"orders": other.createDataFrame([(1, "ann", 10), (2, "bob", 5)], ORDERS)})
-        store.update({"orders": other.createDataFrame([(2, "ann", 7)], ORDERS)})
-    totals = store.content("totals", ordered=True).select("customer", "total").collect()
-    assert [tuple(row) for row in totals] == [("ann", 17)]
+        store.update({"visits": other.createDataFrame([(1, "home"), (2, "help")], VISITS)})
+        store.update({"visits": other.createDataFrame([(2, "home")], VISITS)})
+    pages = store.content("by_page", ordered=True).select("page", "visit_id").collect()
+    assert [tuple(row) for row in pages] == [("home", 1), ("home", 2)]
 
 
 def test_only_known_table_types(spark: SparkSession, location: str) -> None:

@@ -30,7 +30,7 @@ def test_versions_equal_the_oracle(
 ) -> None:
     """Windows are moved and made anew; what is stored, states too, is what a refresh makes.
 
-    In a short run two versions of two windows.
+    In a short run two versions of two windows, of which none is refreshed.
     """
     windows = WINDOWS if long_run else ("of_days", "of_seqs")
     pipeline = site(windows)
@@ -44,7 +44,7 @@ def test_versions_equal_the_oracle(
             version = store.update(as_frames(spark, pipeline, batch), **told)
             assert version.number == oracle.update(batch, **told)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in (*windows, "of_partials") if long_run else ("of_seqs",):
+        for stage in (*windows, "of_partials") if long_run else ():
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
         assert_same(store, oracle, pipeline, 1)
