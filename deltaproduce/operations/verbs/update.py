@@ -111,7 +111,7 @@ def plan(
     keys = {
         **{
             source.name: _keys_given(source, rows.get(named))
-            for named, source in zip(given, _sources(store, given, "given"), strict=True)
+            for named, source in zip(given, _named(store, given, "given"), strict=True)
         },
         **dict.fromkeys(full),
     }
@@ -137,11 +137,11 @@ def _keys_given(source: Source, rows: object) -> int | None:
 
 
 def _names(store: Opened, sources: Collection[str | Source], argument: str) -> list[str]:
-    """The names of sources that are given as such, or by name; see `_sources`."""
-    return [source.name for source in _sources(store, sources, argument)]
+    """The names of sources that are given as such, or by name; see `_named`."""
+    return [source.name for source in _named(store, sources, argument)]
 
 
-def _sources(store: Opened, sources: Collection[str | Source], argument: str) -> list[Source]:
+def _named(store: Opened, sources: Collection[str | Source], argument: str) -> list[Source]:
     """Sources that are given as such, or by name.
 
     Raises:
