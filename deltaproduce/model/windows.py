@@ -54,6 +54,11 @@ class Window:
     on_missing: OnMissing = "skip"
     max_partitions: int | None = None
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether its edge moves in versions of its own, so that where it is depends on them."""
+        return self.max_partitions is not None
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedWindow:

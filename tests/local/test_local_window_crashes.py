@@ -35,7 +35,8 @@ def site() -> dp.Pipeline:
     last = dp.window("day", last=3)
     pipeline.aggregate("last_days", by_day, key="member", values=some, window=last)
     slow = dp.window("day", start="2013-03-01", max_partitions=1)
-    since = pipeline.aggregate("since", events, key="member", values=values, window=slow)
+    ordered = {**values, "most": agg.max("n")}
+    since = pipeline.aggregate("since", events, key="member", values=ordered, window=slow)
 
     @pipeline.producer(since, key="rows bigint", value="member bigint")
     def by_rows(member: int, values: Iterator[Any]) -> Iterator[Any]:

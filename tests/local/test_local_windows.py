@@ -593,6 +593,84 @@ def test_a_limited_window_catches_up_version_by_version(location: str) -> None:
         assert store.verify(recompute=True) == ()
 
 
+def limited_site(values: dict[str, agg.AggregateCall], most: int | None = 1) -> dp.Pipeline:
+    """Windows that few partitions may enter at once, of ordered functions and others."""
+    pipeline = dp.Pipeline("site")
+    days = pipeline.source("days", key="day date, id bigint", value="m bigint, n int")
+    more = pipeline.source("merged", key="day date, id bigint", value="m bigint, n int")
+    two = None if most is None else most + 1
+    for name, feeder, window in (
+        ("last", days, dp.window("day", last=3, max_partitions=most)),
+        ("since", dp.merge(days, more), dp.window("day", start=FIRST, max_partitions=two)),
+    ):
+        pipeline.aggregate(name, feeder, key="m", values=values, window=window)
+    return pipeline
+
+
+@pytest.mark.parametrize(("way", "seed"), [(way, n) for n, way in enumerate(WAYS)])
+def test_ordered_functions_catch_up_with_the_others(
+    location: str, seed: int, limits: dp.Limits
+) -> None:
+    """After each of the versions of an update they are of the partitions that are in the window."""
+    pipeline = limited_site(VALUES)
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline, limits=limits) as store:
+        first = {name: [Upsert((FIRST, 9), (0, 1))] for name in ("days", "merged")}
+        for batch, told in [(first, {}), *history(80 + seed)]:
+            batch = {name: batch[name] for name in ("days", "merged") if name in batch}
+            if "partitions" in told:
+                told["partitions"] = {"days": told["partitions"]["days"]}
+            version = store.update(as_rows(pipeline, batch), **told)
+            assert version.number == oracle.update(batch, **told)
+        assert version.number > VERSIONS
+        assert_same_here(store, oracle, pipeline, range(version.number + 1))
+        store.rollback(version.number // 2)
+        oracle.rollback(version.number // 2)
+        assert store.update(as_rows(pipeline, batch)).number == oracle.update(batch)
+        assert_same_here(store, oracle, pipeline, range(version.number, oracle.head + 1))
+        assert store.verify(recompute=True) == ()
+
+
+def test_what_an_ordered_function_is_answered_from_begins_anew_with_it(location: str) -> None:
+    """On the way of a window that few partitions may enter: all of its stages are where it is."""
+    least, more = (
+        {"least": agg.min("n")},
+        {"least": agg.min("n"), "kinds": agg.count_distinct("id")},
+    )
+    rows = [
+        {"day": FIRST + timedelta(days=number), "id": n, "m": n % 2, "n": n - number}
+        for number in range(6)
+        for n in range(3)
+    ]
+    defined = [(more, 1), (least, 2), (least, None), (more, None), ({**more, "n": agg.sum("n")}, 2)]
+    with dp.Store(None, location, limited_site(least)) as store:
+        store.update({"days": rows})
+        store.rollback(4)
+    for values, most in defined:
+        with dp.Store(None, location, limited_site(values, most)) as store:
+            first = store.head.number + 1
+            last = store.update().number
+            for version in store.versions()[first - 1 : last]:
+                for name in ("last", "since"):
+                    move = version.stages[name].window
+                    assert move is not None
+                    inside = [r for r in rows if move.first and move.first <= r["day"] <= move.last]
+                    of_each = {m: [r for r in inside if r["m"] == m] for m in (0, 1) if inside}
+                    found = store.content(name, version.number, ordered=True).to_pylist()
+                    assert [(row["m"], row["least"]) for row in found] == [
+                        (m, min(r["n"] for r in some)) for m, some in of_each.items()
+                    ]
+                    assert [row["kinds"] for row in found if "kinds" in row] == [
+                        len({r["id"] for r in some})
+                        for some in of_each.values()
+                        if "kinds" in values
+                    ]
+            assert store.verify(recompute=True) == ()
+            if most == 1:
+                assert last - first == 3
+                store.rollback(last - 1)  # on the way
+
+
 def test_versions_before_one_that_fails_stay(location: str) -> None:
     pipeline = views(dp.window("day", start="2013-03-01", max_partitions=1))
     rows = [row for number in range(1, 4) for row in day(number, [number])]

@@ -259,15 +259,6 @@ def test_a_window_that_does_not_fit_its_feeder_is_refused(case: str) -> None:
     assert caught.value.stage == "wrong"
 
 
-def test_a_limited_window_of_an_ordered_function_is_refused() -> None:
-    pipeline = dp.Pipeline("p")
-    pipeline.source("events", key="day date", value="n int")
-    values, window = {"least": dp.agg.min("n")}, dp.window("day", last=2, max_partitions=1)
-    with pytest.raises(dp.DefinitionError) as caught:
-        pipeline.aggregate("wrong", "events", key="n", values=values, window=window)
-    assert caught.value.stage == "wrong"
-
-
 def test_a_column_is_named_without_regard_to_case() -> None:
     pipeline = dp.Pipeline("p")
     pipeline.source("events", key="Day date", value="n int")

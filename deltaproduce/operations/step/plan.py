@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
-from deltaproduce.model.graph import Graph, Producer, Source, Stage
+from deltaproduce.model.graph import Graph, Producer, Source, Stage, belongs_to
 from deltaproduce.model.limits import Limits
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.storage.figures import StageFigures
@@ -115,13 +115,19 @@ def plan(
         step = _source_step(source, head, definition, given, snapshots, arrived, expiring)
         if step is not None:
             steps[source.name] = step
+    answered = {one.name: stage for stage in graph.producers for one in stage.auxiliary}
     for stage in graph.producers:
         step = _producer_step(stage, head, definitions[stage.name], steps, refreshed, due, now)
+        owner = answered.get(stage.name)
+        if owner is not None and owner.kind.window is not None and owner.kind.window.is_limited:
+            other = _producer_step(owner, head, definitions[owner.name], steps, refreshed, due, now)
+            step = _together(stage, step, other, head)
         if step is not None and step.redefined and policy == "strict":
+            name = belongs_to(stage.name)
             raise DefinitionError(
-                f"stage {stage.name!r} would be produced in full, as {step.reason}, and the "
+                f"stage {name!r} would be produced in full, as {step.reason}, and the "
                 "policy is 'strict': open the store with another, or undo the change",
-                stage=stage.name,
+                stage=name,
             )
         if step is not None:
             steps[stage.name] = step
@@ -310,6 +316,21 @@ def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> N
                 f"{version.number}: give it a new name, or keep the pipeline in a new location",
                 stage=name,
             )
+
+
+def _together(stage: Producer, step: Step | None, owner: Step | None, head: Version) -> Step | None:
+    """The step of an auxiliary stage whose window moves with that of the stage it belongs to.
+
+    A limited window that is made by another definition begins anew, and so where it is depends on
+    when: what the stage is answered from begins anew with it.
+
+    Args:
+        step: what it would be alone.
+        owner: that of the stage it belongs to.
+    """
+    if owner is None or not owner.redefined or not has_tables(head, stage.name):
+        return step
+    return replace(owner, stage=stage)
 
 
 def _layout_changed(definition: Fingerprint, stage: str, version: Version) -> bool:

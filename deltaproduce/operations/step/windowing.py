@@ -79,8 +79,8 @@ class WindowedStage:
 
     @property
     def is_limited(self) -> bool:
-        """Whether its edge moves in versions of its own."""
-        return self.window.window.max_partitions is not None
+        """See `Window.is_limited`."""
+        return self.window.window.is_limited
 
     def shift(
         self, head: Version, state: WindowState, *, redefined: bool = False, advances: bool = False

@@ -16,7 +16,6 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.spark.columns import col
-from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Producer, Stage, auxiliary_name
 from deltaproduce.stages.aggregates.agg import count
 from deltaproduce.stages.aggregates.functions.encodings import encoded, encoded_type
@@ -81,11 +80,8 @@ def kept_beside(
 ) -> tuple[Producer, ...]:
     """The multisets that an aggregate is answered from, each once; see `Producer.auxiliary`.
 
-    They have its window, which moves in the same step. One that is limited does not begin where the
-    aggregate's begins, if that is redefined.
-
-    Raises:
-        DefinitionError: the window is limited; with `stage`.
+    They have its window, which moves in the same step; where it is limited they begin anew with the
+    aggregate (`operations.step.plan`).
     """
     called = (multiset_of(call) for _, call in kind.values)
     read = {one.name: one for one in kind.arguments}
@@ -106,12 +102,6 @@ def kept_beside(
         schema = multiset.schema(inputs[0], stage=stage)
         name = auxiliary_name(stage, number)
         found.append(Producer(name, inputs, schema, multiset, revision))
-    if found and kind.window is not None and kind.window.max_partitions is not None:
-        message = (
-            f"stage {stage!r}: its window has max_partitions, which ordered functions, such as "
-            "agg.min, do not take; leave it out, or make two stages"
-        )
-        raise DefinitionError(message, stage=stage)
     return tuple(found)
 
 
