@@ -15,8 +15,9 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import described
 from deltaproduce.types.columns import Column, column_of
 
-_METHODS: Final = ("zero", "add", "merge", "result")
-_OPTIONAL: Final = ("subtract", "identity_of")
+_BY_VALUE: Final = ("zero", "add", "merge", "result"), ("subtract", "identity_of")
+_OVER_ARROW: Final = ("add", "merge", "result"), ("subtract",)
+"""The methods that are needed, and those that may be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class OwnAggregate:
         name: its class's.
         state: what it keeps of a group, as a column.
         value: its values, as a column.
+        inputs: the columns that it takes, if it takes whole columns; None if it takes values.
         text: what it computes, as fingerprints see it.
     """
 
@@ -35,6 +37,7 @@ class OwnAggregate:
     name: str
     state: Column
     value: Column
+    inputs: tuple[Column, ...] | None
     text: str
 
     @staticmethod
@@ -48,17 +51,21 @@ class OwnAggregate:
             message = f"agg.own is given the class {aggregate.__name__}; give an object of it"
             raise DefinitionError(message)
         name = type(aggregate).__name__
-        for method in (*_METHODS, *_OPTIONAL):
+        inputs = _inputs(aggregate, name)
+        needed, optional = _BY_VALUE if inputs is None else _OVER_ARROW
+        for method in (*needed, *optional):
             found = getattr(aggregate, method, None)
-            if not callable(found) and (found is not None or method in _METHODS):
+            if not callable(found) and (found is not None or method in needed):
                 raise DefinitionError(
                     f"agg.own is given {name}, whose {method} is {found!r}; it needs the methods "
-                    f"{', '.join(_METHODS)}, and may have {' and '.join(_OPTIONAL)}"
+                    f"{', '.join(needed)}, and may have {' and '.join(optional)}"
                 )
-        state, value = (_column(aggregate, name, part) for part in ("state", "type"))
+        state, value = (
+            _column(part, getattr(aggregate, part, None), name) for part in ("state", "type")
+        )
         members = sorted(dict(_members(aggregate)).items())
         text = described((name, state.ddl, value.ddl, members))
-        return OwnAggregate(aggregate, name, state, value, text)
+        return OwnAggregate(aggregate, name, state, value, inputs, text)
 
     @staticmethod
     def among(parameters: Iterable[object]) -> OwnAggregate | None:
@@ -74,10 +81,26 @@ class OwnAggregate:
         """Whether it takes a state from another one."""
         return getattr(self.methods, "subtract", None) is not None
 
+    @property
+    def tells_identity(self) -> bool:
+        """Whether it says of a state whether that is of no rows."""
+        return self.inputs is None and getattr(self.methods, "identity_of", None) is not None
 
-def _column(aggregate: object, name: str, part: str) -> Column:
+
+def _inputs(aggregate: object, name: str) -> tuple[Column, ...] | None:
+    """The columns that an object takes as a whole; None if it says nothing of them."""
+    given = getattr(aggregate, "input_types", None)
+    if given is None:
+        return None
+    if not isinstance(given, tuple | list) or not given:
+        raise DefinitionError(
+            f"agg.own is given {name}, whose input_types is {given!r}; give a tuple of types in DDL"
+        )
+    return tuple(_column(f"input_types[{n}]", one, name) for n, one in enumerate(given))
+
+
+def _column(part: str, given: object, name: str) -> Column:
     """What an object says of a type of its own."""
-    given = getattr(aggregate, part, None)
     try:
         return column_of(part, given)  # type: ignore[arg-type]  # anything may be given
     except (DefinitionError, AttributeError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from types import MappingProxyType
@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import same_rows
 from deltaproduce.model.own_aggregates import OwnAggregate
-from deltaproduce.types.atoms import Misfit
+from deltaproduce.stages.aggregates.functions.own.over_arrow import of_groups
+from deltaproduce.types.atoms import Misfit, arrow_type
 from deltaproduce.types.excerpts import described
 from deltaproduce.types.forms import Form
 
@@ -46,7 +47,9 @@ def check_aggregate(aggregate: object, values: Iterable[Any]) -> None:
     - *associativity* and *commutativity* of ``merge``;
     - *order independence*: rows may be added in any order;
     - *parts*: adding all rows equals merging the states of parts of them;
-    - *subtraction*: ``subtract(merge(a, b), b)``, if there is one, gives ``a``.
+    - *subtraction*: ``subtract(merge(a, b), b)``, if there is one, gives ``a``;
+    - *groups*: of one that takes whole columns: a group's state and value are the same alone and
+      beside other groups, whatever the order of rows of different groups.
 
     Two states are the same if their values are, and the values after more rows. Doubles that are
     added up fail, since their sum depends on the order; keep decimals or whole numbers.
@@ -64,7 +67,8 @@ def check_aggregate(aggregate: object, values: Iterable[Any]) -> None:
     if not rows:
         raise AssertionError("check_aggregate is given no values; give some, None among them")
     declared = OwnAggregate.of(aggregate)
-    methods = _Methods(declared, Form.of(declared.state, UTC), Form.of(declared.value, UTC))
+    found = _Methods if declared.inputs is None else _ArrowMethods
+    methods = found(declared, Form.of(declared.state, UTC), Form.of(declared.value, UTC))
     series = [_Parts(methods, *map(methods.of, parts)) for parts in _series(rows)]
     for law, states in _LAWS.items():
         for parts in series:
@@ -130,6 +134,11 @@ class _Methods:
         """A state that was stored, and read."""
         return _State(self.states.read(state.stored)[0], state.stored, state.rows)
 
+    def beside_others(self, *states: _State) -> Iterator[tuple[_State, _State]]:
+        """States that are made alone, and beside others; none if each is made alone."""
+        del states
+        yield from ()
+
     def is_identity(self, state: _State) -> bool:
         """What `identity_of` says."""
         try:
@@ -153,7 +162,7 @@ class _Methods:
         *given: Any,  # noqa: ANN401 the user's
     ) -> tuple[Any, pa.Array]:
         """What a method returns, as methods get it and as it is stored."""
-        again = copy.deepcopy(given)
+        again = self._copied(given)
         before = repr(given)
         found, stored = self._once(method, form, rows, given)
         if repr(given) != before:
@@ -163,6 +172,10 @@ class _Methods:
         if not _same(stored, others):
             self.fail("determinism", rows, f"{method} returns {found!r}, and then {other!r}")
         return found, stored
+
+    def _copied(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments that methods may change, twice."""
+        return copy.deepcopy(given)
 
     def _once(
         self, method: str, form: Form, rows: _Rows, given: tuple[Any, ...]
@@ -175,6 +188,94 @@ class _Methods:
             return form.seen(found), form.written([found])
         except Misfit as misfit:
             self.fail("types", rows, f"{method} returns {found!r}: {misfit}")
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrowMethods(_Methods):
+    """Those that take whole columns: a state is an array of one item, as it is stored."""
+
+    def of(self, rows: _Rows) -> _State:
+        """See `_Methods.of`."""
+        return self._state("add", rows, *self._added([rows]))
+
+    def added(self, state: _State, rows: _Rows) -> _State:
+        """See `_Methods.added`: all at once, since rows are added to no state."""
+        return self.of((*state.rows, *rows))
+
+    def merged(self, one: _State, other: _State) -> _State:
+        """See `_Methods.merged`."""
+        both = pa.concat_arrays([one.value, other.value])
+        return self._state("merge", (*one.rows, *other.rows), pa.array([0, 0]), 1, both)
+
+    def read(self, state: _State) -> _State:
+        """See `_Methods.read`."""
+        return state
+
+    def beside_others(self, *states: _State) -> Iterator[tuple[_State, _State]]:
+        """See `_Methods.beside_others`."""
+        states = (*states, self.of(()))
+        parts = [state.rows for state in states]
+        rows = tuple(itertools.chain.from_iterable(parts))
+        added = self._together("add", rows, parts, *self._added(parts))
+        yield from zip(states, added, strict=True)
+        pairs = [*zip(states, (*states[1:], *states[:1]), strict=True)]
+        both = [(*one.rows, *other.rows) for one, other in pairs]
+        groups = pa.array([*range(len(pairs)), *range(len(pairs))])
+        each = [state.value for side in zip(*pairs, strict=True) for state in side]
+        merged = self._together("merge", rows, both, groups, len(pairs), pa.concat_arrays(each))
+        yield from ((self.merged(*pair), one) for pair, one in zip(pairs, merged, strict=True))
+        if self.aggregate.subtracts:
+            gone = [other for _, other in pairs]
+            given = (pa.concat_arrays([s.value for s in some]) for some in (merged, gone))
+            left = self._together("subtract", rows, [one.rows for one, _ in pairs], *given)
+            apart = map(self.subtracted, merged, gone)
+            yield from zip(apart, left, strict=True)
+        alone = pa.concat_arrays([self.result(state) for state in states])
+        values = pa.concat_arrays([state.value for state in states])
+        _, found = self._called("result", self.results, rows, values)
+        if not _same(alone, found):
+            self.fail("groups", rows, f"the values are {found!r}, and alone {alone!r}")
+
+    def _together(
+        self,
+        method: str,
+        rows: _Rows,
+        those: Iterable[_Rows],
+        *given: Any,  # noqa: ANN401 the user's
+    ) -> list[_State]:
+        """The states of some groups."""
+        _, found = self._called(method, self.states, rows, *given)
+        each = zip(range(len(found)), those, strict=True)
+        return [_State(found.slice(n, 1), found.slice(n, 1), one) for n, one in each]
+
+    def _added(self, those: Sequence[_Rows]) -> tuple[Any, ...]:
+        """What `add` is given for the rows of some groups, of each one in turn."""
+        turns = itertools.zip_longest(*those)
+        rows = [(n, row) for turn in turns for n, row in enumerate(turn) if row is not None]
+        groups = pa.array([n for n, _ in rows], pa.int64())
+        columns = (
+            pa.array([row[n] for _, row in rows], arrow_type(column.data_type))
+            for n, column in enumerate(self.aggregate.inputs or ())
+        )
+        return groups, len(those), *columns
+
+    def _copied(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """See `_Methods._copied`: arrays are not changed."""
+        return given
+
+    def _once(
+        self, method: str, form: Form, rows: _Rows, given: tuple[Any, ...]
+    ) -> tuple[Any, pa.Array]:
+        size = given[1] if method in ("add", "merge") else len(given[0])
+        try:
+            found = getattr(self.aggregate.methods, method)(*given)
+        except Exception as error:  # noqa: BLE001 any of the user's
+            self.fail("types", rows, f"{method} raises {described(error)}", error)
+        try:
+            stored = of_groups(found, size, form.column, UTC)
+        except Misfit as misfit:
+            self.fail("types", rows, f"{method}: {misfit}")
+        return stored, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +305,7 @@ class _Parts:
         zero, merged = self.methods.of(()), self.methods.merged
         yield self.a, merged(zero, self.a)
         yield self.a, merged(self.a, zero)
-        if getattr(self.methods.aggregate.methods, "identity_of", None) is not None:
+        if self.methods.aggregate.tells_identity:
             if not self.methods.is_identity(zero):
                 self.methods.fail("identity", (), "identity_of(zero()) is false")
             if self.methods.is_identity(self.a):
@@ -232,6 +333,10 @@ class _Parts:
         added = self.methods.added(self.a, self.b.rows)
         yield added, self.methods.merged(self.a, self.b)
 
+    def groups(self) -> Iterator[tuple[_State, _State]]:
+        """States are made beside others."""
+        yield from self.methods.beside_others(self.a, self.b, self.c)
+
     def subtraction(self) -> Iterator[tuple[_State, _State]]:
         """What was merged is taken away, in the end all of it."""
         if self.methods.aggregate.subtracts:
@@ -254,6 +359,7 @@ _LAWS: Final = MappingProxyType(
         "commutativity": _Parts.commutativity,
         "order independence": _Parts.order,
         "parts": _Parts.parts,
+        "groups": _Parts.groups,
         "subtraction": _Parts.subtraction,
     }
 )

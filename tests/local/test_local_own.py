@@ -2,11 +2,14 @@
 
 import os
 import random
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from arrow_aggregates import LeastOfColumns, MomentsOfColumns, SquaresOfColumns, WeightedColumns
 from local_stores import WAYS, as_rows, assert_refreshed, assert_same_here, assert_versions
 from own_aggregates import Least, Moments, Squares, Weighted
 from selecting import some
@@ -23,8 +26,16 @@ SUBTRACTED = {
     "squares": agg.own(Squares(), "n"),
     "weighted": agg.own(Weighted(), "n", "price"),
     "without_nulls": agg.own(Squares(), "CASE WHEN n IS NULL THEN 2 ELSE n END"),
+    "squares_over_arrow": agg.own(SquaresOfColumns(), "n"),
+    "weighted_over_arrow": agg.own(WeightedColumns(), "n", "price"),
 }
-VALUES = {**SUBTRACTED, "texts": agg.own(Least(2), "t"), "span": agg.own(Moments(), "at")}
+VALUES = {
+    **SUBTRACTED,
+    "texts": agg.own(Least(2), "t"),
+    "span": agg.own(Moments(), "at"),
+    "texts_over_arrow": agg.own(LeastOfColumns(2), "t"),
+    "span_over_arrow": agg.own(MomentsOfColumns(), "at"),
+}
 STAGES = ("by_g", "by_two", "by_day", "all_days", "over_all")
 
 
@@ -70,6 +81,17 @@ def own_history(seed: int, versions: int = VERSIONS) -> list[dict[str, list[Any]
     return changes(seed, versions, lambda chance: (*values_of_row(chance), chance.choice(days)))
 
 
+def assert_twins(store: dp.Store, stages: Iterable[str]) -> None:
+    """What methods over whole columns make is what their twins make by value."""
+    for stage in stages:
+        rows = store.content(stage)
+        table = rows if isinstance(rows, pa.Table) else rows.toArrow()
+        for name in table.column_names:
+            if name.endswith("_over_arrow"):
+                twin = table.column(name.removesuffix("_over_arrow"))
+                assert table.column(name).to_pylist() == twin.to_pylist(), f"{name} of {stage}"
+
+
 @pytest.mark.parametrize(("seed", "way"), some(enumerate(WAYS), lambda _, way: way != "runs"))
 def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     """And what is stored, states too, is what a refresh makes."""
@@ -78,6 +100,7 @@ def test_versions_equal_the_oracle(location: str, seed: int, way: str) -> None:
     with dp.Store(None, location, pipeline, limits=WAYS[way]) as store:
         series = own_history(60 + seed)
         assert_versions(store, oracle, pipeline, series)
+        assert_twins(store, STAGES)
         assert_refreshed(store, STAGES)
         store.rollback(VERSIONS // 2)
         oracle.rollback(VERSIONS // 2)
@@ -126,6 +149,7 @@ def test_windows_equal_the_oracle(
             found = store.update(as_rows(pipeline, {"days": batch}))
             assert found.number == oracle.update({"days": batch})
             assert_same_here(store, oracle, pipeline, [found.number])
+            assert_twins(store, ("last", "since", "of_days"))
         assert store.verify(recompute=True) == ()
 
 
@@ -204,6 +228,76 @@ def test_what_a_method_raises_has_stage_key_and_cause(location: str, name: str) 
         assert store.head.number == before
         if name != "zero":
             assert store.update({"rows": [{"id": 4, "g": "b", "n": 1}]}).number == before + 1
+
+
+class FailingColumns(SquaresOfColumns):
+    """One of which a method fails where a group has a sum of squares of 100."""
+
+    def __init__(self, method: str, found: Any) -> None:
+        self.failing = method, found
+
+    def _after(self, method: str, states: pa.StructArray, returned: Any) -> Any:
+        failing, found = self.failing
+        if failing != method or 100 not in states.field("total").to_pylist():
+            return returned
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def add(self, groups: pa.Array, size: int, numbers: pa.Array) -> pa.Array:
+        states = super().add(groups, size, numbers)
+        return self._after("add", states, states)
+
+    def merge(self, groups: pa.Array, size: int, states: Any) -> pa.Array:
+        merged = super().merge(groups, size, states)
+        return self._after("merge", merged, merged)
+
+    def subtract(self, a: Any, b: Any) -> Any:
+        return self._after("subtract", b, super().subtract(a, b))
+
+    def result(self, states: Any) -> pa.Array:
+        return self._after("result", states, super().result(states))
+
+
+CHANGED_BY = {
+    "add": (1, {"id": 97, "n": 10}),
+    "merge": (6, {"id": 97, "n": 8}),
+    "subtract": (10, {"id": 17, "n": 1}),
+    "result": (6, {"id": 97, "n": 8}),
+}
+"""What a key has before, and what changes, so that a method comes to 100."""
+
+
+@pytest.mark.parametrize(
+    ("method", "found"),
+    [
+        *((method, ValueError("no")) for method in ("add", "merge", "subtract", "result")),
+        ("add", SystemExit(2)),
+        ("add", 17),
+        ("merge", pa.array([1, 2, 3])),
+        ("result", pa.chunked_array([["a"]])),
+    ],
+)
+def test_what_fails_over_columns_has_the_key_that_it_fails_for(
+    location: str, method: str, found: Any
+) -> None:
+    """Though many keys are in one call; nothing is written."""
+    pipeline = dp.Pipeline("shop")
+    source = pipeline.source("rows", key="id bigint", value="g bigint, n int")
+    own = agg.own(FailingColumns(method, found), "n")
+    pipeline.aggregate("by_g", source, key="g", values={"own": own})
+    rows = [{"id": n, "g": n, "n": 1} for n in range(40)]
+    rows[17]["n"], changed = CHANGED_BY[method]
+    more = [{"id": n, "g": n % 40, "n": 2} for n in range(60, 77)]
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"rows": rows})
+        with pytest.raises(dp.ProducerError, match=f"value 'own' failed in {method}") as caught:
+            store.update({"rows": [*more, {"g": 17, **changed}]})
+        assert (caught.value.stage, caught.value.key) == ("by_g", 17)
+        cause = caught.value.__cause__
+        assert cause is None or type(cause) is type(found)
+        assert (cause is None) == (not isinstance(found, BaseException))
+        assert store.head.number == 1
 
 
 def test_a_worker_that_ends_is_a_failure_of_the_stage(location: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import arrow_aggregates
 import own_aggregates
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from forcing import WAYS, Way, forced
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from selecting import chosen
-from test_local_own import STAGES, failing_shop, own_history, own_site
+from test_local_own import STAGES, assert_twins, failing_shop, own_history, own_site
 
 import deltaproduce as dp
 from deltaproduce.engines import choice
@@ -21,7 +22,7 @@ from deltaproduce.testing import Oracle
 @pytest.fixture(autouse=True)
 def travelling() -> Iterator[None]:
     """The classes travel with their code: Spark's workers cannot import modules of tests."""
-    modules = own_aggregates, test_local_own
+    modules = own_aggregates, arrow_aggregates, test_local_own
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     yield
@@ -42,6 +43,7 @@ def test_versions_equal_the_oracle(
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
+        assert_twins(store, [name for name in STAGES if name in {s.name for s in pipeline.stages}])
         if long_run:
             for stage in STAGES:
                 figures = store.refresh(stage).stages[stage]

@@ -3,7 +3,11 @@
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from arrow_aggregates import WeightedColumns
 from own_aggregates import Least, Moments, Squares, Weighted
 
 import deltaproduce as dp
@@ -147,6 +151,106 @@ def test_each_broken_law_is_found(name: str) -> None:
         check_aggregate(aggregate, values)
 
 
+class SumOfColumns:
+    """The sum of whole numbers, of many groups at once; null counts as 0."""
+
+    input_types = ("bigint",)
+    state = "bigint"
+    type = "bigint"
+
+    def add(self, groups: Any, size: int, numbers: Any) -> Any:
+        found = np.zeros(size, np.int64)
+        np.add.at(found, groups.to_numpy(), numbers.fill_null(0).to_numpy())
+        return pa.array(found)
+
+    def merge(self, groups: Any, size: int, states: Any) -> Any:
+        return self.add(groups, size, states)
+
+    def subtract(self, a: Any, b: Any) -> Any:
+        return pc.subtract(a, b)
+
+    def result(self, states: Any) -> Any:
+        return states
+
+
+def of_columns(**members: Any) -> object:
+    """A sum over columns with other members."""
+    return type("SumOfColumns", (SumOfColumns,), members)()
+
+
+def test_an_aggregate_over_columns_that_holds_all_laws_passes() -> None:
+    check_aggregate(SumOfColumns(), VALUES)
+    some = [(1, Decimal("0.50")), (None, Decimal(1)), (3, None)]
+    check_aggregate(WeightedColumns(), some)
+
+
+BROKEN_OVER_COLUMNS: dict[str, tuple[str, object]] = {
+    "it counts its calls": (
+        "determinism",
+        of_columns(result=lambda _, s, calls=[]: pa.repeat(remembered(calls=calls), len(s))),
+    ),
+    "one state for all groups": (
+        "types",
+        of_columns(add=lambda _, groups, size, numbers: pa.array([pc.sum(numbers).as_py() or 0])),
+    ),
+    "a scalar": ("types", of_columns(result=lambda _, states: pc.sum(states))),
+    "an array of another type": ("types", of_columns(result=lambda _, s: s.cast(pa.string()))),
+    "an error": ("types", of_columns(result=lambda _, states: pc.divide(1, states))),
+    "a zero that counts": (
+        "identity",
+        of_columns(
+            add=lambda _, g, size, n: pc.add(SumOfColumns().add(g, size, n), 1),
+            merge=lambda _, g, size, n: SumOfColumns().add(g, size, n),
+            subtract=None,
+        ),
+    ),
+    "parts that count less": (
+        "parts",
+        of_columns(
+            add=lambda _, g, size, n: SumOfColumns().add(g, size, pc.abs(n)),
+            merge=lambda _, groups, size, states: pa.array(
+                [max([0, *states.filter(pc.equal(groups, n)).to_pylist()]) for n in range(size)]
+            ),
+            subtract=None,
+        ),
+    ),
+    "rows that go to the first group": (
+        "groups",
+        of_columns(
+            add=lambda _, g, size, n: SumOfColumns().add(
+                pa.array([0] * len(g), pa.int64()), size, n
+            ),
+        ),
+    ),
+    "values of all groups together": (
+        "groups",
+        of_columns(result=lambda _, states: pc.subtract(states, pc.min(states))),
+    ),
+    "what goes from the first group": (
+        "groups",
+        of_columns(subtract=lambda _, a, b: pc.subtract(a, b[0])),
+    ),
+    "one that takes nothing": ("subtraction", of_columns(subtract=lambda _, a, b: a)),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_OVER_COLUMNS)
+def test_each_broken_law_over_columns_is_found(name: str) -> None:
+    law, aggregate = BROKEN_OVER_COLUMNS[name]
+    with pytest.raises(AssertionError, match=f"SumOfColumns, {law}.*values \\["):
+        check_aggregate(aggregate, VALUES)
+
+
+def test_types_of_columns_are_those_that_are_declared() -> None:
+    """Where they are not, the definition is refused; no column is cast unseen."""
+    assert stage(SumOfColumns(), over="CAST(n AS bigint)")
+    with pytest.raises(DefinitionError, match=r"takes bigint .* is given int") as caught:
+        stage(SumOfColumns())
+    assert (caught.value.stage, caught.value.column) == ("it", "own")
+    with pytest.raises(DefinitionError, match="2 columns"):
+        agg.own(SumOfColumns(), "n", "n")
+
+
 def test_no_values_test_nothing() -> None:
     with pytest.raises(AssertionError, match="no values"):
         check_aggregate(Sum(), [])
@@ -160,6 +264,8 @@ def test_no_values_test_nothing() -> None:
         *(of_sum(subtract=1), of_sum(identity_of="x")),
         *(of_sum(state=one) for one in ("", "x", "bigint, n bigint", "bigint not null", "char(3)")),
         *(of_sum(type=one) for one in (int, 1, "struct<>", "bigint desc")),
+        *(of_columns(**{name: None}) for name in ("add", "merge", "result", "state", "type")),
+        *(of_columns(input_types=one) for one in ((), "bigint", 1, ("x",), ("a int, b int",))),
     ],
 )
 def test_what_is_no_aggregate_is_refused(aggregate: object) -> None:
@@ -175,11 +281,11 @@ def test_an_aggregate_is_given_columns(columns: tuple[Any, ...]) -> None:
         agg.own(Sum(), *columns)
 
 
-def stage(aggregate: object, **more: Any) -> dp.Producer:
+def stage(aggregate: object, over: str = "n", **more: Any) -> dp.Producer:
     """A stage with one own aggregate."""
     pipeline = dp.Pipeline("shop")
     days = pipeline.source("days", key="day date, id bigint", value="g string, n int")
-    return pipeline.aggregate("it", days, key="g", values={"own": agg.own(aggregate, "n")}, **more)
+    return pipeline.aggregate("it", days, key="g", values={"own": agg.own(aggregate, over)}, **more)
 
 
 class Scaled(Sum):

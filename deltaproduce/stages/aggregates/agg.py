@@ -241,6 +241,15 @@ def own(aggregate: object, *columns: str) -> AggregateCall:
     tuple, and may be returned as any tuple, dict or dataclass. ``testing.check_aggregate`` tests
     the laws that an aggregate must hold for an update to equal a refresh.
 
+    An object that has ``input_types``, a tuple of one DDL type for each column, takes whole columns
+    as pyarrow Arrays, of many groups at once, and has no ``zero`` and no ``identity_of``:
+
+    - ``add(groups, size, *columns)``: the states of the groups 0 to ``size - 1``, one each. Of each
+      row ``groups`` has its group's number; a group without rows has the state of no rows;
+    - ``merge(groups, size, states)``: the states of that many groups, from one or more of each;
+    - ``result(states)``: the values, one for each state;
+    - if it can, ``subtract(a, b)``: as above, row by row.
+
     Args:
         aggregate: an object with
 
@@ -263,6 +272,11 @@ def own(aggregate: object, *columns: str) -> AggregateCall:
     declared = OwnAggregate.of(aggregate)
     if not columns:
         raise DefinitionError(f"agg.own is given {declared.name} and no column; give one, or some")
+    if declared.inputs is not None and len(declared.inputs) != len(columns):
+        raise DefinitionError(
+            f"agg.own is given {len(columns)} columns for {declared.name}, whose input_types are "
+            f"{len(declared.inputs)}"
+        )
     return replace(_call("own", *columns), parameters=(declared,))
 
 

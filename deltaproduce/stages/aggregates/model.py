@@ -12,6 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+
 from deltaproduce.model.kind import PARTS
 from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.aggregates.agg import AggregateCall
@@ -222,6 +224,12 @@ def _value(call: AggregateCall, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa
 def _own(aggregate: OwnAggregate, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa: ANN401 the user's
     """The value of a user's own aggregate, by its methods."""
     states, values = (Form.of(one, UTC) for one in (aggregate.state, aggregate.value))
+    if aggregate.inputs is not None:
+        given = zip(aggregate.inputs, zip(*read, strict=True), strict=True)
+        columns = [Form.of(column, UTC).written(items) for column, items in given]
+        groups = pa.array([0] * len(read), pa.int64())
+        found = aggregate.methods.result(aggregate.methods.add(groups, 1, *columns))
+        return values.seen(*found.to_pylist())
     state = states.seen(aggregate.methods.zero())
     for row in read:
         state = states.seen(aggregate.methods.add(state, *row))

@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
+from deltaproduce.errors import DefinitionError
 from deltaproduce.model.own_aggregates import OwnAggregate
 from deltaproduce.stages.aggregates.functions.own.states import OwnStates, values_of
 from deltaproduce.stages.aggregates.functions.plans import Finish, Planned
@@ -20,7 +21,17 @@ def own(aggregate: OwnAggregate, arguments: Sequence[int], types: Sequence[DataT
     Args:
         arguments: where its arguments are among those of the stage.
         types: those of its arguments.
+
+    Raises:
+        DefinitionError: it says of which types they are, and one is of another.
     """
+    for column, found in zip(aggregate.inputs or (), types, strict=False):
+        if column.data_type != found:
+            wanted = column.data_type.simpleString()
+            raise DefinitionError(
+                f"{aggregate.name} takes {wanted} as its {column.name}, and is given "
+                f"{found.simpleString()}; CAST it in the call, or change input_types"
+            )
 
     def clocked(zone: tzinfo) -> Finish:
         return partial(_finish, aggregate=aggregate, zone=zone)

@@ -7,11 +7,11 @@ group has. The invariant: what is stored of a group is one state, that of its ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
-from typing import Any, Final
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +19,35 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.model.own_aggregates import OwnAggregate
+from deltaproduce.stages.aggregates.functions.own.by_value import ByValue
+from deltaproduce.stages.aggregates.functions.own.over_arrow import OverArrow
 from deltaproduce.stages.aggregates.measures import GroupError, Measure
-from deltaproduce.types.atoms import Misfit, arrow_type
-from deltaproduce.types.columns import Column, Columns
-from deltaproduce.types.excerpts import described
-from deltaproduce.types.forms import Form
-from deltaproduce.types.row_readers import UnreadableError, row_reader
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.conversions import conformed
 
-_NOTHING: Final = object()
-"""In place of a state of what is gone, where nothing is."""
+
+class Methods(Protocol):
+    """The methods of an aggregate, for whole columns; what fails is a GroupError."""
+
+    def zero(self) -> pa.Array:
+        """The state of no rows."""
+
+    def added(self, columns: Sequence[pa.Array], groups: Numbers, size: int) -> pa.Array:
+        """The states of so many groups, of which some may have no rows.
+
+        Args:
+            columns: the arguments of each row.
+            groups: of each row the number of its group.
+        """
+
+    def merged(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
+        """The states of so many groups, from some of each."""
+
+    def subtracted(self, states: pa.Array, gone: pa.Array) -> pa.Array:
+        """The states without what is gone of each."""
+
+    def values(self, states: pa.Array) -> pa.Array:
+        """What the groups' values are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,163 +99,107 @@ class OwnStates(Measure):
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""
         assert values is not None
-        rows = self._rows(values, groups)
-        calls, come = _Calls.of(self.aggregate, self.zone), signs > 0
-        has = calls.added(_chosen(rows, come), groups[come], [_NOTHING] * size)
-        lost = calls.added(_chosen(rows, ~come), groups[~come], [_NOTHING] * size)
-        for group in range(size):
-            if has[group] is _NOTHING:
-                has[group] = calls.zero(group)
-        return self._written(calls, has, lost)
+        columns, come = values.flatten() if len(self.types) > 1 else [values], signs > 0
+        has = self._methods.added(_chosen(columns, come), groups[come], size)
+        losing, places = np.unique(groups[~come], return_inverse=True)
+        if not len(losing):
+            return self._stored(has)
+        with _in_groups(losing):
+            lost = self._methods.added(_chosen(columns, ~come), places, len(losing))
+        return self._stored(has, lost, losing)
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
         if len(states) == size:  # there is nothing to merge
             return states.take(pa.array(np.argsort(groups)))
-        calls = _Calls.of(self.aggregate, self.zone)
-        parts = (calls.merged(part, groups, size) for part in self._read(calls, states))
-        return self._written(calls, *parts)
+        has, lost, those = self._read(states)
+        merged = self._methods.merged(has, groups, size)
+        losing, places = np.unique(groups[those], return_inverse=True)
+        if not len(losing):
+            return self._stored(merged)
+        with _in_groups(losing):
+            gone = self._methods.merged(lost, places, len(losing))
+        return self._stored(merged, gone, losing)
 
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
         """See `Measure.turned`, of states as they are stored."""
-        calls = _Calls.of(self.aggregate, self.zone)
-        has, lost = self._read(calls, states)
-        for place in np.flatnonzero(turned).tolist():
-            has[place], lost[place] = calls.zero(0), has[place]  # what fails does in all groups
-        return self._written(calls, has, lost)
+        has, _, _ = self._read(states)
+        losing = np.flatnonzero(turned)
+        if not len(losing):
+            return states
+        zeros = self._methods.zero().take(pa.array(np.zeros(len(losing), np.int64)))
+        return self._stored(_replaced(has, zeros, losing), has.take(pa.array(losing)), losing)
 
     def settled(self, states: pa.Array) -> pa.Array:
         """See `Measure.settled`."""
-        if states.flatten()[1].null_count == len(states):
+        has, lost, losing = self._read(states)
+        if not len(losing):
             return states
-        calls = _Calls.of(self.aggregate, self.zone)
-        has, lost = self._read(calls, states)
-        for group, gone in enumerate(lost):
-            if gone is not _NOTHING:
-                has[group] = calls.subtracted(has[group], gone, group)
-        return self._written(calls, has, [_NOTHING] * len(has))
+        with _in_groups(losing):
+            left = self._methods.subtracted(has.take(pa.array(losing)), lost)
+        return self._stored(_replaced(has, left, losing))
 
-    def _rows(self, values: pa.Array, groups: Numbers) -> list[tuple[Any, ...]]:
-        """The arguments of each row."""
-        several = len(self.types) > 1
-        arrays = values.flatten() if several else [values]
-        columns = Columns(tuple(Column(f"x{n}", one) for n, one in enumerate(self.types)))
-        read = row_reader(columns, self.zone)
-        try:
-            return list(read(arrays)) if several else [(value,) for value in read(arrays)]
-        except UnreadableError:
-            for row, group in enumerate(groups.tolist()):
-                try:
-                    read([array.slice(row, 1) for array in arrays])
-                except UnreadableError as error:
-                    raise GroupError(f"cannot be made: {error}", group) from None
-            raise
+    @property
+    def _methods(self) -> Methods:
+        return methods_of(self.aggregate, self.types, self.zone)
 
-    def _read(self, calls: _Calls, states: pa.Array) -> tuple[list[Any], list[Any]]:
-        has, lost = states.flatten()
-        there = iter(calls.form.read(lost.drop_null().flatten()[0]))
-        marks = lost.is_valid().to_pylist()
-        return calls.form.read(has), [next(there) if mark else _NOTHING for mark in marks]
+    def _read(self, states: pa.Array) -> tuple[pa.Array, pa.Array, Numbers]:
+        """What has come; what is gone, where something is; and where that is."""
+        has, lost = conformed(states, self.data_type).flatten()
+        losing = np.flatnonzero(lost.is_valid().to_numpy(zero_copy_only=False))
+        return has, lost.take(pa.array(losing)).flatten()[0], losing
 
-    def _written(self, calls: _Calls, has: list[Any], lost: list[Any]) -> pa.Array:
-        there = [place for place, state in enumerate(lost) if state is not _NOTHING]
+    def _stored(
+        self, has: pa.Array, lost: pa.Array | None = None, losing: Numbers | None = None
+    ) -> pa.Array:
+        """States as they are kept.
+
+        Args:
+            has: what has come of each group.
+            lost: what is gone of some.
+            losing: which groups these are.
+        """
         of_type = arrow_type(self.data_type)
-        gone = _written(calls.form, [lost[place] for place in there], there)
-        places = np.full(len(lost), len(there))
-        places[there] = np.arange(len(there))
-        inner = of_type.field(1).type
-        some = pa.StructArray.from_arrays([gone], fields=[inner.field(0)])
-        padded = pa.concat_arrays([some, pa.nulls(1, inner)]).take(pa.array(places))
-        return pa.StructArray.from_arrays(
-            [_written(calls.form, has, range(len(has))), padded], fields=list(of_type)
-        )
+        gone = pa.nulls(len(has), of_type.field(1).type)
+        if lost is not None and losing is not None:
+            some = pa.StructArray.from_arrays([lost], fields=list(of_type.field(1).type))
+            gone = _replaced(gone, some, losing)
+        return pa.StructArray.from_arrays([has, gone], fields=list(of_type))
+
+
+def methods_of(aggregate: OwnAggregate, types: Sequence[DataType], zone: tzinfo) -> Methods:
+    """The methods of an aggregate, by what they take.
+
+    Args:
+        types: those of its arguments, if rows are to be added.
+        zone: the clock that moments are on.
+    """
+    if aggregate.inputs is None:
+        return ByValue.of(aggregate, types, zone)
+    return OverArrow(aggregate, aggregate.inputs, zone)
 
 
 def values_of(aggregate: OwnAggregate, states: pa.Array, zone: tzinfo) -> pa.Array:
     """The values of groups, from their states as they are stored."""
-    calls = _Calls.of(aggregate, zone)
-    of_groups = calls.form.read(states.flatten()[0])
-    found = [calls.result(state, group) for group, state in enumerate(of_groups)]
-    return _written(Form.of(aggregate.value, zone), found, range(len(found)))
+    of_groups = conformed(states, OwnStates(None, aggregate).data_type).flatten()[0]
+    return methods_of(aggregate, (), zone).values(of_groups)
 
 
-def _written(form: Form, values: Sequence[Any], groups: Sequence[int]) -> pa.Array:
-    """Values of groups as they are stored.
+def _chosen(columns: Sequence[pa.Array], marks: Marks) -> list[pa.Array]:
+    return [column.filter(pa.array(marks)) for column in columns]
 
-    Raises:
-        GroupError: one is not of the type.
-    """
+
+def _replaced(array: pa.Array, some: pa.Array, places: Numbers) -> pa.Array:
+    """An array with other items at some places."""
+    taken = np.arange(len(array))
+    taken[places] = len(array) + np.arange(len(places))
+    return pa.concat_arrays([array, some]).take(pa.array(taken))
+
+
+@contextmanager
+def _in_groups(those: Numbers) -> Iterator[None]:
+    """Says which of all groups an error is of, that was raised for some."""
     try:
-        return form.written(values)
-    except Misfit as misfit:
-        for group, value in zip(groups, values, strict=True):
-            try:
-                form.written([value])
-            except Misfit as found:
-                raise GroupError(f"does not fit: {found}", group) from found.__cause__
-        raise GroupError(f"does not fit: {misfit}", groups[0]) from misfit.__cause__
-
-
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """The methods of an aggregate, called for groups.
-
-    Attributes:
-        form: that of states.
-    """
-
-    aggregate: OwnAggregate
-    form: Form
-
-    @staticmethod
-    def of(aggregate: OwnAggregate, zone: tzinfo) -> _Calls:
-        return _Calls(aggregate, Form.of(aggregate.state, zone))
-
-    def zero(self, group: int) -> Any:  # noqa: ANN401 as the user's
-        """A state of its own, also where the user's method gives the same object each time."""
-        return deepcopy(self._state("zero", group))
-
-    def added(
-        self, rows: Iterable[tuple[Any, ...]], groups: Numbers, states: list[Any]
-    ) -> list[Any]:
-        """States to which rows are added; those of no rows begin with zero."""
-        for row, group in zip(rows, groups.tolist(), strict=True):
-            before = states[group]
-            state = self.zero(group) if before is _NOTHING else before
-            states[group] = self._state("add", group, state, *row)
-        return states
-
-    def merged(self, states: Iterable[Any], groups: Numbers, size: int) -> list[Any]:
-        """The states of each group, merged."""
-        found: list[Any] = [_NOTHING] * size
-        for state, group in zip(states, groups.tolist(), strict=True):
-            before = found[group]
-            if before is _NOTHING:
-                found[group] = state
-            elif state is not _NOTHING:
-                found[group] = self._state("merge", group, before, state)
-        return found
-
-    def subtracted(self, state: Any, gone: Any, group: int) -> Any:  # noqa: ANN401 as the user's
-        return self._state("subtract", group, state, gone)
-
-    def result(self, state: Any, group: int) -> Any:  # noqa: ANN401 as the user's
-        return self._called("result", group, state)
-
-    def _state(self, method: str, group: int, *given: Any) -> Any:  # noqa: ANN401 as the user's
-        found = self._called(method, group, *given)
-        try:
-            return self.form.seen(found)
-        except Misfit as misfit:
-            raise GroupError(f"failed in {method}: {misfit}", group) from misfit.__cause__
-
-    def _called(self, method: str, group: int, *given: Any) -> Any:  # noqa: ANN401 as the user's
-        function: Callable[..., Any] = getattr(self.aggregate.methods, method)
-        try:
-            return function(*given)
-        except (Exception, SystemExit) as error:
-            raise GroupError(f"failed in {method}: {described(error)}", group) from error
-
-
-def _chosen(rows: Sequence[tuple[Any, ...]], marks: Marks) -> Iterable[tuple[Any, ...]]:
-    return (row for row, mark in zip(rows, marks.tolist(), strict=True) if mark)
+        yield
+    except GroupError as error:
+        raise GroupError(str(error), int(those[error.group])) from error.__cause__
