@@ -7,13 +7,14 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 from comparing import as_frames, as_snapshots
 from pyspark.sql import SparkSession
 
-from deltaproduce import Pipeline, Store
+from deltaproduce import Pipeline, Store, agg, window
 from deltaproduce.operations.step.plan import TableType
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert
@@ -63,16 +64,43 @@ VERSIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """What a store is of.
+
+    Attributes:
+        pipeline: its definition.
+        drawn: the batch of a number.
+    """
+
+    pipeline: Callable[[], Pipeline]
+    drawn: Callable[[int], dict[str, list[Change]]]
+
+    def update(self, store: Store, spark: SparkSession | None, number: int) -> object:
+        """Update with the batch of a number, which is its id too."""
+        given = as_frames(spark, self.pipeline(), self.drawn(number))
+        return store.update(given, f"update {number}")
+
+    def updated(self, oracle: Oracle, number: int) -> object:
+        """The same for the oracle."""
+        return oracle.update(self.drawn(number), f"update {number}")
+
+
+ORDERS = Subject(orders, drawn)
+
+
+@dataclass(frozen=True, slots=True)
 class Beforehand:
     """What a store has been through before an operation.
 
     Attributes:
         versions: how many it has.
         ahead: an update crashed after them, and has left its tables ahead of the head.
+        subject: what it is of.
     """
 
     versions: int = VERSIONS
     ahead: bool = False
+    subject: Subject = ORDERS
 
 
 AS_USUAL = Beforehand()
@@ -113,21 +141,13 @@ def snapshot(number: int) -> dict[str, list[Upsert]]:
     return {"orders": [change for change in drawn(number)["orders"] if isinstance(change, Upsert)]}
 
 
-def update(store: Store, spark: SparkSession | None, number: int) -> object:
-    """Update with the batch of a number, which is its id too."""
-    return store.update(frames(spark, drawn(number)), f"update {number}")
-
-
 def vacuumed(store: Store) -> None:
     """A vacuum, and one that removes the files of what the first has cut."""
     for _ in range(2):
         store.vacuum(keep_versions=2, unfinished_hours=0)
 
 
-def updated(oracle: Oracle, number: int) -> object:
-    """The same for the oracle."""
-    return oracle.update(drawn(number), f"update {number}")
-
+update, updated = ORDERS.update, ORDERS.updated
 
 OPERATIONS: Mapping[str, Operation] = {
     "load": Operation(
@@ -157,8 +177,73 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
+def visits() -> Pipeline:
+    """Visits by day and by member, in windows that move: what adds up, what is ordered, parts."""
+    pipeline = Pipeline("visits")
+    source = pipeline.source(
+        "visits",
+        key="day date, id bigint",
+        value="member bigint, seconds bigint",
+        retain=window("day", last=6),
+    )
+    ordered = {"rows": agg.count(), "most": agg.max("seconds")}
+    since = window("day", start=_DAY)
+    pipeline.aggregate("since", source, key="member", values=ordered, window=since)
+    total = {"rows": agg.count(), "seconds": agg.sum("seconds")}
+    by_day = pipeline.aggregate("by_day", source, key="day, member", values=total)
+    merged = {"seconds": agg.merge("seconds"), "least": agg.min("rows")}
+    last = window("day", last=2)
+    pipeline.aggregate("two_days", by_day, key="member", values=merged, window=last)
+    return pipeline
+
+
+_DAY = date(2013, 3, 1)
+
+
+def day(number: int) -> date:
+    """The day of a number: a few days, one after the other, and then the first again."""
+    return _DAY + timedelta(days=number % 7)
+
+
+def drawn_visits(number: int) -> dict[str, list[Change]]:
+    """The batch of a number: visits of its day, late ones and deleted ones of days before."""
+    draw = random.Random(number)
+    days = [day(number), *(day(number) - timedelta(days=draw.randrange(1, 4)) for _ in range(2))]
+    found: list[Change] = []
+    for at in sorted(set(days)):
+        for visit in draw.sample(range(3), 2):
+            value = draw.randrange(3), draw.randrange(100)
+            is_gone = at < days[0] and draw.random() < 0.5
+            found.append(Delete((at, visit)) if is_gone else Upsert((at, visit), value))
+    return {"visits": found}
+
+
+VISITS = Subject(visits, drawn_visits)
+MOVES: Mapping[str, Operation] = {
+    "update of windows": Operation(VISITS.update, VISITS.updated, Beforehand(subject=VISITS)),
+    "update of windows after a crash": Operation(
+        VISITS.update,
+        VISITS.updated,
+        Beforehand(ahead=True, subject=VISITS),
+        effects=("restore", "restore"),
+    ),
+    "move by a day": Operation(
+        lambda store, _, n: store.update({}, f"move {n}", as_of=day(n - 2)),
+        lambda oracle, n: oracle.update({}, f"move {n}", as_of=day(n - 2)),
+        Beforehand(subject=VISITS),
+    ),
+    "rollback of windows": Operation(
+        lambda store, _, n: store.rollback(1 + n % 2),
+        lambda oracle, n: oracle.rollback(1 + n % 2),
+        Beforehand(subject=VISITS),
+    ),
+}
+"""Those of a store that has windows."""
+
+
 ALL_OPERATIONS: Mapping[str, Operation] = {
     **OPERATIONS,
+    **MOVES,
     "retried update": Operation(
         lambda store, spark, n: store.update(
             frames(spark, drawn(n)), f"update {n}", on_conflict="retry"
@@ -174,21 +259,23 @@ def built(
     location: str,
     versions: int = VERSIONS,
     table_type: TableType = "merge_on_read",
+    subject: Subject = ORDERS,
 ) -> Oracle:
     """Make a store of some versions; returns its oracle."""
-    store = Store(spark, location, orders(), table_type=table_type)
-    oracle = Oracle(orders())
+    store = Store(spark, location, subject.pipeline(), table_type=table_type)
+    oracle = Oracle(subject.pipeline())
     for number in range(versions):
-        store.update(frames(spark, drawn(number)))
-        oracle.update(drawn(number))
+        changes = subject.drawn(number)
+        store.update(as_frames(spark, subject.pipeline(), changes))
+        oracle.update(changes)
     return oracle
 
 
-def run_ahead(spark: SparkSession | None, location: str) -> None:
+def run_ahead(spark: SparkSession | None, location: str, subject: Subject = ORDERS) -> None:
     """Have an update crash when it has committed to all of its tables."""
-    store = Store(spark, location, orders())
+    store = Store(spark, location, subject.pipeline())
     with failpoints.armed(_fail_before_publication), suppress(CrashError):
-        store.update(frames(spark, drawn(50)))
+        subject.update(store, spark, 50)
 
 
 def _fail_before_publication(when: failpoints.When, name: str, table: str) -> None:
@@ -235,7 +322,7 @@ def recorded(
 ) -> list[Point]:
     """The fail points that an operation comes to; nothing is stored outside of them."""
     recorder = Recorder(location)
-    store = Store(spark, location, orders())
+    store = Store(spark, location, operation.beforehand.subject.pipeline())
     with failpoints.armed(recorder):
         operation.run(store, spark, number)
     recorder.look()

@@ -24,12 +24,10 @@ from crashing import (
     VERSIONS,
     Beforehand,
     Operation,
+    Subject,
     built,
-    orders,
     recorded,
     run_ahead,
-    update,
-    updated,
 )
 from local_stores import assert_same_here
 from processes import Child, Stop
@@ -120,10 +118,12 @@ class Stores:
     def _build(self, beforehand: Beforehand) -> tuple[str, Oracle]:
         if not beforehand.ahead:
             location = str(self.folder / f"built-{len(self._built)}")
-            return location, built(self.spark, location, beforehand.versions)
+            return location, built(
+                self.spark, location, beforehand.versions, subject=beforehand.subject
+            )
         name = f"ahead-{len(self._built)}"
         location, oracle = self.copy(name, replace(beforehand, ahead=False))
-        run_ahead(self.spark, location)
+        run_ahead(self.spark, location, beforehand.subject)
         return location, oracle
 
 
@@ -216,33 +216,35 @@ def _kill(locations: Mapping[Case, str], settings: Mapping[str, str] | None) -> 
 
 def _look(spark: SparkSession | None, location: str, oracle: Oracle, outcome: Outcome) -> None:
     """Hold a store against its oracle after a kill, and after what is done next."""
-    case, store = outcome.case, Store(spark, location, orders())
-    operation, FACTOR[0] = ALL_OPERATIONS[case.name], 1
+    case, FACTOR[0] = outcome.case, 1
+    operation = ALL_OPERATIONS[case.name]
+    subject = operation.beforehand.subject
+    store = Store(spark, location, subject.pipeline())
     is_there = store.head.number > oracle.head
     _count(store, oracle.head + bool(outcome.published()), outcome)
     assert outcome.published() in (None, is_there)
     if is_there:
         operation.expected(oracle, VERSIONS)
-    _assert_same(store, oracle, oracle.head)
+    _assert_same(store, oracle, subject, oracle.head)
     before, next_one = oracle.head, 100 + case.number
     if case.number % 2:  # the same again, which is done already if it was published
         operation.run(store, spark, VERSIONS)
         operation.expected(oracle, VERSIONS)
         _count(store, oracle.head, outcome)
     if oracle.head == before:
-        update(store, spark, next_one)
-        updated(oracle, next_one)
+        subject.update(store, spark, next_one)
+        subject.updated(oracle, next_one)
         _count(store, oracle.head, outcome)
     older = random.Random(case.number).choice([found.number for found in store.versions()])
     for version in (oracle.head, older):
-        _assert_same(store, oracle, version)
+        _assert_same(store, oracle, subject, version)
 
 
-def _assert_same(store: Store, oracle: Oracle, version: int) -> None:
+def _assert_same(store: Store, oracle: Oracle, subject: Subject, version: int) -> None:
     if store._opened.tables.engines.session is None:
-        assert_same_here(store, oracle, orders(), [version])
+        assert_same_here(store, oracle, subject.pipeline(), [version])
     else:
-        assert_same(store, oracle, orders(), version)
+        assert_same(store, oracle, subject.pipeline(), version)
 
 
 def _count(store: Store, head: int, outcome: Outcome) -> None:

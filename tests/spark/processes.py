@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from crashing import ALL_OPERATIONS, FACTOR, orders
+from crashing import ALL_OPERATIONS, FACTOR
 from limiting import limit
 from pyspark.sql import SparkSession
 
@@ -195,10 +195,10 @@ def _stop(told: Any) -> Stop:
 
 def _do(spark: SparkSession | None, location: str, name: str, number: int) -> None:
     """Do an operation, and say how it ended."""
-    FACTOR[0] = 1
+    operation, FACTOR[0] = ALL_OPERATIONS[name], 1
     try:
-        store = Store(spark, location, orders())
-        ALL_OPERATIONS[name].run(store, spark, number)
+        store = Store(spark, location, operation.beforehand.subject.pipeline())
+        operation.run(store, spark, number)
         store.wait()
         outcome = "done"
     except BaseException as error:  # noqa: BLE001 whoever watches is told
