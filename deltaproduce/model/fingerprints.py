@@ -23,6 +23,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Final
 
 from deltaproduce.model.graph import Producer, Source, Stage
+from deltaproduce.shown.tabular import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,9 @@ class Altered:
     part: str
     before: str | None = None
     after: str | None = None
+
+    def __repr__(self) -> str:
+        return one_line(self, self.part, self.before, self.after)
 
     @property
     def sentence(self) -> str:

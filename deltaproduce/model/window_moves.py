@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from deltaproduce.model.partitions import Partition, Ranges
 from deltaproduce.model.windows import NOWHERE, PlannedWindow
+from deltaproduce.shown.tabular import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class WindowMove:
     left: tuple[Partition, ...] = ()
     reused: bool = False
     why: str = ""
+
+    def __repr__(self) -> str:
+        counts = {"entered": len(self.entered), "left": len(self.left)}
+        return one_line(self, self.first, self.last, **counts, reused=self.reused)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,12 @@ MANY = tuple(range(500))
         dp.Forgotten(VERSION, (dp.Remaining("totals", "updates", MANY),) * 9),
         dp.Lineage("totals", "k" * 300, 1, {"a": pa.table({"id": MANY})}, {}),
         dp.Progress("update", "totals", 1, 3),
+        dp.WindowMove(1, 500, MANY, MANY, why="w" * 300),
+        dp.Altered("value columns", "n int, " * 99, "n bigint, " * 99),
+        dp.Loss("totals", "stage", 3, "s" * 300),
+        dp.KeyDiff("changed", {"k": "x" * 300}, ({"n": 1},) * 99, ()),
+        dp.StageDiff(1, 2, 3, 4, 5),
+        dp.Diff(1, 2, {f"s{i}": dp.StageDiff(1) for i in range(99)}),
     ],
     ids=lambda value: type(value).__name__,
 )
