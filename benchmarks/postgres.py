@@ -55,12 +55,12 @@ def pipeline() -> dp.Pipeline:
 def orders(ids: np.ndarray, number: int) -> pa.Table:
     """Rows of some keys, others for each number."""
     micros = 1_700_000_000_000_000 + ids * 1_000_003 + number
-    cents = pa.array((ids * 7 + number) % 100_000)
+    amounts = pa.array((ids * 7 + number) % 100_000)
     return pa.table(
         {
             "id": ids,
             "customer": (ids * 31) % 100_003,
-            "amount": cents.cast(pa.decimal128(12, 0)).cast(pa.decimal128(12, 2)),
+            "amount": amounts.cast(pa.decimal128(21, 2)).cast(pa.decimal128(12, 2)),
             "weight": (ids + number) / 3,
             "bought": pa.array(micros, pa.timestamp("us", "UTC")),
             "note": pc.binary_join_element_wise("note of ", pc.cast(pa.array(ids), "string"), ""),
