@@ -26,7 +26,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.testing import Oracle, strategies
 from deltaproduce.types.atoms import arrow_schema
 
-PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "3"))
+PIPELINES = int(os.environ.get("LOCAL_PIPELINES", "2"))
 VERSIONS = 4
 
 

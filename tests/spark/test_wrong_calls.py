@@ -4,7 +4,7 @@ The cases share a store of one version, which is there as it was after all of th
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -148,10 +148,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def store(spark: SparkSession, path: Path) -> Store:
-    made = Store(spark, str(path), PIPELINE)
+def store(spark: SparkSession, path: Path) -> Iterator[Store]:
+    made = Store(spark, str(path), PIPELINE, views="wrong_calls")
     made.update({"orders": spark.createDataFrame([(1, 10), (2, 20)], ORDERS)})
-    return made
+    yield made
+    spark.sql("DROP SCHEMA wrong_calls CASCADE")
 
 
 def listing(path: Path) -> dict[str, tuple[int, int]]:
