@@ -12,14 +12,19 @@ from deltaproduce.engines.spark.sessions.session import local_session
 
 # What makes tests on a few rows fast: one task where one suffices, and no compiling of code that
 # runs for milliseconds, by Spark or by Java.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m"
-    " -XX:ReservedCodeCacheSize=512m",
+    "spark.driver.extraJavaOptions": f"{JAVA} -Xmn600m -XX:ReservedCodeCacheSize=512m",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": JAVA}
+"""The same for the session of a process that starts it as users do.
+
+Java says that it has found this on standard error, which a session keeps to itself while it starts.
+"""
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ def no_stages_of_before() -> Pipeline:
 def moved_on(spark: SparkSession | None, lake: Path) -> Store:
     """The store, opened by a pipeline without a stage that it had, with a version of that."""
     store = Store(spark, str(lake), no_stages_of_before())
-    store.update(frames(spark, batch((9, 9, 9))))
+    store.update(frames(None, batch((9, 9, 9))))
     return store
 
 
@@ -68,7 +68,7 @@ def dry_run(spark: SparkSession | None, store: Store, lake: Path, keeps: Iterabl
             raise RuntimeError
 
     with failpoints.armed(crash), pytest.raises(RuntimeError):
-        store.update(frames(spark, drawn(8)))
+        store.update(frames(None, drawn(8)))
     for keep in keeps:
         before = tree(lake)
         seen = Store(spark, str(lake), no_stages_of_before())

@@ -52,7 +52,7 @@ def one_case(spark: SparkSession, work: Path, workload, *names: str):
     return result["cases"][0]["competitors"]
 
 
-@pytest.mark.parametrize("name", chosen(sorted({*all_of_them(), "sdp"}), "ours", "merge"))
+@pytest.mark.parametrize("name", chosen(sorted({*all_of_them(), "sdp"}), "ours"))
 def test_a_competitor_is_right(spark: SparkSession, tmp_path: Path, name: str) -> None:
     if name == "sdp" and not declarative.available():
         pytest.skip("needs pyspark[pipelines]")
@@ -165,7 +165,7 @@ def test_the_forms_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     assert [(form.name, form.right) for form in found] == [(name, True) for name in forms.FORMS]
 
 
-@pytest.mark.parametrize("stage", chosen(grouped.STAGES, "ordered"))
+@pytest.mark.parametrize("stage", chosen(grouped.STAGES))
 def test_aggregates_are_checked(spark: SparkSession, tmp_path: Path, stage: str) -> None:
     workload = grouped.grouped(stage, many=True)
     found = aggregates.steps(

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pyarrow.compute as pc
 import pytest
+from conftest import QUICK_JAVA
 from pyspark.sql import SparkSession
 from rich.console import Console
 from selecting import chosen, long
@@ -56,7 +57,7 @@ def run_in_new_process(page: Path, program: Path, folder: Path) -> str:
     ran = subprocess.run(
         [sys.executable, program],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **QUICK_JAVA, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=900,

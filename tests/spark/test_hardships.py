@@ -52,7 +52,7 @@ def fill_up(filler: Path) -> None:
 def test_a_full_disk(spark: SparkSession, tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "20m"):
         location, filler = str(tmp_path / "disk" / "store"), tmp_path / "disk" / "filler"
-        oracle = built(spark, location)
+        oracle = built(None, location)
 
         def fill(when: failpoints.When, name: str, table: str) -> None:
             if (when, name, table) == ("before", "commit", "by_customer/updates"):
@@ -71,7 +71,7 @@ def test_a_store_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> 
     with mounted(tmp_path / "disk", "20m"):
         place = tmp_path / "disk"
         location = str(place / "store")
-        oracle = built(spark, location)
+        oracle = built(None, location)
         store = Store(spark, location, orders())
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         try:
@@ -93,7 +93,7 @@ def do_nothing_for_long(store: Store, spark: SparkSession) -> None:
 
 def test_an_interrupted_update(spark: SparkSession, location: str) -> None:
     """Ctrl-C: in a fail point, and somewhere in Spark."""
-    oracle = built(spark, location)
+    oracle = built(None, location)
     store = Store(spark, location, orders())
 
     def interrupt(when: failpoints.When, name: str, table: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from conftest import QUICK_JAVA
 from selecting import long
 
 from deltaproduce.engines.spark.sessions.error_texts import explained
@@ -25,7 +26,7 @@ def run(script, **environment):
     )
     ran = subprocess.run(
         [sys.executable, "-c", prelude + script],
-        env={**kept, **environment},
+        env={**kept, **QUICK_JAVA, **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -116,7 +117,7 @@ def failed(script, path, **environment):
     path.write_text(script)
     ran = subprocess.run(
         [sys.executable, path, path.parent / "store"],
-        env={**os.environ, **environment},
+        env={**os.environ, **QUICK_JAVA, **environment},
         capture_output=True,
         text=True,
         timeout=300,

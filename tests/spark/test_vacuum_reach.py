@@ -19,9 +19,9 @@ from deltaproduce.testing import Oracle
 
 
 @pytest.fixture(scope="module")
-def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Oracle]:
+def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Oracle]:
     place = tmp_path_factory.mktemp("original")
-    return place, built(spark, str(place))
+    return place, built(None, str(place))
 
 
 @pytest.fixture
