@@ -75,3 +75,5 @@ def test_snapshots_are_read_by_spark(
     assert asked("run")["version"]["number"] == 2
     (row,) = asked("show", "customers")["rows"]
     assert (row["name"], row["since"]) == ("Bob", "2026-01-03")
+    found = {one["name"]: one["state"] for one in asked("doctor", "--session")}
+    assert (found["Spark session"], found["Java"], found["pyspark"]) == ("ok", "ok", "ok")
