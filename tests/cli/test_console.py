@@ -2,8 +2,9 @@
 
 import pytest
 
-from deltaproduce.cli.answers.answer import Answer, Table
+from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.answers.console import print_answer, print_error
+from deltaproduce.shown.table import Table
 
 HOSTILE = "[red]\x1b[31m\x9b\ud800\u202e"
 ANSWER = Answer(

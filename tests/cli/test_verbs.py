@@ -16,7 +16,7 @@ ANSWERED = {
         },
     ),
     "doctor": ("doctor", (), None),
-    "plan": ("plan", (), {"head", "new_files", "snapshots", "steps"}),
+    "plan": ("plan", (), {"head", "new_files", "snapshots", "steps", "losses"}),
     "run": ("run", (), {"made", "version"}),
     "versions": ("versions", (), None),
     "refresh": ("refresh", ("-s", "customer_totals"), {"made", "version"}),
@@ -24,6 +24,7 @@ ANSWERED = {
     "show": ("show", ("orders",), {"rows", "truncated"}),
     "updates": ("updates", ("orders", "--version", "1"), {"rows", "truncated"}),
     "changes": ("changes", ("orders", "--from", "0"), {"rows", "truncated"}),
+    "diff": ("diff", ("0", "1"), {"before", "after", "stages"}),
     "lineage": (
         "lineage",
         ("customer_totals", "1"),

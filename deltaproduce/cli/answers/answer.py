@@ -7,7 +7,9 @@ program.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
+
+from deltaproduce.shown.table import Table
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -15,23 +17,6 @@ WRONG_USE: Final = 2
 NOTHING_TO_DO: Final = 3
 INTERRUPTED: Final = 130
 """As shells have it: 128 and the number of SIGINT."""
-
-Cell: TypeAlias = str | int | float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table to be looked at.
-
-    Attributes:
-        title: what it is about, in a few words; empty for none.
-        columns: their headings.
-        rows: one cell a column.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

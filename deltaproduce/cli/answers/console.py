@@ -12,14 +12,14 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from deltaproduce.cli.answers.answer import Answer, Cell, Table
+from deltaproduce.cli.answers.answer import Answer
+from deltaproduce.shown.table import Cell, Table, cell_text, is_number
 from deltaproduce.types.excerpts import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _WIDTH_OF_PIPES: Final = 10_000
-_LONGEST_CELL: Final = 200
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
@@ -73,24 +73,10 @@ def _print_table(console: Console, table: Table) -> None:
     with console.capture() as captured:
         console.print(drawn)
     lines = [line.rstrip() for line in captured.get().splitlines()]
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join((*lines, *map(cell_text, table.notes))) + "\n")
 
 
 def _are_numbers(cells: Iterable[Cell]) -> bool:
     """Whether a column has numbers, and nothing else."""
     found = [cell for cell in cells if cell is not None]
-    return bool(found) and all(isinstance(cell, int | float) for cell in found)
-
-
-def cell_text(cell: Cell) -> str:
-    """A cell as people read it: 1,234 and 0.25; text in one line that prints."""
-    match cell:
-        case None:
-            return ""
-        case bool():
-            return "yes" if cell else "no"
-        case int():
-            return f"{cell:,}"
-        case float():
-            return f"{cell:,.2f}"
-    return escaped(cell, limit=_LONGEST_CELL)
+    return bool(found) and all(map(is_number, found))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaproduce.cli.answers.answer import Answer, Table
+from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.answers.values import cell, plain
 from deltaproduce.model.graph import Graph
+from deltaproduce.shown.table import Table
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.ddl import quoted
 

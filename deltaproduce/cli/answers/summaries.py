@@ -6,15 +6,16 @@ versions, plans, findings and the like is made here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from deltaproduce.cli.answers.answer import DONE, FAILED, NOTHING_TO_DO, Answer, Cell, Table
+from deltaproduce.cli.answers.answer import DONE, FAILED, NOTHING_TO_DO, Answer
 from deltaproduce.cli.inputs.positions import Digests, told
+from deltaproduce.shown.table import Cell, Table
 
 if TYPE_CHECKING:
     from deltaproduce.operations.findings import Finding
-    from deltaproduce.operations.step.plan import Step
+    from deltaproduce.operations.plans import Plan
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.reading.remains import Forgotten
     from deltaproduce.storage.versions import Version
@@ -92,7 +93,7 @@ def versions(found: Sequence[Version], stages: Collection[str]) -> Answer:
 
 def planned(
     head: Version,
-    steps: Iterable[Step],
+    plan: Plan,
     stages: Collection[str],
     files: Digests,
     snapshots: Sequence[str],
@@ -103,12 +104,13 @@ def planned(
         files: source -> its new files of changes.
         snapshots: the sources that all rows are given of.
     """
-    chosen = [step for step in steps if step.stage.name in stages]
+    chosen = [step for step in plan if step.stage.name in stages]
     data = {
         "head": head.number,
         "new_files": {source: list(names) for source, names in files.items()},
         "snapshots": list(snapshots),
         "steps": [step.as_dict() for step in chosen],
+        "losses": [loss.as_dict() for loss in plan.losses],
     }
     if not chosen:
         return Answer(data, (f"nothing to do: {version_line(head)}",))
@@ -117,7 +119,9 @@ def planned(
     parts: list[Table | str] = [Table("new files", ("source", "file"), new)] if new else []
     if snapshots:
         parts.append(f"compared in full: {', '.join(snapshots)}")
-    parts.append(Table("", ("stage", "how", "why"), rows))
+    notes = [f"{step.stage.name}: {part.sentence}" for step in chosen for part in step.altered]
+    notes += [f"lost: {loss.sentence}" for loss in plan.losses]
+    parts.append(Table("", ("stage", "how", "why"), rows, tuple(notes)))
     parts.append(f"nothing was written; the newest is {version_line(head)}")
     return Answer(data, tuple(parts))
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltaproduce.cli.answers.answer import Cell
 from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.shown.table import Cell
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.excerpts import shown

@@ -12,7 +12,7 @@ from typing import Final
 
 from deltaproduce.cli.commands.command import Verb
 from deltaproduce.cli.verbs.projects import check, doctor, explain, graph, init
-from deltaproduce.cli.verbs.rows import changes, lineage, show, updates
+from deltaproduce.cli.verbs.rows import changes, diff, lineage, show, updates
 from deltaproduce.cli.verbs.upkeep import compact, forget, repair, vacuum, verify
 from deltaproduce.cli.verbs.versions import plan, refresh, rollback, run, versions
 
@@ -20,7 +20,7 @@ VERBS: Final[Mapping[str, tuple[Verb, ...]]] = MappingProxyType(
     {
         "Project": (init, check, graph, explain, doctor),
         "Versions": (plan, run, versions, refresh, rollback),
-        "Rows": (show, updates, changes, lineage),
+        "Rows": (show, updates, changes, diff, lineage),
         "Upkeep": (forget, verify, repair, compact, vacuum),
     }
 )

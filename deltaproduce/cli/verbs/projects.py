@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 import typer
 
 from deltaproduce.cli.answers import summaries
-from deltaproduce.cli.answers.answer import FAILED, Answer, Table
+from deltaproduce.cli.answers.answer import FAILED, Answer
 from deltaproduce.cli.commands.invocation import Invocation
 from deltaproduce.cli.commands.options import Folder, Select, Stage
+from deltaproduce.shown.table import Table
 
 
 def init(call: Invocation, name: Folder) -> Answer:

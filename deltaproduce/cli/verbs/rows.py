@@ -60,6 +60,22 @@ def changes(
         return readings.printed(store.changes(stage, since, until, mode), limit)
 
 
+def diff(
+    call: Invocation,
+    before: Annotated[int, typer.Argument(metavar="V1", help="From this version.")],
+    after: Annotated[
+        int | None, typer.Argument(metavar="V2", help="To this one; else the newest.")
+    ] = None,
+    sample: Annotated[
+        int, typer.Option("--sample", min=0, metavar="KEYS", help="So many keys of each sort.")
+    ] = 5,
+) -> Answer:
+    """Compare two versions: keys added, removed and changed of each stage, and some rows."""
+    with call.store() as store:
+        found = store.diff(before, after, sample=sample)
+    return Answer(found.as_dict(), found.as_tables())
+
+
 def lineage(
     call: Invocation, stage: Stage, key: Key, version: Version = None, limit: Limit = 20
 ) -> Answer:
