@@ -116,13 +116,14 @@ def test_a_wrong_value_is_refused_by_name(method):
 
 
 def test_all_methods_and_parameters_are_called():
+    without = {"as_tables", "graph"}
     methods = {
         name: getattr(Pipeline, name)
         for name in dir(Pipeline)
-        if not name.startswith("_") and callable(getattr(Pipeline, name))
+        if not name.startswith("_") and callable(getattr(Pipeline, name)) and name not in without
     }
-    assert methods.keys() - {"graph"} == calls().keys() - {"merge", "Pipeline"}
-    for name, method in methods.items() - {("graph", Pipeline.graph)}:
+    assert methods.keys() == calls().keys() - {"merge", "Pipeline"}
+    for name, method in methods.items():
         parameters = list(inspect.signature(method).parameters)
         assert ["self", *calls()[name][1]] == parameters, name
 
