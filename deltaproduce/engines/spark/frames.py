@@ -66,7 +66,7 @@ def _as_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
-        yield pa.RecordBatch.from_pydict({_SENT: pa.array([sink.getvalue()], pa.binary())})
+        yield pa.RecordBatch.from_pydict({_SENT: pa.array([sink.getvalue().to_pybytes()])})
 
 
 def frame(
