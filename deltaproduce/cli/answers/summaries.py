@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deltaproduce.operations.findings import Finding
     from deltaproduce.operations.plans import Plan
     from deltaproduce.operations.vacuum import Vacuumed
+    from deltaproduce.postgres.sync import Synced
     from deltaproduce.reading.remains import Forgotten
     from deltaproduce.storage.versions import Version
 
@@ -217,3 +218,14 @@ def _of(version: Version, stages: Collection[str]) -> list[str]:
 
 def _quoted(name: str) -> str:
     return name.replace('"', "#quot;")
+
+
+def synced(found: Synced) -> Answer:
+    """What a sync has done to each table of a database."""
+    columns = ("table", "rows", "deleted", "inserted", "seconds", "all rows because")
+    rows = tuple(
+        (one.table, one.rows, one.deleted, one.inserted, round(one.seconds, 2), one.reason)
+        for one in found.tables
+    )
+    line = f"all of version {found.version}"
+    return Answer(found.as_dict(), (Table("", columns, rows), line))

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from deltaproduce.cli.commands.command import Verb
+from deltaproduce.cli.verbs.copies import sync
 from deltaproduce.cli.verbs.projects import check, doctor, explain, graph, init
 from deltaproduce.cli.verbs.rows import changes, diff, lineage, show, updates
 from deltaproduce.cli.verbs.upkeep import compact, forget, repair, vacuum, verify
@@ -20,7 +21,7 @@ VERBS: Final[Mapping[str, tuple[Verb, ...]]] = MappingProxyType(
     {
         "Project": (init, check, graph, explain, doctor),
         "Versions": (plan, run, versions, refresh, rollback),
-        "Rows": (show, updates, changes, diff, lineage),
+        "Rows": (show, updates, changes, diff, lineage, sync),
         "Upkeep": (forget, verify, repair, compact, vacuum),
     }
 )

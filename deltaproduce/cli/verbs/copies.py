@@ -1,0 +1,53 @@
+"""Verbs on copies of a store elsewhere: bring a database up to date."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deltaproduce.cli.answers import summaries
+from deltaproduce.cli.answers.answer import Answer
+from deltaproduce.cli.commands.completion import stages as known
+from deltaproduce.cli.commands.invocation import Invocation
+
+
+def sync(
+    call: Invocation,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            envvar="DATABASE_URL",
+            metavar="ADDRESS",
+            help="The database: postgresql://user@host/name.",
+        ),
+    ],
+    stages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="STAGE", help="Sources and stages; else all.", autocompletion=known),
+    ] = None,
+    key_tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keys", metavar="STAGE", help="Keep its keys too, by number.", autocompletion=known
+        ),
+    ] = None,
+    schema: Annotated[str, typer.Option("--schema", help="The database's schema.")] = "public",
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Send all rows where changes are not known.")
+    ] = False,
+) -> Answer:
+    """Bring tables of a PostgreSQL database to the newest version, in one transaction."""
+    from deltaproduce.postgres import Sync
+
+    with call.store() as store:
+        found = Sync(
+            store,
+            to,
+            stages=stages or None,
+            key_tables=key_tables or (),
+            schema=schema,
+            on_break="reload" if reload else "raise",
+        ).run()
+    return summaries.synced(found)
