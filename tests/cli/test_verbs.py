@@ -30,6 +30,7 @@ ANSWERED = {
         ("customer_totals", "1"),
         {"stage", "key", "version", "upstream", "downstream"},
     ),
+    "report": ("report", ("--samples", "2"), {"path", "bytes"}),
     "forget": ("forget", ("orders", "101"), {"version", "remains"}),
     "verify": ("verify", (), None),
     "repair": ("repair", (), {"made", "version"}),

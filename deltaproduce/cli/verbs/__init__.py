@@ -12,6 +12,7 @@ from typing import Final
 
 from deltaproduce.cli.commands.command import Verb
 from deltaproduce.cli.verbs.copies import sync
+from deltaproduce.cli.verbs.pages import report
 from deltaproduce.cli.verbs.projects import check, doctor, explain, graph, init
 from deltaproduce.cli.verbs.rows import changes, diff, lineage, show, updates
 from deltaproduce.cli.verbs.upkeep import compact, forget, repair, vacuum, verify
@@ -21,7 +22,7 @@ VERBS: Final[Mapping[str, tuple[Verb, ...]]] = MappingProxyType(
     {
         "Project": (init, check, graph, explain, doctor),
         "Versions": (plan, run, versions, refresh, rollback),
-        "Rows": (show, updates, changes, diff, lineage, sync),
+        "Rows": (show, updates, changes, diff, lineage, report, sync),
         "Upkeep": (forget, verify, repair, compact, vacuum),
     }
 )
