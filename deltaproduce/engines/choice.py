@@ -36,6 +36,7 @@ from deltaproduce.engines.spark.python_workers import (
     as_in_spark,
     has_other_machines,
 )
+from deltaproduce.engines.spark.sessions.remote import parallelism
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import in_arrow_types
@@ -265,14 +266,14 @@ class Engines:
         """How many cores the session has on other machines."""
         if self.session is None or not has_other_machines(self.session):
             return 0
-        return int(self.session.sparkContext.defaultParallelism)
+        return parallelism(self.session)
 
     @property
     def _most_workers(self) -> int:
         """How many processes call a function at most: as many as the session has cores."""
         if self.session is None:
             return os.cpu_count() or 1
-        return int(self.session.sparkContext.defaultParallelism)
+        return parallelism(self.session)
 
 
 def needs_spark() -> SessionError:

@@ -10,12 +10,13 @@ blocks live in the executors' memory and on their disks until the frame is garba
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Observation
 
 from deltaproduce.engines.spark.failures import raised_by_producer
 from deltaproduce.engines.spark.sessions.error_texts import explained
+from deltaproduce.engines.spark.sessions.remote import is_remote
 
 
 def checkpoint(
@@ -35,10 +36,9 @@ def checkpoint(
         CorruptStoreError: what is stored cannot be, as a function of the library found.
         SessionError: the session's Python workers cannot run it.
     """
-    observation = Observation()
-    observed = rows.observe(observation, *(count.alias(name) for name, count in counts.items()))
+    aggregates = [count.alias(name) for name, count in counts.items()]
     try:
-        computed = observed.localCheckpoint(eager=True)
+        return _counted(rows, aggregates)
     except Exception as error:
         failure = raised_by_producer(error, stage)
         if failure is not None:
@@ -47,4 +47,13 @@ def checkpoint(
         if unfit is not None:
             raise unfit from error
         raise
+
+
+def _counted(rows: DataFrame, aggregates: Sequence[Column]) -> tuple[DataFrame, dict[str, int]]:
+    """The rows, computed, and aggregates over them: in one job, or in two of a remote session."""
+    if is_remote(rows.sparkSession):  # which does not observe a checkpoint
+        computed = rows.localCheckpoint(eager=True)
+        return computed, computed.agg(*aggregates).collect()[0].asDict()
+    observation = Observation()
+    computed = rows.observe(observation, *aggregates).localCheckpoint(eager=True)
     return computed, dict(observation.get)

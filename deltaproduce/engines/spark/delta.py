@@ -36,8 +36,10 @@ from deltaproduce.engines.spark.file_systems import remove_table
 from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
 from deltaproduce.engines.spark.sessions import settings
 from deltaproduce.engines.spark.sessions.error_texts import is_missing_path
+from deltaproduce.engines.spark.sessions.remote import is_remote, prepare
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
+from deltaproduce.types.ddl import ddl_of, identifier
 
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
 """Paths that Spark neither takes for patterns nor encodes."""
@@ -110,6 +112,7 @@ class SparkDelta(DeltaTables):
     """
 
     def __init__(self, spark: SparkSession, limits: Limits | None = None) -> None:
+        prepare(spark)
         self._spark = spark
         self._limits = limits or Limits()
         self._sessions = settings.Sessions(spark, _SETTINGS)
@@ -122,6 +125,9 @@ class SparkDelta(DeltaTables):
         """Whether there is a Delta table."""
         if place.in_catalog:
             return self._spark.catalog.tableExists(place.address)
+        if is_remote(self._spark):
+            found = self.describe(place)
+            return found is not None and found.format == "delta"
         return bool(DeltaTable.isDeltaTable(self._spark, place.address))
 
     def describe(self, place: Place) -> Detail | None:
@@ -141,13 +147,8 @@ class SparkDelta(DeltaTables):
     def history(self, place: Place, limit: int) -> tuple[LoggedCommit, ...]:
         """So many of the newest commits, newest first; none if there is no table. One Spark job."""
         try:
-            table = (
-                DeltaTable.forName(self._spark, place.address)
-                if place.in_catalog
-                else DeltaTable.forPath(self._spark, place.address)
-            )
             found = (
-                table.history(limit)
+                self._history(place, limit)
                 .selectExpr(
                     "version", "userMetadata", "operation", "unix_micros(timestamp) AS micros"
                 )
@@ -160,6 +161,16 @@ class SparkDelta(DeltaTables):
         return tuple(
             LoggedCommit(row.version, row.userMetadata, row.operation, row.micros) for row in found
         )
+
+    def _history(self, place: Place, limit: int) -> DataFrame:
+        if is_remote(self._spark):  # Delta's builder needs a plugin in the server
+            return self._spark.sql(f"DESCRIBE HISTORY {place.sql} LIMIT {limit}")
+        table = (
+            DeltaTable.forName(self._spark, place.address)
+            if place.in_catalog
+            else DeltaTable.forPath(self._spark, place.address)
+        )
+        return table.history(limit)
 
     def read(self, place: Place, delta_version: int | None = None) -> DataFrame:
         """The rows at a delta version; at the newest without one."""
@@ -224,17 +235,9 @@ class SparkDelta(DeltaTables):
     ) -> None:
         """Make an empty table if there is none, or one that was begun and has no commit."""
         with self._session() as session:
-            builder = DeltaTable.createIfNotExists(session)
-            named = (
-                builder.tableName(place.address)
-                if place.in_catalog
-                else builder.location(place.address)
-            )
-            for name, value in properties.items():
-                named = named.property(name, value)
             struct = StructType([StructField(c.name, c.data_type) for c in columns])
             try:
-                named.addColumns(struct).execute()
+                _create(session, place, struct, properties)
             except AnalysisException:
                 if self.exists(place):
                     raise
@@ -358,6 +361,25 @@ def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
         rows = engine.here(cut(write.rows, write.file_ends), (*write.columns, *CUT))
         return in_places(rows, write.columns, len(write.file_ends))
     return engine.here(write.rows, write.columns).coalesce(1)
+
+
+def _create(
+    session: SparkSession, place: Place, struct: StructType, properties: Mapping[str, str]
+) -> None:
+    """Make an empty table if there is none."""
+    if is_remote(session):  # Delta's builder needs a plugin in the server
+        columns = ", ".join(f"{identifier(c.name)} {ddl_of(c.dataType)}" for c in struct)
+        told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        made = f"CREATE TABLE IF NOT EXISTS {place.sql} ({columns}) USING delta"
+        session.sql(f"{made} TBLPROPERTIES ({told})")
+        return
+    builder = DeltaTable.createIfNotExists(session)
+    named = (
+        builder.tableName(place.address) if place.in_catalog else builder.location(place.address)
+    )
+    for name, value in properties.items():
+        named = named.property(name, value)
+    named.addColumns(struct).execute()
 
 
 def _written(rows: DataFrame, place: Place, write: Write) -> None:

@@ -16,6 +16,8 @@ from pyspark import Accumulator, SparkContext
 from pyspark.core.broadcast import Broadcast
 from pyspark.sql import SparkSession
 
+from deltaproduce.engines.spark.sessions.remote import is_remote
+
 INTERPRETER_KEY: Final = "spark.sql.execution.pyspark.python"
 _MEMORY_KEY: Final = "spark.executor.pyspark.memory"
 
@@ -30,8 +32,10 @@ def are_as_beside(spark: SparkSession) -> bool:
     """Whether a function runs beside the driver as it does in the session's workers.
 
     They may run another interpreter, with other packages, have a bound on their memory, or files
-    that were added to the session.
+    that were added to the session. Of a remote session that is not known.
     """
+    if is_remote(spark):
+        return False
     context = spark.sparkContext
     interpreter = spark.conf.get(INTERPRETER_KEY, None) or context.pythonExec
     return (
@@ -44,7 +48,7 @@ def are_as_beside(spark: SparkSession) -> bool:
 
 def has_other_machines(spark: SparkSession) -> bool:
     """Whether a session's tasks run elsewhere than in this machine's one Java process."""
-    return _ONE_PROCESS.fullmatch(spark.sparkContext.master or "") is None
+    return is_remote(spark) or _ONE_PROCESS.fullmatch(spark.sparkContext.master or "") is None
 
 
 def _has_files(context: SparkContext) -> bool:

@@ -18,6 +18,8 @@ from weakref import WeakSet
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from deltaproduce.engines.spark.sessions.remote import beside, is_remote
+
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _GLOBAL_VIEWS: Final = "spark.sql.globalTempDatabase"
 
@@ -91,7 +93,13 @@ class Sessions:
 
     @contextmanager
     def _active_as_before(self) -> Iterator[None]:
-        """This thread keeps its active session: pyspark makes active whichever makes a frame."""
+        """This thread keeps its active session: pyspark makes active whichever makes a frame.
+
+        A remote one does so only when it is made by a builder.
+        """
+        if is_remote(self._followed):
+            yield
+            return
         sessions = SparkSession._get_j_spark_session_class(self._followed._jvm)
         of_thread, of_pyspark = sessions.getActiveSession(), SparkSession._activeSession
         try:
@@ -107,7 +115,7 @@ class Sessions:
 
     def _new(self) -> tuple[SparkSession, Mapping[str, str]]:
         """A session, and the settings that it begins with."""
-        session = self._followed.newSession()
+        session = beside(self._followed)
         self._made.add(session)
         return session, session.conf.getAll
 
