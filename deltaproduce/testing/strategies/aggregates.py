@@ -169,8 +169,9 @@ def aggregates(
         arguments["where"] = draw(st.sampled_from(conditions))
     columns = [column for column in schema.key if may_have_window(column)]
     if windowed and columns and draw(st.integers(0, 3)):
+        limited = len(found.adds_up) == len(arguments["values"])
         column = draw(st.sampled_from(columns))
-        arguments["window"] = draw(windows(column, strict=strict))
+        arguments["window"] = draw(windows(column, limited=limited, strict=strict))
     return Drawn(arguments, found.adds_up, found.made)
 
 

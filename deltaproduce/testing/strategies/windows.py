@@ -23,19 +23,20 @@ def may_have_window(column: Column) -> bool:
 
 
 @st.composite
-def windows(draw: st.DrawFn, column: Column, *, strict: bool) -> Window:
+def windows(draw: st.DrawFn, column: Column, *, limited: bool, strict: bool) -> Window:
     """A window over a key column.
 
     Args:
         draw: given by Hypothesis.
         column: it has partitions.
+        limited: it may have ``max_partitions``.
         strict: it may have ``on_missing="error"``.
     """
     near = partitions(column.data_type)
     arguments: dict[str, Any] = {
         "step": draw(st.sampled_from(_steps(column.data_type))),
         "on_missing": "error" if strict and draw(st.integers(0, 3)) == 3 else "skip",
-        "max_partitions": draw(st.none() | st.integers(1, 2)),
+        "max_partitions": draw(st.none() | st.integers(1, 2)) if limited else None,
     }
     match draw(st.sampled_from(["last", "last", "start"])):
         case "last":
