@@ -2,12 +2,17 @@
 
 import math
 
+import arrow_aggregates
+import own_aggregates
 import pytest
+from arrow_aggregates import SquaresOfColumns
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
+from own_aggregates import Squares
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from selecting import chosen
+from selecting import chosen, long
 from test_local_aggregates import (
     EXACT,
     GONE,
@@ -20,6 +25,7 @@ from test_local_aggregates import (
     orders,
     site,
 )
+from test_local_own import assert_twins
 
 import deltaproduce as dp
 from deltaproduce import agg
@@ -29,31 +35,66 @@ VERSIONS = 3
 VALUES = PLAIN | ROUNDED | EXACT
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
-def test_versions_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way, long_run: bool
-) -> None:
-    """What is stored, states too, is what a refresh makes; older versions stay.
+def of_every_sort() -> dp.Pipeline:
+    """Days of two sources, and what merges them: numbers, least values, sketches, and one's own."""
+    pipeline = dp.Pipeline("every sort")
+    both = dp.merge(*(pipeline.add(source) for source in site().graph().sources))
+    merged = {
+        **{name: VALUES[name] for name in ("rows", "all_ok", "average", "double", "wide")},
+        "members": agg.approx_count_distinct("l"),
+        "middle": agg.approx_percentile("n", 0.5),
+        "squares": agg.own(Squares(), "n"),
+        "squares_over_arrow": agg.own(SquaresOfColumns(), "n"),
+    }
+    days = {**merged, "least": agg.min("n")}
+    by_day = pipeline.aggregate("by_day", both, key="day, t", values=days)
+    of_days = {f"all_{name}": agg.merge(name) for name in merged}
+    pipeline.aggregate("by_text", by_day, key="t", values=of_days)
+    return pipeline
 
-    In a short run two versions, of one stage.
-    """
-    pipeline = site() if long_run else dp.Pipeline("small")
-    if not long_run:
-        both = dp.merge(*(pipeline.add(source) for source in site().graph().sources))
-        pipeline.aggregate("by_text", both, key="t", values=VALUES)
+
+@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
+def test_functions_of_every_sort_equal_the_oracle(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    """In one store, what the laws of each sort say of more versions, stages and types."""
+    pipeline = of_every_sort()
+    oracle = Oracle(pipeline)
+    modules = own_aggregates, arrow_aggregates
+    for module in modules:  # which workers cannot import
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        with forced(way):
+            store = dp.Store(spark, location, pipeline, table_type=way.table_type)
+            for batch in history(386)[:2]:  # both sources change at once, and days that are merged
+                version = store.update(as_frames(spark, pipeline, batch))
+                assert version.number == oracle.update(batch)
+                assert_same(store, oracle, pipeline, version.number)
+            figures = store.refresh("by_text").stages["by_text"]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+            assert_twins(store, ("by_day", "by_text"))
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way) -> None:
+    """What is stored, states too, is what a refresh makes; older versions stay."""
+    pipeline = site()
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in history(100 + WAYS.index(way))[: VERSIONS if long_run else 2]:
+        for batch in history(100 + WAYS.index(way))[:VERSIONS]:
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in ("by_text", "by_two", "by_rows") if long_run else ("by_text",):
+        for stage in ("by_text", "by_two", "by_rows"):
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
         assert_same(store, oracle, pipeline, 1)
-        if long_run:
-            assert store.verify(recompute=True) == ()
+        assert store.verify(recompute=True) == ()
 
 
 def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> None:

@@ -5,7 +5,7 @@ from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from local_stores import as_rows
 from pyspark.sql import Row, SparkSession
-from selecting import chosen
+from selecting import long
 from test_local_ordered import COLUMNS, OTHERS, history, site, values
 
 import deltaproduce as dp
@@ -20,36 +20,25 @@ SOME = {
     "half": agg.median("price"),
     "days": agg.count_distinct("day"),
 }
-FEW = ("last_x", "half")
-"""Those of the short run."""
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
-def test_versions_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way, long_run: bool
-) -> None:
-    """The multisets too are what a refresh makes; older versions stay.
-
-    In a short run two versions, of one stage.
-    """
-    pipeline = site(["n"], SOME) if long_run else dp.Pipeline("small")
-    if not long_run:
-        events, more = site(["n"]).graph().sources
-        both = dp.merge(pipeline.add(events), pipeline.add(more))
-        pipeline.aggregate("by_two", both, key="ok, t", values={n: SOME[n] for n in FEW})
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way) -> None:
+    """The multisets too are what a refresh makes; older versions stay."""
+    pipeline = site(["n"], SOME)
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in history(100 + WAYS.index(way))[: VERSIONS if long_run else 2]:
+        for batch in history(100 + WAYS.index(way))[:VERSIONS]:
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        if long_run:
-            for stage in ("by_g", "by_two", "by_rows"):
-                figures = store.refresh(stage).stages[stage]
-                assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
-            assert_same(store, oracle, pipeline, 1)
-            assert store.verify(recompute=True) == ()
+        for stage in ("by_g", "by_two", "by_rows"):
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert_same(store, oracle, pipeline, 1)
+        assert store.verify(recompute=True) == ()
 
 
 def test_content_is_what_group_by_gives(spark: SparkSession, location: str) -> None:

@@ -11,7 +11,7 @@ from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from selecting import chosen
+from selecting import long
 from test_local_own import STAGES, assert_twins, failing_shop, own_history, own_site
 
 import deltaproduce as dp
@@ -30,25 +30,23 @@ def travelling() -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
-def test_versions_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way, long_run: bool
-) -> None:
-    """What is stored, states too, is what a refresh makes; less of it in a short run."""
-    pipeline = own_site(few=not long_run)
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way) -> None:
+    """What is stored, states too, is what a refresh makes."""
+    pipeline = own_site()
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in own_history(600 + WAYS.index(way))[: 4 if long_run else 2]:
+        for batch in own_history(600 + WAYS.index(way), 4):
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        assert_twins(store, [name for name in STAGES if name in {s.name for s in pipeline.stages}])
-        if long_run:
-            for stage in STAGES:
-                figures = store.refresh(stage).stages[stage]
-                assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
-            assert store.verify(recompute=True) == ()
+        assert_twins(store, STAGES)
+        for stage in STAGES:
+            figures = store.refresh(stage).stages[stage]
+            assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
+        assert store.verify(recompute=True) == ()
 
 
 def test_what_a_method_raises_in_spark_has_stage_key_and_cause(

@@ -4,7 +4,7 @@ import pytest
 from comparing import as_frames, assert_same
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
-from selecting import chosen
+from selecting import chosen, long
 from test_local_aggregates import history
 from test_local_partials import FIRST, SAME_MEAN, STAGES, partial_site, visits
 
@@ -16,32 +16,22 @@ SEEDS = (300, 324, 351, 361, 376, 383, 386, 389)
 """Of series in which both sources have rows at once, and one that is merged changes at once."""
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
-def test_versions_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way, long_run: bool
-) -> None:
-    """What is stored, states too, is what a refresh makes.
-
-    In a short run two versions, of days and what merges them.
-    """
-    pipeline = partial_site() if long_run else dp.Pipeline("small")
-    if not long_run:
-        for stage in partial_site().stages:
-            if stage.name in ("events", "more", "by_day", "by_text"):
-                pipeline.add(stage)
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way) -> None:
+    """What is stored, states too, is what a refresh makes."""
+    pipeline = partial_site()
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        seed = SEEDS[WAYS.index(way) % len(SEEDS)]
-        for batch in history(seed)[: VERSIONS if long_run else 2]:
+        for batch in history(SEEDS[WAYS.index(way) % len(SEEDS)])[:VERSIONS]:
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in STAGES if long_run else ["by_text"]:
+        for stage in STAGES:
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
-        if long_run:
-            assert store.verify(recompute=True) == ()
+        assert store.verify(recompute=True) == ()
 
 
 @pytest.mark.parametrize("of_type", chosen(["double", "bigint"], "bigint"))

@@ -12,7 +12,7 @@ from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
-from selecting import chosen
+from selecting import long
 from test_local_ordered import history
 from test_local_sketches import STAGES, site
 
@@ -114,24 +114,19 @@ def test_quantiles_of_many_values_in_spark_keep_to_their_error(spark: SparkSessi
         assert values[SIZE // 2 - 27] <= median <= values[SIZE // 2 + 27], ddl
 
 
-@pytest.mark.parametrize("way", chosen(WAYS, "in Spark, joined"), ids=lambda way: way.name)
-def test_versions_equal_the_oracle(
-    spark: SparkSession, location: str, way: Way, long_run: bool
-) -> None:
-    """What is stored, sketches too, is what a refresh makes.
-
-    In a short run two versions, of sketches that Spark makes and of ones that the kernels do.
-    """
-    pipeline = site(("n", "x", "day", "at", "t")) if long_run else site(("t",), by_days=False)
+@long
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_versions_equal_the_oracle(spark: SparkSession, location: str, way: Way) -> None:
+    """What is stored, sketches too, is what a refresh makes."""
+    pipeline = site(("n", "x", "day", "at", "t"))
     oracle = Oracle(pipeline)
     with forced(way):
         store = dp.Store(spark, location, pipeline, table_type=way.table_type)
-        for batch in history(500 + WAYS.index(way))[: 4 if long_run else 2]:
+        for batch in history(500 + WAYS.index(way))[:4]:
             version = store.update(as_frames(spark, pipeline, batch))
             assert version.number == oracle.update(batch)
             assert_same(store, oracle, pipeline, version.number)
-        for stage in STAGES if long_run else ["of_two"]:
+        for stage in STAGES:
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
-        if long_run:
-            assert store.verify(recompute=True) == ()
+        assert store.verify(recompute=True) == ()
