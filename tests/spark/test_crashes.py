@@ -64,7 +64,7 @@ def test_a_crash_at_any_point(
 
     A short run has one crash before each kind of effect; `tests/local` has all in each run.
     """
-    oracle, operation, number = built(spark, location), OPERATIONS[name], VERSIONS
+    oracle, operation, number = built(None, location), OPERATIONS[name], VERSIONS
     assert recorded(spark, location, operation, number)
     operation.expected(oracle, number)
     store, published = assert_whole(spark, location, oracle), False
@@ -108,7 +108,7 @@ def test_a_crash_at_any_point(
 def test_a_crash_of_a_vacuum(spark: SparkSession, tmp_path: Path, place: str) -> None:
     """Before each kind of effect, each time between two updates; the next one leaves nothing."""
     location = str(tmp_path / place)  # Python cleans the one, Spark the other
-    oracle, vacuum, met = built(spark, location), OPERATIONS["vacuum"], set[str]()
+    oracle, vacuum, met = built(None, location), OPERATIONS["vacuum"], set[str]()
     while not met >= {*vacuum.effects}:
         store = Store(spark, location, orders())
         assert store.update(frames(spark, drawn(100))).number == oracle.update(drawn(100))

@@ -33,7 +33,7 @@ def as_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def originals(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, long_run: bool
+    tmp_path_factory: pytest.TempPathFactory, long_run: bool
 ) -> Iterator[dict[TableType, tuple[Path, Oracle]]]:
     """A store of each table type."""
     with pytest.MonkeyPatch.context() as patched:
@@ -41,7 +41,7 @@ def originals(
         found: dict[TableType, tuple[Path, Oracle]] = {}
         for table_type in TABLE_TYPES if long_run else TABLE_TYPES[:1]:
             place = tmp_path_factory.mktemp(table_type) / "store"
-            found[table_type] = place, built(spark, str(place), table_type=table_type)
+            found[table_type] = place, built(None, str(place), table_type=table_type)
         yield found
 
 
@@ -72,7 +72,7 @@ class Place:
         """An update that reaches every table, of a store that is opened for it."""
         changes = batch((number, number, number), (0, 0, number), (1, 1, number))
         store, expected = self.open(), self.oracle.update(changes)
-        assert store.update(frames(self.spark, changes)).number == expected
+        assert store.update(frames(None, changes)).number == expected
         assert_same(store, self.oracle, orders(), expected)
 
 
@@ -146,7 +146,7 @@ def refused(place: Place, table: str, operation: Callable[[Store], object]) -> C
 
 def update(place: Place) -> Callable[[Store], object]:
     """An update that reaches every table."""
-    changes = frames(place.spark, batch((9, 9, 9), (0, 0, 1), (1, 1, 1)))
+    changes = frames(None, batch((9, 9, 9), (0, 0, 1), (1, 1, 1)))
     return lambda store: store.update(changes)
 
 
@@ -155,7 +155,7 @@ def test_a_commit_by_someone_else_is_noticed(place: Place, harm: str) -> None:
     """By a store that is just opened, and by one that knows the table."""
     knowing = place.open()
     changes = batch((0, 3, 3), (5, 3, 3))
-    knowing.update(frames(place.spark, changes))
+    knowing.update(frames(None, changes))
     place.oracle.update(changes)
     table = "by_customer/updates"
     COMMITS[harm](place.spark, place.path / table)
@@ -190,7 +190,7 @@ def test_what_an_attempt_left_and_set_back_is_none(
     """An attempt that has restored what another left, and dies too, is no foreign hand."""
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), failpoints.armed(_dying):
-            place.open().update(frames(place.spark, drawn(8)))
+            place.open().update(frames(None, drawn(8)))
     place.update(7)
 
 
@@ -213,7 +213,7 @@ def mended(place: Place, *, begun: bool = False) -> None:
     assert place.open().repair().number == number  # which finds nothing more
     changes = batch((7, 7, 7), (0, 0, 7), (1, 1, 7))
     store, number = place.open(), place.oracle.update(changes)
-    assert store.update(frames(place.spark, changes)).number == number
+    assert store.update(frames(None, changes)).number == number
     assert_same(store, place.oracle, orders(), number)
     assert store.verify() == ()
 

@@ -38,8 +38,10 @@ def people() -> dp.Pipeline:
 
 @ways(JOINED)
 def test_numbers_follow_the_key_order_stay_and_never_come_back(
-    spark: SparkSession, location: str, way: Way
+    spark: SparkSession, location: str, way: Way, long_run: bool
 ) -> None:
+    """And in a long run stay when the stage is made anew."""
+
     def ids() -> list[Any]:
         return plain_rows(
             store.content("persons", ordered=True).select("name", "id", "visit").collect()
@@ -61,9 +63,10 @@ def test_numbers_follow_the_key_order_stay_and_never_come_back(
         store.update(visits((0, "00", "upsert"), (7, None, "upsert"), (57, "07", "upsert")))
         found = {name: number for name, number, _ in ids()}
         assert (found["00"], found[None], found["07"]) == (53, 54, 43)
-        before = ids()
-        store.refresh("persons")
-        assert ids() == before
+        if long_run:
+            before = ids()
+            store.refresh("persons")
+            assert ids() == before
         assert store.head.stages["persons"].numbering.surrogates == 54
 
 
@@ -140,7 +143,7 @@ VISITS = (
 )
 
 
-@ways(JOINED)
+@ways(HERE)
 def test_the_hook_is_called_in_key_order_over_the_whole_stage(
     spark: SparkSession, location: str, way: Way
 ) -> None:

@@ -30,7 +30,7 @@ WHOLE = Way("written whole", "copy_on_write", {})
 
 
 def update(spark: SparkSession, store: Store, oracle: Oracle, number: int) -> None:
-    assert store.update(frames(spark, drawn(number))).number == oracle.update(drawn(number))
+    assert store.update(frames(None, drawn(number))).number == oracle.update(drawn(number))
 
 
 def assert_kept(
@@ -78,7 +78,7 @@ def test_what_goes_and_what_stays(spark: SparkSession, tmp_path: Path) -> None:
     with forced(RUNS):
         store = Store(spark, location, pipeline)
         for number in range(3):
-            store.update(frames(spark, drawn(number)), f"id {number}")
+            store.update(frames(None, drawn(number)), f"id {number}")
             oracle.update(drawn(number), f"id {number}")
         reader = Store(spark, location, pipeline)
         begun = reader.content("by_customer", 3, ordered=True)
@@ -263,7 +263,7 @@ def test_an_update_that_was_cut_off_is_carried_on_behind_a_vacuum(
 def test_update_ids_outlive_their_versions(spark: SparkSession, location: str) -> None:
     oracle, store = Oracle(orders()), Store(spark, location, orders())
     for number in range(4):
-        store.update(frames(spark, drawn(number)), f"id {number}")
+        store.update(frames(None, drawn(number)), f"id {number}")
         oracle.update(drawn(number), f"id {number}")
     for kept in (2, 1):
         store.vacuum(keep_versions=kept)

@@ -66,13 +66,13 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of plain tables, to be copied and made wrong."""
     place = tmp_path_factory.mktemp("original") / "store"
     FACTOR[0] = 1
     with pytest.MonkeyPatch.context() as patched:
         limited(patched, small_table_rows=0)
-        built(spark, str(place), table_type="copy_on_write")
+        built(None, str(place), table_type="copy_on_write")
     return place
 
 

@@ -89,7 +89,7 @@ def test_who_was_overtaken_is_not_in_the_way_of_the_next_one(
     spark: SparkSession, location: str
 ) -> None:
     """It sets back no table for a version that another has published meanwhile."""
-    oracle, reached = built(spark, location, 1), list[Point]()
+    oracle, reached = built(None, location, 1), list[Point]()
 
     def overtake(progress: Progress) -> None:
         if progress.stage == "commit":
