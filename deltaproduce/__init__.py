@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from deltaproduce.model.retention import Expire
     from deltaproduce.model.window_moves import WindowMove
     from deltaproduce.model.windows import Window, window
-    from deltaproduce.operations.findings import Finding
-    from deltaproduce.operations.plans import Loss, Plan, PlannedStep
     from deltaproduce.operations.step.plan import Policy, Step, TableType
     from deltaproduce.operations.streams import StreamWriter
+    from deltaproduce.operations.told.plans import Loss, Plan, PlannedStep
     from deltaproduce.operations.vacuum import Vacuumed
+    from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.operations.writer import OnConflict
     from deltaproduce.pipeline import Merged, Pipeline, merge
     from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
@@ -74,7 +74,7 @@ _HOMES: Final = MappingProxyType(
         "Diff": "deltaproduce.reading.diffs",
         "Expire": "deltaproduce.model.retention",
         "FeedMode": "deltaproduce.engines.change_feed",
-        "Finding": "deltaproduce.operations.findings",
+        "Finding": "deltaproduce.operations.verifying.findings",
         "Forgotten": "deltaproduce.reading.remains",
         "Graph": "deltaproduce.model.graph",
         "InvalidArgumentError": "deltaproduce.errors",
@@ -82,14 +82,14 @@ _HOMES: Final = MappingProxyType(
         "KeyDiff": "deltaproduce.reading.diffs",
         "Limits": "deltaproduce.model.limits",
         "Lineage": "deltaproduce.reading.lineages",
-        "Loss": "deltaproduce.operations.plans",
+        "Loss": "deltaproduce.operations.told.plans",
         "Merged": "deltaproduce.pipeline",
         "MissingPartitionsError": "deltaproduce.errors",
         "NotFoundError": "deltaproduce.errors",
         "OnConflict": "deltaproduce.operations.writer",
         "Pipeline": "deltaproduce.pipeline",
-        "Plan": "deltaproduce.operations.plans",
-        "PlannedStep": "deltaproduce.operations.plans",
+        "Plan": "deltaproduce.operations.told.plans",
+        "PlannedStep": "deltaproduce.operations.told.plans",
         "Policy": "deltaproduce.operations.step.plan",
         "PreserveFunction": "deltaproduce.stages.functions.preservation",
         "ProduceFunction": "deltaproduce.stages.functions.kinds",

@@ -23,12 +23,12 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
-from deltaproduce.operations.findings import Finding
-from deltaproduce.operations.plans import Plan
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.streams import StreamWriter
+from deltaproduce.operations.told.plans import Plan
 from deltaproduce.operations.vacuum import Vacuumed
 from deltaproduce.operations.verbs import forget, refresh, repair, rollback, update, vacuum
+from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.operations.writer import OnConflict, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
@@ -147,11 +147,6 @@ class Store(Tabular):
     def as_tables(self) -> tuple[Table, ...]:
         """Its stages in the newest version that is known without a Spark job."""
         return (overview(self._opened, self._pipeline),)
-
-    @property
-    def opened(self) -> Opened:
-        """What `deltaproduce.sync` and others that are built on a store read it through."""
-        return self._opened
 
     @property
     def head(self) -> Version:
@@ -710,3 +705,8 @@ class Store(Tabular):
         found = self._opened.source(source, "source")
         name = found.name if stream is None else arguments.text(stream, "stream")
         return StreamWriter(self._in_session, found.name, name)
+
+
+def opened_by(store: Store) -> Opened:
+    """What a store has open, for what is built on stores, such as `deltaproduce.sync`."""
+    return store._opened

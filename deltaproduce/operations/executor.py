@@ -19,20 +19,20 @@ from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.fingerprints import fingerprint
 from deltaproduce.model.graph import Graph
 from deltaproduce.operations.compaction import Compactor
-from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.making.repairs import Repair
 from deltaproduce.operations.making.rollbacks import Rollback
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means, Work
-from deltaproduce.operations.plans import Plan, planned
 from deltaproduce.operations.publisher import Publisher
-from deltaproduce.operations.records import record
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.expiry import Retentions
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import NO_TABLES, StepResult
+from deltaproduce.operations.told.plans import Plan, planned
+from deltaproduce.operations.told.records import record
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
+from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.reading.readers import Reader
 from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
 from deltaproduce.stages.batches import Batch

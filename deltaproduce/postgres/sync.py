@@ -21,7 +21,7 @@ from deltaproduce.postgres.types import check_columns, name_fault
 from deltaproduce.reading.copying import copied_columns, copied_stage
 from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.versions import Version, stage_at
-from deltaproduce.store import Store
+from deltaproduce.store import Store, opened_by
 from deltaproduce.sync import OnBreak, Position, StageChanges, changes_since
 
 _KEYS = "__keys"
@@ -122,7 +122,7 @@ class Sync:
         for given, name in ((stages, "stages"), (key_tables, "key_tables")):
             if isinstance(given, str):
                 raise InvalidArgumentError(f"{name} is {given!r}; give a list", argument=name)
-        defined = [stage.name for stage in store.opened.defined]
+        defined = [stage.name for stage in opened_by(store).defined]
         self._stages = defined if stages is None else [*dict.fromkeys(stages)]
         self._key_tables = [*dict.fromkeys(key_tables)]
         self._copies(store.head)
@@ -161,7 +161,7 @@ class Sync:
 
     def _copies(self, version: Version) -> list[Copy]:
         """The copies of the chosen stages, as they are in a version; those of keys come first."""
-        opened = self._store.opened
+        opened = opened_by(self._store)
         keys = (_keys_copy(_stage(opened, name, version)) for name in self._key_tables)
         rows = (_rows_copy(_stage(opened, name, version)) for name in self._stages)
         found = [*keys, *rows]
@@ -247,7 +247,7 @@ class Sync:
             _check_rows(work, rows, version)
             table = kept.found(database, self._schema, work.copy.table)
             assert table is not None
-            position = Position.of(self._store.opened.log.store_id, version, [work.copy.stage])
+            position = Position.of(opened_by(self._store).log.store_id, version, [work.copy.stage])
             kept.keep(database, self._schema, work.copy, kept.Kept(position, table.oid, rows))
             yield SyncedTable(
                 work.copy.table,

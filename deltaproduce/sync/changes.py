@@ -20,7 +20,7 @@ from deltaproduce.model.graph import Stage
 from deltaproduce.reading.copying import all_rows, changed_rows, copied_columns, copied_stage
 from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.versions import Version, find, stage_at
-from deltaproduce.store import Store
+from deltaproduce.store import Store, opened_by
 from deltaproduce.sync.positions import Position, fault
 from deltaproduce.types.columns import Column
 
@@ -107,7 +107,7 @@ def changes_since(
         InvalidArgumentError: ``until`` is before the position; or an argument is not of its type.
     """
     arguments.choice(on_break, "on_break", get_args(OnBreak))
-    opened = store.opened
+    opened = opened_by(store)
     versions = opened.log.versions()
     number = opened.log.last_read.number if until is None else arguments.integer(until, "until")
     last, chosen = find(versions, number), _chosen(store, stages)
@@ -123,8 +123,8 @@ def changes_since(
 def _chosen(store: Store, stages: Sequence[str] | None) -> list[Stage]:
     if isinstance(stages, str):
         raise InvalidArgumentError(f"stages is {stages!r}; give a list of names", argument="stages")
-    names = [stage.name for stage in store.opened.defined] if stages is None else stages
-    return [copied_stage(store.opened, name) for name in names]
+    names = [stage.name for stage in opened_by(store).defined] if stages is None else stages
+    return [copied_stage(opened_by(store), name) for name in names]
 
 
 def _check_forwards(position: Position, until: int, versions: Sequence[Version]) -> None:

@@ -84,6 +84,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "changes": {"stage": "orders", "since": 0, "until": 1, "mode": "net"},
     "diff": {"before": 0, "after": 1, "sample": 1},
     "lineage": {"stage": "orders", "key": 1, "version": 1},
+    "report": {"path": "report.html", "version": 1, "samples": 1},
     "stream_writer": {"source": "orders", "stream": None},
 }
 """Each method that takes arguments -> good ones, of which one at a time is made wrong."""
@@ -125,6 +126,8 @@ FITS: dict[str, Callable[[Any], bool]] = {
     "before": is_version,
     "after": lambda value: value is None or is_version(value),
     "sample": lambda value: is_int(value) and 0 <= value <= 1_000,
+    "samples": lambda value: type(value) is int and value >= 0,
+    "path": is_text,
     "until": lambda value: value is None or is_version(value),
     "key": lambda value: value is None or is_int(value),
     "recompute": lambda value: isinstance(value, bool),

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from deltaproduce.operations.findings import Finding, RepairAction
+from deltaproduce.operations.verifying.findings import Finding, RepairAction
 
 
 def mend(*wrong, runs=False, is_source=False):

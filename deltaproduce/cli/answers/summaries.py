@@ -14,9 +14,9 @@ from deltaproduce.cli.inputs.positions import Digests, told
 from deltaproduce.shown.table import Cell, Table
 
 if TYPE_CHECKING:
-    from deltaproduce.operations.findings import Finding
-    from deltaproduce.operations.plans import Plan
+    from deltaproduce.operations.told.plans import Plan
     from deltaproduce.operations.vacuum import Vacuumed
+    from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.postgres.sync import Synced
     from deltaproduce.reading.remains import Forgotten
     from deltaproduce.storage.versions import Version

@@ -20,7 +20,6 @@ from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model.graph import Graph, Stage, belongs_to, is_auxiliary
 from deltaproduce.model.layouts import RUNS, UPDATES
 from deltaproduce.model.window_moves import Shift
-from deltaproduce.operations.findings import Finding, RepairAction
 from deltaproduce.operations.making.salvage import ROW_BYTES, Damage
 from deltaproduce.operations.making.updates import Update
 from deltaproduce.operations.making.work import Means
@@ -30,6 +29,7 @@ from deltaproduce.operations.step.incremental import difference, full_step
 from deltaproduce.operations.step.plan import Step
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.writes import Edits, StageWrite, StepResult, Write
+from deltaproduce.operations.verifying.findings import Finding, RepairAction
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.productions import Found
 from deltaproduce.storage.edits import Edit, Restore

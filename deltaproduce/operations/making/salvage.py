@@ -17,8 +17,8 @@ from deltaproduce.model.graph import Graph, Source, Stage
 from deltaproduce.model.layouts import (
     Layout,
 )
-from deltaproduce.operations.findings import Finding, RepairAction
 from deltaproduce.operations.step.expiry import remembered
+from deltaproduce.operations.verifying.findings import Finding, RepairAction
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, stage_at, told_since

@@ -7,8 +7,8 @@ from functools import partial
 from deltaproduce.errors import CorruptStoreError
 from deltaproduce.model import arguments
 from deltaproduce.model.layouts import CONTENT
-from deltaproduce.operations.findings import Finding
-from deltaproduce.operations.verification import Verifier
+from deltaproduce.operations.verifying.findings import Finding
+from deltaproduce.operations.verifying.verification import Verifier
 from deltaproduce.operations.writer import Writer
 from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.attempts import Attempt

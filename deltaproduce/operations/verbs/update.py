@@ -18,8 +18,8 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.partitions import day_number
-from deltaproduce.operations.plans import Plan
 from deltaproduce.operations.step.asked import Asked, named
+from deltaproduce.operations.told.plans import Plan
 from deltaproduce.operations.verbs.repair import verify
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened

@@ -36,10 +36,10 @@ from deltaproduce.model.layouts import (
     UPDATES,
     Layout,
 )
-from deltaproduce.operations.findings import Finding
 from deltaproduce.operations.step.expiry import forgotten_by, remembered
 from deltaproduce.operations.step.incremental import full_step
 from deltaproduce.operations.step.windowing import Windows
+from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.reading.readers import Reader
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.productions import Production
