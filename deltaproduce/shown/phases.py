@@ -158,13 +158,18 @@ class Watch:
         self._tell(Progress(*place, name, event, seconds))
 
     def _tell(self, progress: Progress) -> None:
-        for listener in self.listeners:
-            try:
-                listener(progress)
-            except Exception:
-                if progress.event == "begins":
-                    raise
-                _LOGGER.exception("progress failed at the end of %r", progress)  # it may be done
+        """Tell the listeners; an operation that one of them carries out is not a part of this."""
+        token = _watch.set(None)
+        try:
+            for listener in self.listeners:
+                try:
+                    listener(progress)
+                except Exception:
+                    if progress.event == "begins":
+                        raise  # at the end the version may be there already
+                    _LOGGER.exception("progress failed at the end of %r", progress)
+        finally:
+            _watch.reset(token)
 
 
 COMMIT: Final = "commit"

@@ -56,11 +56,13 @@ class WindowState:
     floors: Mapping[str, Floor] = field(default_factory=dict)
 
     def with_present(self, units: Mapping[Tracked, Ranges]) -> WindowState:
-        """The state where these are there too."""
-        if not units:
-            return self
-        found = {key: self.present.get(key, Ranges()).union(more) for key, more in units.items()}
-        return replace(self, present={**self.present, **found})
+        """The state where these are there too; where none are new it is the same."""
+        found = {
+            key: self.present.get(key, Ranges()).union(more)
+            for key, more in units.items()
+            if more.pairs
+        }
+        return replace(self, present={**self.present, **found}) if found else self
 
 
 NO_WINDOWS: Final = WindowState()

@@ -67,6 +67,21 @@ def test_every_operation_says_its_name_and_its_end(location: str) -> None:
     assert ends == ["load", "refresh", "forget", "rollback", "vacuum", "repair"]
 
 
+def test_a_listener_is_not_told_of_an_operation_of_its_own(location: str) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def listen(progress: dp.Progress) -> None:
+        heard.append((progress.operation, progress.stage))
+        if progress.stage == "commit":
+            with dp.Store(None, f"{location}_of_the_listener", shop()) as other:
+                other.load({"orders": ORDERS})
+
+    with dp.Store(None, location, shop(), progress=listen) as store:
+        store.update({"orders": ORDERS})
+    assert {operation for operation, _ in heard} == {"update"}
+    assert [stage for _, stage in heard].count("commit") == 1
+
+
 def test_a_failed_update_ends_too(location: str) -> None:
     heard: list[dp.Progress] = []
     store = dp.Store(None, location, shop(), progress=heard.append)

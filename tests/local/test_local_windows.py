@@ -543,6 +543,7 @@ def test_a_window_over_an_aggregate_has_the_partitions_of_its_source(location: s
 
 def test_what_is_as_it_was_is_no_version(location: str) -> None:
     with dp.Store(None, location, views(dp.window("day", last=2))) as store:
+        assert store.update({}, partitions={"events": []}).number == 0
         store.update({"events": FIFTEENTH + SIXTEENTH}, as_of="2013-03-16")
         assert store.update({"events": FIFTEENTH}).number == 1
         assert store.update().number == 1
