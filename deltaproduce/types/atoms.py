@@ -71,7 +71,16 @@ def in_arrow_types(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
         pyarrow.ArrowInvalid: a value does not fit.
     """
     schema = arrow_schema(columns)
-    return rows.select(schema.names).cast(schema)
+    return pa.table([_in_type(rows[field.name], field.type) for field in schema], schema=schema)
+
+
+def _in_type(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """The values in a type; as they are if it is theirs.
+
+    Arrow's cast of a null struct to its own type fails if a field of it is NOT NULL: it looks at
+    what the field has there, which nobody sees.
+    """
+    return values if values.type == wanted else values.cast(wanted)
 
 
 def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:

@@ -182,3 +182,20 @@ def test_tables_are_taken_and_given(location: str) -> None:
         ("delete", 8),
     ]
     store.close()
+
+
+def test_a_struct_may_be_null_whose_fields_may_not(location: str) -> None:
+    pipeline = Pipeline("structs")
+    given = pipeline.source("given", key="id int", value="s struct<n: int not null, t: string>")
+
+    @pipeline.producer(given, key="id int", value="s struct<n: int not null, t: string>")
+    def copied(key, values):
+        for s in values:
+            yield key, s
+
+    rows = [{"id": 1, "s": None}, {"id": 2, "s": {"n": 3, "t": None}}]
+    with Store(None, location, pipeline) as store:
+        store.update({"given": rows})
+        store.update({"given": [{"id": 2, "s": None}]})
+        assert store.content("given", 1).select(["id", "s"]).to_pylist() == rows
+        assert store.content("copied").column("s").to_pylist() == [None, None]
