@@ -71,7 +71,8 @@ def renamed() -> Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("place", chosen(("catalog", "path"), "catalog"))
+@long
+@pytest.mark.parametrize("place", ["catalog", "path"])
 def test_views_show_the_head(spark: SparkSession, location: str, schema: str, place: str) -> None:
     """Over base and runs; through updates, a crash, a rollback, vacuums and a change of stages."""
     tables = f"{schema}_tables"
