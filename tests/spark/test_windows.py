@@ -30,9 +30,9 @@ def test_versions_equal_the_oracle(
 ) -> None:
     """Windows are moved and made anew; what is stored, states too, is what a refresh makes.
 
-    In a short run two versions of one window, which is not refreshed.
+    In a short run two versions of two windows, of which none is refreshed.
     """
-    windows = WINDOWS if long_run else ("of_days",)
+    windows = WINDOWS if long_run else ("of_days", "of_seqs")
     pipeline = site(windows)
     oracle = Oracle(pipeline)
     series = history(100 + WAYS.index(way))[: VERSIONS if long_run else 2]
