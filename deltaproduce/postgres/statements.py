@@ -176,10 +176,7 @@ def insert_differing(names: Names, columns: Sequence[Column]) -> str:
 def delete_renumbered(names: Names, surrogate: Column) -> str:
     """Delete keys that went and came back with another id."""
     name = quoted(surrogate.name)
-    return (
-        f"DELETE FROM {names.copy} t USING {names.had} h JOIN {names.changed} c USING ({KEY}) "
-        f"WHERE t.{name} = h.{name} AND c.{IS_ALIVE} AND h.{name} <> c.{name}"
-    )
+    return _delete_keys(names, surrogate, f"c.{IS_ALIVE} AND h.{name} <> c.{name}")
 
 
 def insert_new_keys(names: Names, columns: Sequence[Column], surrogate: Column) -> str:
@@ -194,11 +191,7 @@ def insert_new_keys(names: Names, columns: Sequence[Column], surrogate: Column) 
 
 def delete_gone_keys(names: Names, surrogate: Column) -> str:
     """Delete keys that are gone."""
-    name = quoted(surrogate.name)
-    return (
-        f"DELETE FROM {names.copy} t USING {names.had} h JOIN {names.changed} c USING ({KEY}) "
-        f"WHERE t.{name} = h.{name} AND NOT c.{IS_ALIVE}"
-    )
+    return _delete_keys(names, surrogate, f"NOT c.{IS_ALIVE}")
 
 
 def delete_other_keys(names: Names, key: Sequence[Column], surrogate: Column) -> str:
@@ -245,6 +238,15 @@ def create_keys(
     unique = f", UNIQUE{nulls} ({listed(key)})" if len(key) <= _INDEX_COLUMNS else ""
     identity = declared(surrogate, nullable=False)
     return f"CREATE TABLE {names.copy} ({identity} PRIMARY KEY, {of_key}{unique})"
+
+
+def _delete_keys(names: Names, surrogate: Column, which: str) -> str:
+    """Delete the keys of some of the changes, by the id that they had."""
+    name = quoted(surrogate.name)
+    return (
+        f"DELETE FROM {names.copy} t USING {names.had} h JOIN {names.changed} c USING ({KEY}) "
+        f"WHERE t.{name} = h.{name} AND {which}"
+    )
 
 
 def _names(columns: Iterable[Column]) -> list[str]:

@@ -49,6 +49,15 @@ _TOLD: Final = (
     "bytes_read",
     "seconds",
 )
+_IN_SHORT: Final = (
+    "mode",
+    "affected_keys",
+    "changed_keys",
+    "rows_added",
+    "rows_removed",
+    "rows",
+    "seconds",
+)
 _LEFT: Final = ("rows_expired", "rows_not_taken")
 """Only told, and stored, where there are some."""
 
@@ -204,6 +213,10 @@ class StageFigures:
         window = {} if self.window is None else {"window": move_to_json(self.window)}
         left = {name: getattr(self, name) for name in _LEFT if getattr(self, name)}
         return {**found, **left, "delta_versions": dict(self.delta_versions), **window}
+
+    def in_short(self) -> dict[str, Any]:
+        """What is said in a line about the stage."""
+        return {name: getattr(self, name) for name in _IN_SHORT}
 
     def at(self, delta_versions: Mapping[str, int]) -> StageFigures:
         """The same figures, with some tables, by kind, at these delta versions."""

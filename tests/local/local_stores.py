@@ -30,6 +30,22 @@ WAYS = {
 """How tables of few rows are stored: whole, or with runs beside them."""
 
 
+def shop() -> Pipeline:
+    """Orders, by customer, and their totals."""
+    pipeline = Pipeline("shop")
+    orders = pipeline.source("orders", key="id bigint", value="customer string, amount bigint")
+
+    @pipeline.producer(orders, key="customer string", value="amount bigint")
+    def by_customer(key: int, values: Any) -> Any:
+        yield from ((value.customer, value.amount) for value in values)
+
+    @pipeline.producer(by_customer, key="customer string", value="total bigint")
+    def totals(customer: str, amounts: Any) -> Any:
+        yield customer, sum(amounts)
+
+    return pipeline
+
+
 def as_rows(
     pipeline: Pipeline, batch: Mapping[str, Sequence[Change]], *, is_snapshot: bool = False
 ) -> dict[str, list[dict[str, Any]]]:

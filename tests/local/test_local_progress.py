@@ -6,24 +6,9 @@ import logging
 from typing import Any
 
 import pytest
+from local_stores import shop
 
 import deltaproduce as dp
-
-
-def shop() -> dp.Pipeline:
-    pipeline = dp.Pipeline("shop")
-    orders = pipeline.source("orders", key="id bigint", value="customer string, amount bigint")
-
-    @pipeline.producer(orders, key="customer string", value="amount bigint")
-    def by_customer(key: int, values: Any) -> Any:
-        yield from ((value.customer, value.amount) for value in values)
-
-    @pipeline.producer(by_customer, key="customer string", value="total bigint")
-    def totals(customer: str, amounts: Any) -> Any:
-        yield customer, sum(amounts)
-
-    return pipeline
-
 
 ORDERS = [{"id": i, "customer": f"c{i % 3}", "amount": i} for i in range(10)]
 

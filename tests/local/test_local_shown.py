@@ -5,23 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from local_stores import shop
 
 import deltaproduce as dp
-
-
-def shop() -> dp.Pipeline:
-    pipeline = dp.Pipeline("shop")
-    orders = pipeline.source("orders", key="id bigint", value="customer string, amount bigint")
-
-    @pipeline.producer(orders, key="customer string", value="amount bigint")
-    def by_customer(key: int, values: Any) -> Any:
-        yield from ((value.customer, value.amount) for value in values)
-
-    @pipeline.producer(by_customer, key="customer string", value="total bigint")
-    def totals(customer: str, amounts: Any) -> Any:
-        yield customer, sum(amounts)
-
-    return pipeline
 
 
 def order(number: int, customer: str, amount: int) -> dict[str, Any]:

@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from deltaproduce.reading.remains import Forgotten
     from deltaproduce.storage.versions import Version
 
-_FIGURES: Final = (
-    "mode",
-    "affected_keys",
-    "changed_keys",
-    "rows_added",
-    "rows_removed",
-    "rows",
-    "seconds",
-)
 _HEADINGS: Final = ("stage", "mode", "keys", "changed", "added", "removed", "rows", "seconds")
 
 
@@ -54,9 +45,7 @@ def version_made(before: Version, version: Version, stages: Collection[str]) -> 
         return Answer(data, (f"nothing to do: {version_line(version)}",))
     figures = {name: version.stages[name] for name in stages if name in version.stages}
     reached = {name: found for name, found in figures.items() if found.mode != "skipped"}
-    rows = tuple(
-        (name, *(getattr(found, figure) for figure in _FIGURES)) for name, found in reached.items()
-    )
+    rows = tuple((name, *found.in_short().values()) for name, found in reached.items())
     left = len(figures) - len(reached)
     said = f"{left} {'stage' if left == 1 else 'stages'} not reached" if left else ""
     parts = (Table("", _HEADINGS, rows), said, version_line(version))

@@ -13,15 +13,6 @@ from deltaproduce.model.graph import is_auxiliary
 from deltaproduce.storage.versions import Version
 
 _LOGGER: Final = logging.getLogger("deltaproduce")
-_OF_STAGE: Final = (
-    "mode",
-    "affected_keys",
-    "changed_keys",
-    "rows_added",
-    "rows_removed",
-    "rows",
-    "seconds",
-)
 
 
 def record(version: Version, operation: str, seconds: float, *, published: bool) -> None:
@@ -37,8 +28,7 @@ def record(version: Version, operation: str, seconds: float, *, published: bool)
     if published:
         for name, figures in version.stages.items():
             if figures.mode != "skipped" and not is_auxiliary(name):
-                of_stage = {key: getattr(figures, key) for key in _OF_STAGE}
-                _info({**told, "stage": name, **of_stage})
+                _info({**told, "stage": name, **figures.in_short()})
     _info({**told, "update_id": version.update_id, "published": published, "seconds": seconds})
 
 
