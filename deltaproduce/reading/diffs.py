@@ -46,6 +46,7 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, find, span, stage_at, unbroken
 from deltaproduce.types.columns import ORDINAL, POSITION, POSITION_COLUMN, Column
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.plain_json import plain
 
 Difference = Literal["added", "removed", "changed"]
 """What happened to a key: it has rows in the second version only, in the first only, or others."""
@@ -79,12 +80,12 @@ class KeyDiff:
         return one_line(self, self.difference, dict(self.key))
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it: values that it lacks, such as dates, as text."""
+        """The same as JSON has it; see `plain`."""
         return {
             "difference": self.difference,
-            "key": _plain(self.key),
-            "before": [_plain(row) for row in self.before],
-            "after": [_plain(row) for row in self.after],
+            "key": plain(self.key),
+            "before": plain(self.before),
+            "after": plain(self.after),
         }
 
 
@@ -345,13 +346,6 @@ def _altered(before: StageColumns, after: StageColumns) -> tuple[Altered, ...]:
         Altered("value columns", before.value, after.value),
     )
     return tuple(part for part in parts if part.before != part.after)
-
-
-def _plain(row: Mapping[str, object]) -> dict[str, object]:
-    return {
-        name: value if isinstance(value, int | float | str | None) else str(value)
-        for name, value in row.items()
-    }
 
 
 def _told(sample: Sequence[KeyDiff]) -> tuple[tuple[Cell, ...], ...]:

@@ -37,7 +37,7 @@ def assert_diff(store: dp.Store, oracle: Oracle, stages: Any, before: int, after
     found = store.diff(before, after, sample=3)
     assert (found.before, found.after) == (before, after)
     assert list(found.stages) == [stage.name for stage in stages]
-    json.dumps(found.as_dict())
+    json.dumps(found.as_dict(), allow_nan=False)
     for stage in stages:
         were, are = (values(oracle, stage, version) for version in (before, after))
         differing = {
@@ -195,3 +195,21 @@ def test_rows_that_a_source_has_forgotten_are_removed(location: str) -> None:
         assert store.diff(1, 2).stages["totals"].sample[0].key == {}
         losses = store.plan(as_of="2026-01-09").losses
         assert [(loss.stage, loss.what, loss.rows) for loss in losses] == [("days", "rows", None)]
+
+
+def test_a_diff_has_values_as_all_json_of_the_library_has_them(location: str) -> None:
+    pipeline = dp.Pipeline("moments")
+    value = "at timestamp, b binary, x double, s struct<n: int, d: date>"
+    pipeline.source("given", key="id int", value=value)
+    row = {"at": datetime(2026, 1, 31, 8, tzinfo=UTC), "b": b"\x0a", "x": float("nan")}
+    with dp.Store(None, location, pipeline) as store:
+        store.update({"given": [{"id": 1, **row, "s": {"n": 1, "d": date(2026, 2, 1)}}]})
+        (one,) = store.diff(0, 1).as_dict()["stages"]["given"]["sample"]
+    assert one["after"] == [
+        {
+            "at": "2026-01-31T08:00:00+00:00",
+            "b": "0a",
+            "x": "nan",
+            "s": {"n": 1, "d": "2026-02-01"},
+        }
+    ]

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.cli.answers.answer import Answer
-from deltaproduce.cli.answers.values import cell, plain
+from deltaproduce.cli.answers.values import cell
 from deltaproduce.model.graph import Graph
 from deltaproduce.shown.table import Table
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.ddl import quoted
+from deltaproduce.types.plain_json import plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-r"""Keys and rows on a command line: text as values of a stage's columns, and values as JSON.
+r"""Keys and rows on a command line: text as values of a stage's columns, and values as cells.
 
 Pure. A key of several columns is one argument, its values separated by commas as in a line of CSV;
 ``\N`` is null. The invariant: a text is only taken for a value if the column's type has it.
@@ -7,10 +7,8 @@ Pure. A key of several columns is one argument, its values separated by commas a
 from __future__ import annotations
 
 import csv
-import math
-from collections.abc import Iterable, Mapping
-from datetime import date, datetime
-from decimal import Decimal
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +18,7 @@ from deltaproduce.shown.table import Cell
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.plain_json import plain
 
 _NULL: Final = "\\N"
 
@@ -85,26 +84,6 @@ def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
         key = key_of(text, columns)
         found |= dict(zip(known, key if len(columns) > 1 else [key], strict=True))
     return found
-
-
-def plain(value: object) -> Any:  # noqa: ANN401 what JSON has
-    """A value as JSON has it: times in ISO 8601, decimals as text, bytes in hexadecimal digits."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else str(value)
-        case date():
-            return value.isoformat()
-        case Decimal():
-            return f"{value:f}"
-        case bytes():
-            return value.hex()
-        case Mapping():
-            return {str(name): plain(part) for name, part in value.items()}
-        case list() | tuple():
-            return [plain(part) for part in value]
-    return str(value)
 
 
 def cell(value: object) -> Cell:

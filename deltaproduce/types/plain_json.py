@@ -1,0 +1,29 @@
+"""Values as JSON has them for who reads it; `json_values` is for values that are read back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 what JSON has
+    """A value as JSON has it: times in ISO 8601, decimals as text, bytes in hexadecimal digits."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return f"{value:f}"
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {str(name): plain(part) for name, part in value.items()}
+        case list() | tuple():
+            return [plain(part) for part in value]
+    return str(value)
