@@ -2,7 +2,7 @@
 
 The invariant: this is the only place that decides it. Rows stay where they are: on the driver while
 all that take part are there, else in Spark. What Spark has computed comes to the driver if it is
-little (`Limits.is_local`). Without a session rows are always on the driver, and of those that are
+little (`Limits.is_local`). Without a session rows are always on the driver. Of rows there that are
 many it holds a part in memory (`local.large`). A user's function is called for rows where they are:
 in worker processes beside the driver, or in Spark's.
 """
@@ -96,33 +96,23 @@ class Engines:
 
     def of(self, *rows: Rows) -> Engine[Any]:
         """The engine that works on some rows together."""
-        if self.session is None:
-            return self._alone(rows)
-        return _LOCAL if all(is_local(one) for one in rows) else self.distributed
-
-    def _alone(self, rows: Sequence[Rows]) -> Engine[Any]:
-        """The engine that does it without Spark."""
         if not all(map(is_local, rows)):
-            raise needs_spark()
+            return self.distributed
         return _LOCAL if self.holds(*rows) else OutOfCoreEngine(self.limits)
 
     def holds(self, *tables: pa.Table) -> bool:
         """Whether a step holds some rows of the driver in memory, all at once."""
-        if self.session is not None:
-            return True
         return self.limits.is_local(sum(map(len, tables)), sum(one.nbytes for one in tables))
 
     def spill(self) -> Spill:
         """A place for rows that come to the driver part by part."""
-        return parting.spill_of(self.limits) if self.session is None else Spill()
+        return parting.spill_of(self.limits)
 
     def by_slices(self, rows: pa.Table, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
         """What a function makes of rows on the driver, which looks at each row alone.
 
         It is called with parts of them that fit in memory.
         """
-        if self.session is not None:
-            return function(rows)
         return parting.by_slices(rows, function, self.limits)
 
     def by_ranges(
@@ -140,8 +130,6 @@ class Engines:
         Args:
             names: what the key's columns are called in each table, if not as in ``key``.
         """
-        if self.session is not None:
-            return function(*tables)
         ranges = parting.by_ranges(tables, key, self.limits, names)
         return parting.gathered((function(*parts) for parts in ranges), self.limits)
 

@@ -15,6 +15,7 @@ from deltaproduce.model.memory import memory_bytes
 _MOST_BYTES: Final = 1 << 30
 """Arrow counts the bytes of a column of text in 32 bits."""
 _BYTES_SHARE: Final = 48
+_WRITTEN_SHARE: Final = 6
 _ROWS_SHARE: Final = 1_500
 """What a step holds for each row beside its values is about as much."""
 
@@ -33,6 +34,9 @@ class Limits:
             default a 48th of the driver's memory, and at most 1 GiB. A step holds several times as
             much. Of more rows, a step of a store without a session holds a part of about this size
             in memory at a time, and has the others in temporary files.
+        written_bytes: the most bytes of a table that the driver writes anew, in parts of
+            `local_bytes`, where the rows that change are there; by default a sixth of the driver's
+            memory. Spark on the same machine takes twice as long.
         cluster_rows: the same as `local_rows`, in a session whose executors are other machines.
         cluster_bytes: the same as `local_bytes` there.
         fetched_bytes: the most bytes that Spark has computed and the driver gets: they go through
@@ -76,6 +80,7 @@ class Limits:
     local_bytes: int = field(
         default_factory=lambda: min(memory_bytes() // _BYTES_SHARE, _MOST_BYTES)
     )
+    written_bytes: int = field(default_factory=lambda: memory_bytes() // _WRITTEN_SHARE)
     cluster_rows: int = 100_000
     cluster_bytes: int = 64 << 20
     fetched_bytes: int = 256 << 20
@@ -98,11 +103,12 @@ class Limits:
 
     def of_cluster(self) -> Limits:
         """What a store goes by in a session whose executors are other machines."""
-        rows, size = (
-            min(self.local_rows, self.cluster_rows),
-            min(self.local_bytes, self.cluster_bytes),
+        return replace(
+            self,
+            local_rows=min(self.local_rows, self.cluster_rows),
+            local_bytes=min(self.local_bytes, self.cluster_bytes),
+            written_bytes=min(self.written_bytes, self.cluster_bytes),
         )
-        return replace(self, local_rows=rows, local_bytes=size)
 
     def partition_rows_of(self, rows: int) -> int:
         """The fewest rows of a partition that has a file of its own, in a table of so many."""
@@ -154,6 +160,10 @@ class Limits:
     def is_rewritten(self, rows: int, row_bytes: int) -> bool:
         """Whether a table of so many rows is written whole where some are replaced."""
         return rows <= self.rewritten_rows and self.is_local(rows, rows * row_bytes)
+
+    def is_written_here(self, total_bytes: int) -> bool:
+        """Whether the driver writes a table of so many bytes anew."""
+        return total_bytes <= self.written_bytes
 
     def is_nearly_all(self, changed: int, rows: int) -> bool:
         """Whether so many of the rows that a stage reads have changed that all are produced."""

@@ -320,7 +320,9 @@ class Publisher:
         }
 
 
-def _all(read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage) -> Rows:
+def _all(
+    read: Callable[[Version, Stage], Stored | None], version: Version, stage: Stage, beside: Rows
+) -> Rows:
     found = read(version, stage)
     assert found is not None  # the figures say that there are rows
-    return found.rows()
+    return found.beside(beside)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.choice import Engines, is_local
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import Marks, distinct, empty, factorize, isin_rows
@@ -133,6 +133,16 @@ class Stored:
     def rows(self) -> Rows:
         """All rows, unsorted; on the driver if they are few."""
         return self.fetched() if self._is_fetched and self._is_here else self.all()
+
+    def beside(self, others: Rows) -> Rows:
+        """All rows, unsorted, to be written anew together with others.
+
+        On the driver, where the others are there, even if they are many: it works on parts of them.
+        """
+        limits = self.engines.limits
+        is_here = is_local(others) and self._is_here
+        is_written = limits.is_written_here(self.count * self.row_bytes)
+        return self.fetched() if is_here and is_written else self.rows()
 
     def all(self, read: int | None = None) -> DataFrame:
         """All rows, in Spark; unsorted.

@@ -113,8 +113,8 @@ def test_a_row_is_among_those_that_are_equal_to_it(values):
 
 @pytest.mark.parametrize("data_type", [pa.int8(), pa.int64(), pa.date32()], ids=str)
 @given(
-    numbers=st.lists(st.integers(-5, 5) | st.none()),
-    keys=st.lists(st.integers(-6, 6) | st.none()),
+    numbers=st.lists(st.integers(-5, 5) | st.sampled_from([-128, 127]) | st.none()),
+    keys=st.lists(st.integers(-6, 6) | st.sampled_from([-127, 127]) | st.none()),
     ordered=st.booleans(),
 )
 def test_numbers_in_order_and_others_are_found_alike(data_type, numbers, keys, ordered):

@@ -66,8 +66,9 @@ class Session:
 @pytest.mark.parametrize("master", ["yarn", "spark://a:7077", "local-cluster[2,1,1024]", None])
 def test_little_is_fetched_from_a_cluster(master):
     limits = Engines.opened(Session(master), Limits(seek_keys=7)).limits
-    assert limits == Limits(local_rows=100_000, local_bytes=64 << 20, seek_keys=7)
-    fewer = Limits(local_rows=5, local_bytes=6)
+    most = 64 << 20
+    assert limits == Limits(local_rows=100_000, local_bytes=most, written_bytes=most, seek_keys=7)
+    fewer = Limits(local_rows=5, local_bytes=6, written_bytes=7)
     assert Engines.opened(Session(master), fewer).limits == fewer
 
 

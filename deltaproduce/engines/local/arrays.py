@@ -28,6 +28,7 @@ Marks = NDArray[np.bool_]
 
 _NULL: Final = -1
 _BEYOND: Final = 1 << 63
+_MARKS_A_ROW: Final = 8
 _PLAIN_DIGITS: Final = 18
 """A decimal of so many digits is a whole number of 64 bits."""
 
@@ -217,19 +218,38 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
     """Which rows of a column have one of the values; null is among them if one is null.
 
     Whole numbers and dates in order, as those of a table's first key column are, are searched for
-    the values: to look each row up among them takes several times as long.
+    the values, and among values that lie close together, as numbers that were given out one after
+    the other, there is a mark for each: to look each row up by its hash takes several times as
+    long.
     """
     plain = pa.types.is_integer(column.type) or pa.types.is_date(column.type)
     rows = column.to_numpy() if plain and not column.null_count else None
-    if rows is None or (rows[1:] < rows[:-1]).any():
+    if rows is None or not len(rows):
         return np.asarray(pc.is_in(column, value_set=values), bool)
     sought = values.drop_null().to_numpy()
+    if (rows[1:] < rows[:-1]).any():
+        marked = _marked(rows.astype(np.int64, copy=False), sought.astype(np.int64, copy=False))
+        return np.asarray(pc.is_in(column, value_set=values), bool) if marked is None else marked
     first, last = (rows.searchsorted(sought, side) for side in ("left", "right"))
     there = first < last
     steps = np.zeros(len(rows) + 1, np.int8)
     steps[first[there]] = 1
     steps[last[there]] -= 1  # to 0 where the rows of another value begin
     return steps[:-1].cumsum(dtype=np.int8).astype(bool)
+
+
+def _marked(rows: Numbers, sought: Numbers) -> Marks | None:
+    """Which rows are among some numbers, by a mark for each of their range; None if it is wide."""
+    if not len(sought):
+        return np.zeros(len(rows), bool)
+    least, greatest = int(sought.min()), int(sought.max())
+    if greatest - least >= _MARKS_A_ROW * (len(rows) + len(sought)):
+        return None
+    marks = np.zeros(greatest - least + 1, bool)
+    marks[sought - least] = True
+    found = (rows >= least) & (rows <= greatest)
+    found[found] = marks[rows[found] - least]
+    return found
 
 
 def _order_codes(array: pa.Array, column: Column) -> Numbers:

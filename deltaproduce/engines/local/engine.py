@@ -113,7 +113,7 @@ class LocalEngine(Engine[pa.Table]):
         self, rows: pa.Table, clustering: Clustering, order: Sequence[Column], least: int
     ) -> tuple[pa.Table, tuple[int, ...]]:
         """See `Engine.clustered`."""
-        ordered = in_order(rows, order)
+        ordered = self.filed(rows, len(rows), order, order)
         of_rows = partitions_of(ordered.column(clustering.column.name), clustering.partitions)
         until = np.append(np.flatnonzero(np.diff(of_rows)) + 1, len(ordered))
         if not len(ordered):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -43,8 +44,9 @@ from deltaproduce.types.columns import (
     Column,
 )
 
-Read: TypeAlias = Callable[[], Rows]
-"""Reads a table's rows as they were before the step; called only if an edit needs them."""
+Read: TypeAlias = Callable[[Rows], Rows]
+"""Reads a table's rows as they were before the step, to be written anew together with these; called
+only if an edit needs them."""
 
 
 def content_edit(
@@ -70,7 +72,7 @@ def content_edit(
         return None
     rewritten, predicate = how == "rewrite" or not exists, None
     if rewritten:
-        rows = comparison.content_after(before)
+        rows = comparison.content_after(_read(before, comparison))
     elif not counts.pairs_replaced:
         rows, total = comparison.pick(columns, ROWS_OF_CHANGED_PAIRS), counts.rows_of_changed_pairs
     else:
@@ -108,7 +110,7 @@ def mappings_edit(
         return None
     rewritten, predicate = how == "rewrite" or not exists, None
     if rewritten:
-        rows = comparison.mappings_after(before)
+        rows = comparison.mappings_after(_read(before, comparison))
     elif not counts.pairs_gone:
         rows, total = comparison.pick(pair, NEW_PAIRS), counts.pairs_new
     else:
@@ -172,6 +174,10 @@ def emptied(stage: Stage, kind: str) -> Edit:
     layout = Layout.of(stage)
     columns = layout.columns(kind)
     return Edit(empty(columns), columns, True, None, layout.lookup(kind))
+
+
+def _read(before: Read | None, comparison: Comparison) -> Callable[[], Rows] | None:
+    return None if before is None else partial(before, comparison.rows)
 
 
 def _stamped(comparison: Comparison, rows: Rows, version: int, kind: str) -> Rows:
