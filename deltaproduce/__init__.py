@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from deltaproduce.engines.change_feed import FeedMode
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.errors import (
+        AlreadyExistsError,
         ClosedError,
         CommitUnknownError,
         ConflictError,
         CorruptStoreError,
         DefinitionError,
         DeltaProduceError,
+        DescriptorMismatchError,
         InvalidArgumentError,
         InvalidChangesError,
         MissingPartitionsError,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 _HOMES: Final = MappingProxyType(
     {
         "AggregateCall": "deltaproduce.stages.aggregates.agg",
+        "AlreadyExistsError": "deltaproduce.errors",
         "Altered": "deltaproduce.model.fingerprints",
         "ArrowFunction": "deltaproduce.stages.functions.kinds",
         "ClosedError": "deltaproduce.errors",
@@ -70,6 +73,7 @@ _HOMES: Final = MappingProxyType(
         "CorruptStoreError": "deltaproduce.errors",
         "DefinitionError": "deltaproduce.errors",
         "DeltaProduceError": "deltaproduce.errors",
+        "DescriptorMismatchError": "deltaproduce.errors",
         "Dialect": "deltaproduce.reading.selects",
         "Diff": "deltaproduce.reading.diffs",
         "Expire": "deltaproduce.model.retention",
@@ -127,6 +131,7 @@ _HOMES: Final = MappingProxyType(
 
 __all__ = [
     "AggregateCall",
+    "AlreadyExistsError",
     "Altered",
     "ArrowFunction",
     "ClosedError",
@@ -135,6 +140,7 @@ __all__ = [
     "CorruptStoreError",
     "DefinitionError",
     "DeltaProduceError",
+    "DescriptorMismatchError",
     "Dialect",
     "Diff",
     "Expire",

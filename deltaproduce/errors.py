@@ -7,7 +7,9 @@
     ├── MissingPartitionsError  partitions of a window are missing
     ├── ConflictError         another writer published first; nothing of this update is visible
     ├── InvalidArgumentError  an argument of a call is not of its type, or out of its range
-    ├── NotFoundError         a stage, version or store that does not exist
+    ├── NotFoundError         a stage, version, store, data set or index that does not exist
+    ├── AlreadyExistsError    something is where a data set or an index is to be made
+    ├── DescriptorMismatchError  what is there is described otherwise than what is wanted
     ├── CorruptStoreError     tables that do not agree with the version log
     ├── CommitUnknownError    whether a version was published could not be found out
     ├── ClosedError           a store that was closed, and is to publish something
@@ -21,7 +23,12 @@ driver or between processes. For that, the message is the only positional argume
 is a keyword with a default.
 """
 
+from collections.abc import Mapping
 from datetime import date, datetime
+from types import MappingProxyType
+from typing import Final
+
+_NO_DIFFERENCES: Final[Mapping[str, tuple[object, object]]] = MappingProxyType({})
 
 
 class DeltaProduceError(Exception):
@@ -140,7 +147,40 @@ class InvalidArgumentError(DeltaProduceError):
 
 
 class NotFoundError(DeltaProduceError):
-    """A stage, version or store that was asked for does not exist."""
+    """A stage, version, store, data set or index that was asked for does not exist."""
+
+
+class AlreadyExistsError(DeltaProduceError):
+    """Something is already where a data set or an index is to be made; it is as it was.
+
+    Attributes:
+        location: where.
+    """
+
+    def __init__(self, message: str, *, location: str | None = None) -> None:
+        super().__init__(message)
+        self.location = location
+
+
+class DescriptorMismatchError(DeltaProduceError):
+    """What is there is described otherwise than what is wanted; nothing was changed.
+
+    Attributes:
+        location: where it is.
+        differences: each part of the descriptor that differs, and what was wanted of it and what
+            was found, as plain values.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        location: str | None = None,
+        differences: Mapping[str, tuple[object, object]] = _NO_DIFFERENCES,
+    ) -> None:
+        super().__init__(message)
+        self.location = location
+        self.differences = dict(differences)
 
 
 class CorruptStoreError(DeltaProduceError):

@@ -6,12 +6,14 @@ import pytest
 
 from deltaproduce import errors
 from deltaproduce.errors import (
+    AlreadyExistsError,
     ClosedError,
     CommitUnknownError,
     ConflictError,
     CorruptStoreError,
     DefinitionError,
     DeltaProduceError,
+    DescriptorMismatchError,
     InvalidArgumentError,
     InvalidChangesError,
     MissingPartitionsError,
@@ -35,6 +37,11 @@ CASES = [
     (ConflictError, {"attempt": "a1", "started_at": datetime(2026, 1, 2, tzinfo=UTC)}),
     (InvalidArgumentError, {"argument": "since"}),
     (NotFoundError, {}),
+    (AlreadyExistsError, {"location": "/lake/events"}),
+    (
+        DescriptorMismatchError,
+        {"location": "/lake/events", "differences": {"compression": ("zstd", "snappy")}},
+    ),
     (CorruptStoreError, {"table": "totals/content"}),
     (CommitUnknownError, {}),
     (ClosedError, {}),
@@ -43,7 +50,7 @@ CASES = [
     (ViewError, {"view": "`a`.`b`", "version": 3}),
     (SessionError, {}),
 ]
-DEFAULTS = {"keys": (), "columns": (), "partitions": ()}
+DEFAULTS = {"keys": (), "columns": (), "partitions": (), "differences": {}}
 
 
 def test_every_error_is_in_the_tree_and_in_these_tests():
