@@ -1,7 +1,8 @@
 """Incremental views for Spark: derived Delta tables that stay right while their inputs change.
 
 A name is imported when it is first asked for, so that importing the package costs nothing: Spark's
-types, which most of them need, take half a second.
+types, which most of them need, take half a second. Without PySpark the package can be imported, and
+a name that needs its types is a SessionError that says what to install.
 """
 
 from __future__ import annotations
@@ -201,9 +202,12 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if home == __name__:
-        return import_module(f"{home}.{name}")
-    found: object = getattr(import_module(home), name)
+    from deltaproduce.errors import packages_named
+
+    with packages_named():
+        if home == __name__:
+            return import_module(f"{home}.{name}")
+        found: object = getattr(import_module(home), name)
     globals()[name] = found
     return found
 

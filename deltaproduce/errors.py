@@ -23,7 +23,8 @@ driver or between processes. For that, the message is the only positional argume
 is a keyword with a default.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import Final
@@ -257,4 +258,26 @@ class ViewError(DeltaProduceError):
 
 
 class SessionError(DeltaProduceError):
-    """There is no Spark session that can work: no Java, no Delta jars, or no Delta extension."""
+    """There is no Spark session that can work: no Java, no Delta jars, or no Delta extension.
+
+    Also: PySpark's package is not installed, whose types are those of columns.
+    """
+
+
+@contextmanager
+def packages_named() -> Iterator[None]:
+    """Says of an import in the block that lacks PySpark which package to install.
+
+    Raises:
+        SessionError: there is no package `pyspark`.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        message = (
+            "PySpark is not installed, whose types are those of columns: "
+            "pip install 'deltaproduce[local]' for stores without Spark, or 'deltaproduce[spark]'"
+        )
+        raise SessionError(message) from error

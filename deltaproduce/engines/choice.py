@@ -31,10 +31,10 @@ from deltaproduce.engines.local.workers import process_workers
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.python_workers import (
-    HELD_BY_SPARK,
     are_as_beside,
     as_in_spark,
     has_other_machines,
+    held_by_spark,
 )
 from deltaproduce.engines.spark.sessions.remote import parallelism
 from deltaproduce.errors import SessionError
@@ -192,7 +192,7 @@ class Engines:
         Raises:
             ProducerError: the function failed.
         """
-        function = pickled(in_worker(run), HELD_BY_SPARK)
+        function = pickled(in_worker(run), held_by_spark())
         if function is None:
             return None
         names = [c.name for c in key]

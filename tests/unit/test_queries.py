@@ -406,7 +406,7 @@ def test_the_page_on_sql_is_right() -> None:
             "customer_id bigint", "order_id bigint, amount int", stage="c"
         ),
     }
-    blocks = re.findall(r"```sql( refused)?\n(.*?)```", page.read_text(), re.DOTALL)
+    blocks = re.findall(r'```sql( title="refused")?\n(.*?)```', page.read_text(), re.DOTALL)
     assert len(blocks) > 10
     for is_refused, text in blocks:
         if is_refused:

@@ -23,6 +23,7 @@ from deltaproduce.errors import (
     InvalidArgumentError,
     NotFoundError,
     ProducerError,
+    packages_named,
 )
 
 Verb = Callable[..., Answer]
@@ -82,7 +83,8 @@ def _answer(asked: Callable[[], Answer], *, debug: bool) -> Answer:
         typer.Exit: it failed; the error is printed.
     """
     try:
-        return asked()
+        with packages_named():
+            return asked()
     except (typer.Exit, typer.TyperException):  # typer's own ways out
         raise
     except KeyboardInterrupt as error:

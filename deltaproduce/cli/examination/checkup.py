@@ -14,20 +14,24 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from deltaproduce.cli.commands.invocation import Invocation
 from deltaproduce.cli.project.file import ProjectFile
 from deltaproduce.cli.project.sections import ProjectFileError
-from deltaproduce.errors import DeltaProduceError
+from deltaproduce.errors import DeltaProduceError, packages_named
 
 if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
     from deltaproduce.pipeline import Pipeline
 
 _OLDEST_JAVA: Final = 17
-_OF_ROWS: Final = ("pyarrow", "deltalake", "numpy")
-_OF_SPARK: Final = ("pyspark", "delta-spark", "pandas")
+_OF_ROWS: Final = ("pyarrow", "pandas", "deltalake", "numpy")
+_CLIENT: Final = "pyspark-client"
+_EXTRAS: Final = ("spark", "local", "postgres")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,8 @@ def checkup(call: Invocation, *, with_session: bool) -> tuple[Check, ...]:
     """
     file, checks = _file(call)
     needs_spark = with_session or (file is not None and file.engine == "spark")
-    checks += [python(sys.version_info[:2]), *(package(name) for name in _OF_ROWS)]
-    of_spark = [java(_java_says()), *map(package, _OF_SPARK), jars(_jar_folders()), worker()]
+    checks += [python(sys.version_info[:2]), *(package(name) for name in _OF_ROWS), pyspark()]
+    of_spark = [java(_java_says()), *_packages_of_spark(), jars(_jar_folders()), worker()]
     checks += of_spark if needs_spark else [_not_needed(one) for one in of_spark]
     if file is not None:
         checks += _of_project(call, file)
@@ -79,18 +83,27 @@ def python(found: tuple[int, int]) -> Check:
 
 def package(name: str) -> Check:
     """Whether a package is there in a version that this library takes."""
-    wanted = next(
-        (one for one in requires("deltaproduce") or () if re.match(rf"{name}\b[^-]", one)), name
-    )
-    try:
-        found = version(name)
-    except PackageNotFoundError:
-        return Check(name, "failed", "not there", f"pip install '{wanted}'")
-    from packaging.requirements import Requirement
+    wanted = _wanted(name)
+    mend = f"pip install '{name}{wanted}'"
+    found = _installed(name)
+    if found is None:
+        return Check(name, "failed", "not there", mend)
+    fits = wanted.contains(found, prereleases=True)
+    return Check(name, "ok" if fits else "failed", found, "" if fits else mend)
 
-    fits = Requirement(wanted).specifier.contains(found, prereleases=True)
-    mend = "" if fits else f"pip install '{wanted}'"
-    return Check(name, "ok" if fits else "failed", found, mend)
+
+def pyspark() -> Check:
+    """PySpark, whose types columns have: all of it, its client, or what a cluster brings along."""
+    whole, client = _installed("pyspark"), _installed(_CLIENT)
+    if whole and client:
+        mend = f"pip uninstall pyspark {_CLIENT}; then install one of them"
+        return Check("pyspark", "failed", f"{_CLIENT} too, which has the same files", mend)
+    if whole or client:
+        return package("pyspark" if whole else _CLIENT)
+    if find_spec("pyspark") is not None:
+        return Check("pyspark", "ok", "without a package: a cluster's own")
+    mend = "pip install 'deltaproduce[local]', or 'deltaproduce[spark]' for Spark"
+    return Check("pyspark", "failed", "not there", mend)
 
 
 def java(said: str | None) -> Check:
@@ -107,10 +120,10 @@ def java(said: str | None) -> Check:
 
 def jars(folders: tuple[Path, ...]) -> Check:
     """Delta's jars, where the resolver of Spark keeps what it has downloaded."""
-    try:
-        wanted = f"delta-spark_*-{version('delta-spark')}.jar"
-    except PackageNotFoundError:
+    delta = _installed("delta-spark")
+    if delta is None:
         return Check("Delta's jars", "failed", "no delta-spark", "install delta-spark")
+    wanted = f"delta-spark_*-{delta}.jar"
     for folder in folders:
         found = next(folder.rglob(f"*{wanted}"), None)
         if found is not None:
@@ -166,7 +179,8 @@ def _of_project(call: Invocation, file: ProjectFile) -> Iterator[Check]:
 def _tried(name: str, look: Callable[[], str]) -> Check:
     """A check that fails with the library's error, which says the mend."""
     try:
-        return Check(name, "ok", look())
+        with packages_named():
+            return Check(name, "ok", look())
     except DeltaProduceError as error:
         return Check(name, "failed", type(error).__name__, str(error))
 
@@ -203,6 +217,33 @@ def _not_needed(one: Check) -> Check:
     if one.state == "ok":
         return one
     return Check(one.name, "not needed", one.found, f'for engine = "spark": {one.mend}')
+
+
+def _packages_of_spark() -> Iterator[Check]:
+    """What only a session needs."""
+    if _installed(_CLIENT) and not _installed("pyspark"):
+        mend = f"pip uninstall {_CLIENT}; pip install 'deltaproduce[spark]'"
+        yield Check("Spark", "failed", f"{_CLIENT} has none", mend)
+    yield package("delta-spark")
+
+
+def _wanted(name: str) -> SpecifierSet:
+    """Which versions of a package the library takes, always or with an extra of users."""
+    from packaging.requirements import Requirement
+
+    for one in map(Requirement, requires("deltaproduce") or ()):
+        places = ({"extra": extra} for extra in _EXTRAS)
+        if one.name == name and (one.marker is None or any(map(one.marker.evaluate, places))):
+            return one.specifier
+    return Requirement(name).specifier
+
+
+def _installed(name: str) -> str | None:
+    """The version of a package; None if it is not there."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _java_says() -> str | None:

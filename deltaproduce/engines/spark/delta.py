@@ -2,7 +2,8 @@
 
 Options, settings, statements and errors of Delta are named here and nowhere else. The invariant:
 whatever commits does so in a session of our own; the user's session is read with, and never written
-with. And of a path nothing is read as a pattern.
+with. And of a path nothing is read as a pattern. Delta's package comes with a session, so it is
+imported where one is used: stores without Spark do not need it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from delta import exceptions as conflicts
-from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -58,17 +57,6 @@ _UNKNOWN_COLUMN: Final = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 _UNWRITABLE: Final = re.compile(
     "No space left on device|Disk quota exceeded|Read-only file system|Permission denied|"
     "Access ?Denied|403 Forbidden"
-)
-
-_CONFLICTS: Final = (
-    conflicts.ConcurrentAppendException,
-    conflicts.ConcurrentDeleteDeleteException,
-    conflicts.ConcurrentDeleteReadException,
-    conflicts.ConcurrentTransactionException,
-    conflicts.ConcurrentWriteException,
-    conflicts.DeltaConcurrentModificationException,
-    conflicts.MetadataChangedException,
-    conflicts.ProtocolChangedException,
 )
 
 _SETTINGS: Final = {
@@ -128,6 +116,8 @@ class SparkDelta(DeltaTables):
         if is_remote(self._spark):
             found = self.describe(place)
             return found is not None and found.format == "delta"
+        from delta.tables import DeltaTable
+
         return bool(DeltaTable.isDeltaTable(self._spark, place.address))
 
     def describe(self, place: Place) -> Detail | None:
@@ -165,6 +155,8 @@ class SparkDelta(DeltaTables):
     def _history(self, place: Place, limit: int) -> DataFrame:
         if is_remote(self._spark):  # Delta's builder needs a plugin in the server
             return self._spark.sql(f"DESCRIBE HISTORY {place.sql} LIMIT {limit}")
+        from delta.tables import DeltaTable
+
         table = (
             DeltaTable.forName(self._spark, place.address)
             if place.in_catalog
@@ -313,7 +305,7 @@ class SparkDelta(DeltaTables):
         try:
             with self._sessions.one() as session:
                 yield session
-        except _CONFLICTS as error:
+        except _conflicts() as error:
             raise RefusedError(str(error)) from error
 
 
@@ -363,6 +355,22 @@ def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
     return engine.here(write.rows, write.columns).coalesce(1)
 
 
+def _conflicts() -> tuple[type[Exception], ...]:
+    """What Delta raises where another commit came between."""
+    from delta import exceptions as conflicts
+
+    return (
+        conflicts.ConcurrentAppendException,
+        conflicts.ConcurrentDeleteDeleteException,
+        conflicts.ConcurrentDeleteReadException,
+        conflicts.ConcurrentTransactionException,
+        conflicts.ConcurrentWriteException,
+        conflicts.DeltaConcurrentModificationException,
+        conflicts.MetadataChangedException,
+        conflicts.ProtocolChangedException,
+    )
+
+
 def _create(
     session: SparkSession, place: Place, struct: StructType, properties: Mapping[str, str]
 ) -> None:
@@ -373,6 +381,8 @@ def _create(
         made = f"CREATE TABLE IF NOT EXISTS {place.sql} ({columns}) USING delta"
         session.sql(f"{made} TBLPROPERTIES ({told})")
         return
+    from delta.tables import DeltaTable
+
     builder = DeltaTable.createIfNotExists(session)
     named = (
         builder.tableName(place.address) if place.in_catalog else builder.location(place.address)

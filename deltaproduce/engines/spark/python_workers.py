@@ -9,14 +9,15 @@ import os
 import re
 import shutil
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark import Accumulator, SparkContext
-from pyspark.core.broadcast import Broadcast
 from pyspark.sql import SparkSession
 
 from deltaproduce.engines.spark.sessions.remote import is_remote
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 INTERPRETER_KEY: Final = "spark.sql.execution.pyspark.python"
 _MEMORY_KEY: Final = "spark.executor.pyspark.memory"
@@ -24,8 +25,20 @@ _MEMORY_KEY: Final = "spark.executor.pyspark.memory"
 _ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
 """How `spark.master` names it; `local-cluster` has processes of its own."""
 
-HELD_BY_SPARK: Final = (Accumulator, Broadcast, SparkContext)
-"""What a function may hold that means nothing outside of Spark's workers."""
+_HELD_BY_SPARK: Final = (
+    ("pyspark.accumulators", "Accumulator"),
+    ("pyspark.core.broadcast", "Broadcast"),
+    ("pyspark.core.context", "SparkContext"),
+)
+
+
+def held_by_spark() -> tuple[type, ...]:
+    """What a function may hold that means nothing outside of Spark's workers.
+
+    PySpark's client has no such classes, and what was not imported nobody holds.
+    """
+    found = ((sys.modules.get(module), name) for module, name in _HELD_BY_SPARK)
+    return tuple(getattr(module, name) for module, name in found if module is not None)
 
 
 def are_as_beside(spark: SparkSession) -> bool:

@@ -11,11 +11,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
-from delta import configure_spark_with_delta_pip
 from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -41,6 +41,8 @@ _MEMORY: Final = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 # Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
 # Catalog's, which wraps it.
 _DELTA_CATALOGS: Final = ("delta", "unitycatalog")
+
+_MEND_PACKAGES: Final = "pip install 'deltaproduce[spark]' in an environment without pyspark-client"
 
 _QUIET_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 """What Spark logs: its own defaults, without a second report of each failed task."""
@@ -82,6 +84,10 @@ def local_session(
         InvalidArgumentError: an argument is not of its type.
     """
     _check_arguments(app_name, cores, memory, config)
+    if find_spec("pyspark.core") is None:
+        message = "PySpark's client is installed, which starts no Spark of its own"
+        raise SessionError(f"{message}: {_MEND_PACKAGES}")
+    _check_delta()
     running = _running_session()
     if running is not None:
         check_session(running)
@@ -114,6 +120,7 @@ def check_session(spark: SparkSession) -> None:
     if not hasattr(getattr(spark, "conf", None), "get"):
         message = f"spark is a {type(spark).__name__}; give a SparkSession, as local_session() is"
         raise InvalidArgumentError(message, argument="spark")
+    _check_delta()
     if "DATABRICKS_RUNTIME_VERSION" in os.environ:  # documented as set on every cluster
         return
     mend = "stop it and start it with this setting (a running session cannot get it), or use "
@@ -128,6 +135,12 @@ def check_session(spark: SparkSession) -> None:
     if not any(name in catalog.lower() for name in _DELTA_CATALOGS):
         msg = f"the Spark session lacks {_CATALOG_KEY}={CATALOG} (found {catalog!r}): {mend}"
         raise SessionError(msg)
+
+
+def _check_delta() -> None:
+    """Raises a SessionError if Delta's Python package is not there."""
+    if find_spec("delta") is None:
+        raise SessionError(f"there is no package delta-spark: {_MEND_PACKAGES}")
 
 
 def _check_arguments(app_name: object, cores: object, memory: object, config: object) -> None:
@@ -200,6 +213,8 @@ def _builder(
     builder = SparkSession.builder.master(f"local[{threads}]").appName(app_name)
     for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
+    from delta import configure_spark_with_delta_pip
+
     return configure_spark_with_delta_pip(builder, packages)
 
 

@@ -1,0 +1,85 @@
+"""Without PySpark the package is imported, and with its client alone stores without Spark work.
+
+What PySpark's client lacks is hidden from a process of its own, so that no other environment is
+needed; `make newcomer` does the same with what is really installed.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HIDE = "import sys\nfor name in {names}: sys.modules[name] = None\n"
+NOT_IN_THE_CLIENT = (
+    "delta",
+    "py4j",
+    "pyspark.core",
+    "pyspark.core.broadcast",
+    "pyspark.core.context",
+)
+
+
+def said(code: str, hidden: tuple[str, ...], folder: Path) -> str:
+    """What a program prints in a process of its own, from which packages are hidden."""
+    ran = subprocess.run(
+        [sys.executable, "-c", HIDE.format(names=hidden) + code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"PYTHONPATH": ":".join(sys.path), "PATH": "", "NO_COLOR": "1"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.parametrize("name", ["Pipeline", "Store", "local_session", "agg", "postgres"])
+def test_a_name_that_needs_pyspark_says_what_to_install(name, tmp_path):
+    code = f"""
+import deltaproduce as dp
+try:
+    dp.{name}
+except dp.SessionError as error:
+    print(error)
+"""
+    assert "pip install 'deltaproduce[local]'" in said(code, ("pyspark",), tmp_path)
+
+
+def test_the_command_says_it_too(tmp_path):
+    code = """
+from deltaproduce.cli.app import app
+from typer.testing import CliRunner
+call = CliRunner().invoke
+assert call(app, ["init", "shop"]).exit_code == 0
+ran = call(app, ["run", "--project-dir", "shop"])
+assert ran.exit_code == 1
+print(ran.stderr)
+"""
+    (line,) = said(code, ("pyspark",), tmp_path).split("\n")[:-2]
+    assert line.startswith("error: ")
+    assert "pip install 'deltaproduce[local]'" in line
+
+
+def test_pysparks_client_is_enough_for_a_store_without_spark(tmp_path):
+    code = """
+import deltaproduce as dp
+shop = dp.Pipeline("shop")
+orders = shop.source("orders", key="id bigint", value="customer string, amount decimal(8,2)")
+@shop.producer(orders, key="customer string", value="amount decimal(8,2)")
+def by_customer(_, values):
+    for value in values:
+        yield value.customer, value.amount
+shop.aggregate("totals", by_customer, key="customer", values={"total": dp.agg.sum("amount")})
+with dp.Store(None, "lake/shop", shop) as store:
+    store.update({"orders": [{"id": n, "customer": "ab"[n % 2], "amount": n} for n in range(5)]})
+    store.update({"orders": [{"id": 4, "_change_type": "delete"}]})
+    rows = store.content("totals", ordered=True).to_pylist()
+    print([(row["customer"], row["total"]) for row in rows])
+try:
+    dp.local_session()
+except dp.SessionError as error:
+    print(error)
+"""
+    rows, error = said(code, NOT_IN_THE_CLIENT, tmp_path).splitlines()
+    assert rows == "[('a', Decimal('2.00')), ('b', Decimal('4.00'))]"
+    assert "pip install 'deltaproduce[spark]'" in error
