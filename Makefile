@@ -10,7 +10,7 @@ STAMP := .venv/installed
 # Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches at random, and longer.
 export HYPOTHESIS_PROFILE ?= ci
 
-.PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium
+.PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium newcomer
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make test    unit tests, and some cases of each law with Spark: some twenty-two minutes; needs Java'
 	@echo 'make test-all  all cases of each law: over an hour; needs Java'
 	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'
+	@echo 'make newcomer  the tutorial, in a fresh clone and environment, without Java'
 	@echo 'make demo    the flights example; needs Java'
 	@echo 'make bench   times this library beside what else one would do; needs Java'
 	@echo 'make format  format the code and mend what ruff can'
@@ -87,6 +88,10 @@ test: java services $(STAMP)
 
 test-all: java services $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --long
+
+# What docs/tutorial.md says, from the installation on.
+newcomer: postgresql $(STAMP)
+	$(BIN)/python tests/newcomer.py
 
 demo: java $(STAMP)
 	$(BIN)/python examples/01_flights.py

@@ -1,0 +1,35 @@
+"""The tutorial: its commands print what it shows, one after the other; its code is the sample's."""
+
+import re
+from pathlib import Path
+
+import pytest
+from consoles import DOCS, printed, steady
+from typer.testing import CliRunner
+
+from deltaproduce.cli.app import app
+from deltaproduce.cli.examination import checkup
+
+
+def test_commands_print_what_the_tutorial_shows(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def call(*args: str) -> str:
+        result = CliRunner().invoke(app, args)
+        assert result.exit_code == 0, (args, result.output, result.exception)
+        return result.stdout
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", address)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # where there is none
+    client = {"pyspark": None, "delta-spark": None, "pyspark-client": "4.2.0"}  # the extra `local`
+    installed = checkup._installed
+    monkeypatch.setattr(checkup, "_installed", lambda name: client.get(name, installed(name)))
+    done = list(printed("tutorial", call, monkeypatch))
+    for command, said in done:
+        assert steady(said) == steady(command.shown), command.line
+    (code,) = re.findall(r"^```py\n(.*?)^```", (DOCS / "tutorial.md").read_text(), re.S | re.M)
+    assert code in (tmp_path / "shop" / "pipeline.py").read_text()
+    verbs = {command.line.split()[1] for command, _ in done if command.line[:5] == "delta"}
+    assert verbs >= {"init", "plan", "run", "updates", "diff", "report", "sync", "doctor"}
