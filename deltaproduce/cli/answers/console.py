@@ -18,6 +18,7 @@ from deltaproduce.types.excerpts import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table as Drawn
 
 _WIDTH_OF_PIPES: Final = 10_000
 
@@ -54,24 +55,29 @@ def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_PIPES)
 
 
-def _print_table(console: Console, table: Table) -> None:
+def drawn(table: Table) -> Drawn:
+    """A table as rich draws it, without its notes."""
     from rich import box
     from rich.table import Table as Drawn
     from rich.text import Text
 
     headed = any(table.columns)
-    drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed)
-    drawn.title_justify = "left"
-    drawn.title = Text(cell_text(table.title)) if table.title else None
+    made = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed)
+    made.title_justify = "left"
+    made.title = Text(cell_text(table.title)) if table.title else None
     for place, name in enumerate(table.columns):
         right = _are_numbers(row[place] for row in table.rows)
-        drawn.add_column(
+        made.add_column(
             Text(cell_text(name)), justify="right" if right else "left", overflow="fold"
         )
     for row in table.rows:
-        drawn.add_row(*(Text(cell_text(cell)) for cell in row))
+        made.add_row(*(Text(cell_text(cell)) for cell in row))
+    return made
+
+
+def _print_table(console: Console, table: Table) -> None:
     with console.capture() as captured:
-        console.print(drawn)
+        console.print(drawn(table))
     lines = [line.rstrip() for line in captured.get().splitlines()]
     sys.stdout.write("\n".join((*lines, *map(cell_text, table.notes))) + "\n")
 

@@ -54,9 +54,10 @@ class Invocation:
         Raises:
             DeltaProduceError: as `file`, `pipeline` and `Store`.
         """
+        from deltaproduce.cli.answers.progress import on_standard_error
         from deltaproduce.cli.project.pipelines import loaded
         from deltaproduce.cli.project.stores import opened
 
         file = self.file()
-        with opened(file, loaded(file)) as store:
+        with opened(file, loaded(file), on_standard_error()) as store:
             yield store

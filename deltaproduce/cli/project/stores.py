@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 from deltaproduce.cli.project.file import ProjectFile
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.shown.phases import Listener
 from deltaproduce.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def opened(file: ProjectFile, pipeline: Pipeline) -> Store:
+def opened(file: ProjectFile, pipeline: Pipeline, progress: Listener | None = None) -> Store:
     """The store; with a session of this machine where the engine is Spark.
+
+    Args:
+        progress: told how far a version in the making is.
 
     Raises:
         SessionError: no session can start.
@@ -25,6 +29,7 @@ def opened(file: ProjectFile, pipeline: Pipeline) -> Store:
         pipeline,
         table_type=file.table_type,
         policy=file.policy,
+        progress=progress,
     )
 
 
