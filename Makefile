@@ -10,7 +10,7 @@ STAMP := .venv/installed
 # Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches at random, and longer.
 export HYPOTHESIS_PROFILE ?= ci
 
-.PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium newcomer
+.PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium newcomer site
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-all  all cases of each law: over an hour; needs Java'
 	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'
 	@echo 'make newcomer  the tutorial, in a fresh clone and environment, without Java'
+	@echo 'make site    the documentation as a site in site/, to be read from disk, with a search'
 	@echo 'make demo    the flights example; needs Java'
 	@echo 'make bench   times this library beside what else one would do; needs Java'
 	@echo 'make format  format the code and mend what ruff can'
@@ -92,6 +93,18 @@ test-all: java services $(STAMP)
 # What docs/tutorial.md says, from the installation on.
 newcomer: postgresql $(STAMP)
 	$(BIN)/python tests/newcomer.py
+
+# The generator's search is a worker, which browsers do not start from disk, and its stand-in for one is
+# not in the site: ours is.
+SHIM := https://unpkg.com/iframe-worker/shim
+
+site: $(STAMP)
+	$(BIN)/python -m pip install -q -e '.[docs]'
+	$(BIN)/zensical build --strict --clean
+	sed -i.bak 's|$(SHIM)|assets/search-from-disk.js|' site/*.html
+	sed -i.bak 's|$(SHIM)|../assets/search-from-disk.js|' site/decisions/*.html
+	find site -name '*.bak' -delete
+	@echo 'open site/index.html'
 
 demo: java $(STAMP)
 	$(BIN)/python examples/01_flights.py

@@ -1,0 +1,54 @@
+"""The pages of docs: all are in the site, what they link to is there, and excerpts are Python."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def names(nav: object) -> list[str]:
+    """The pages of a navigation, in order."""
+    match nav:
+        case str():
+            return [nav]
+        case dict():
+            return [name for one in nav.values() for name in names(one)]
+        case list():
+            return [name for one in nav for name in names(one)]
+    raise TypeError(nav)
+
+
+def anchors(page: Path) -> set[str]:
+    """What links may point to in a page: its headings, as the site and Git hosts name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    bare = (re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings)
+    return {re.sub(r"\s", "-", heading) for heading in bare}
+
+
+def test_all_pages_are_in_the_site():
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    assert sorted(names(settings["nav"])) == [page.name for page in PAGES]
+    index = (ROOT / "docs" / "index.md").read_text()
+    assert {page.name for page in PAGES} - {"index.md"} <= set(LINK.findall(index))
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_what_pages_link_to_is_there(page):
+    for target in LINK.findall(page.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+def test_excerpts_that_are_not_run_are_python():
+    for page in PAGES:
+        for code in re.findall(r"^```py\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            compile(code, page.name, "exec")
