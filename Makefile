@@ -10,7 +10,7 @@ STAMP := .venv/installed
 # Tests read the profile: `make test HYPOTHESIS_PROFILE=long` searches at random, and longer.
 export HYPOTHESIS_PROFILE ?= ci
 
-.PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium newcomer site
+.PHONY: help venv format check lint unit test test-all demo bench clean java services postgresql chromium newcomer site connect
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make unit    unit tests only'
 	@echo 'make test    unit tests, and some cases of each law with Spark: some twenty-two minutes; needs Java'
 	@echo 'make test-all  all cases of each law: over an hour; needs Java'
+	@echo 'make connect all tests with a server of Spark Connect; needs Java'
 	@echo 'make services  PostgreSQL and a browser, which tests need: installs them, as root on Debian'
 	@echo 'make newcomer  the tutorial, in a fresh clone and environment, without Java'
 	@echo 'make site    the documentation as a site in site/, to be read from disk, with a search'
@@ -86,6 +87,10 @@ unit: $(STAMP)
 # and the files that take longest come first (tests/conftest.py).
 test: java services $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# All of a store with a server of Spark Connect, which the tests start.
+connect: java $(STAMP)
+	$(BIN)/python -m pytest -n 0 --long tests/connect
 
 test-all: java services $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --long

@@ -199,6 +199,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """A public name, from where it is defined (PEP 562)."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("deltaproduce")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import deltaproduce
@@ -14,6 +15,10 @@ def test_importing_it_imports_no_spark() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert found.stdout == "[]\n"
+
+
+def test_its_version_is_that_of_the_package() -> None:
+    assert deltaproduce.__version__ == version("deltaproduce")
 
 
 def test_names_are_where_a_type_checker_looks() -> None:
