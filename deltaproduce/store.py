@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from types import EllipsisType, MappingProxyType, TracebackType
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
 from deltaproduce.reading.selects import Dialect
-from deltaproduce.report import writing
+from deltaproduce.report import openlineage, writing
 from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, one_line
@@ -687,6 +687,37 @@ class Store(Tabular):
         return writing.written(
             self._opened, self._pipeline, path, version, samples, self._writer.clock()
         )
+
+    def emit_openlineage(
+        self,
+        version: int | None = None,
+        *,
+        namespace: str = "deltaproduce",
+        emit: Callable[[Any], object] | None = None,
+    ) -> int:
+        """Tell a catalog of lineage what a version did, as events of OpenLineage.
+
+        There is an event of the pipeline, and one of each stage that the version touched: what it
+        read and wrote, with columns, Delta's version and how many rows came. Events that are sent
+        again are of the same runs. It needs the extra ``openlineage``.
+
+        Args:
+            version: the head if None.
+            namespace: that of the jobs.
+            emit: what sends an event; if None, a client as OpenLineage's own settings have it
+                (the variable ``OPENLINEAGE_URL``, a file ``openlineage.yml``).
+
+        Returns:
+            How many events there were.
+
+        Raises:
+            NotFoundError: there is no such version.
+            SyncError: the client is not installed, or events could not be sent. Nothing of the
+                store depends on it.
+        """
+        number = None if version is None else arguments.integer(version, "version")
+        jobs = arguments.text(namespace, "namespace")
+        return openlineage.sent(self._opened, self._pipeline, number, jobs, emit)
 
     def stream_writer(self, source: str | Source, *, stream: str | None = None) -> StreamWriter:
         """What makes each micro-batch of a stream a version, exactly once: for ``foreachBatch``.

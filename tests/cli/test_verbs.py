@@ -1,5 +1,7 @@
 """Each verb answers in JSON, in stable names, and in text; wrong use is one line."""
 
+import json
+
 import pytest
 
 from deltaproduce.cli.verbs import VERBS
@@ -156,3 +158,14 @@ def test_wrong_use_is_a_line_and_exit_code_2(project, call, args, said):
     assert said in result.stderr
     assert "Traceback" not in result.output
     assert not result.stdout
+
+
+def test_a_run_tells_openlineage_of_its_version(project, call, asked, monkeypatch, tmp_path):
+    told = tmp_path / "events"
+    transport = {"type": "file", "log_file_path": str(told), "append": True}
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT", json.dumps(transport))
+    for _ in range(2):  # the second makes none
+        call("run", "--openlineage")
+        jobs = [json.loads(line)["job"]["name"] for line in told.read_text().splitlines()]
+        stages = [one["stage"] for one in asked("graph")]
+        assert jobs == ["shop", *(f"shop.{stage}" for stage in stages)]

@@ -30,7 +30,14 @@ def plan(
     return summaries.nothing_is_3(answer, bool(answer.data["steps"]), exit_code=exit_code)
 
 
-def run(call: Invocation, as_of: AsOf = None, exit_code: ExitCode = False) -> Answer:
+def run(
+    call: Invocation,
+    as_of: AsOf = None,
+    exit_code: ExitCode = False,
+    openlineage: Annotated[
+        bool, typer.Option("--openlineage", help="Tell OpenLineage of it, by its own settings.")
+    ] = False,
+) -> Answer:
     """Read the inputs and make one version of all that they change."""
     from deltaproduce.cli.inputs.given import found, rows
 
@@ -46,6 +53,8 @@ def run(call: Invocation, as_of: AsOf = None, exit_code: ExitCode = False) -> An
             as_of=... if as_of is None else as_of,
             on_conflict="retry",  # a run beside this one may have made the same version
         )
+        if openlineage and version.number != before.number:
+            store.emit_openlineage(version.number)
     answer = summaries.version_made(before, version, tuple(version.stages))
     return summaries.nothing_is_3(answer, answer.data["made"], exit_code=exit_code)
 
