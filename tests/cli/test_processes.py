@@ -96,12 +96,13 @@ def test_ctrl_c_ends_a_run_and_leaves_the_last_version(project, tmp_path):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all of the command's processes
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert err.startswith("error: interrupted")
-    assert err.count("\n") == 1
+    *progress, error = err.splitlines()
+    assert error.startswith("error: interrupted")
+    assert {line.partition(":")[0] for line in progress} <= {"orders", "customers"}
     slow.unlink()
     assert ran("versions", folder=project, MARK=str(mark))[1].startswith("no versions yet")
     code, out, err = ran("run", folder=project, MARK=str(mark))
-    assert (code, err) == (0, "")
+    assert (code, "error" in err) == (0, False)
     assert out.splitlines()[-1].startswith("version 1, update")
 
 
