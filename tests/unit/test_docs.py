@@ -1,10 +1,13 @@
 """The pages of docs: all are in the site, what they link to is there, and excerpts are Python."""
 
+import doctest
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from deltaproduce import pipeline
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -52,3 +55,17 @@ def test_excerpts_that_are_not_run_are_python():
     for page in PAGES:
         for code in re.findall(r"^```py\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
             compile(code, page.name, "exec")
+
+
+def test_examples_in_docstrings_run():
+    ran = doctest.testmod(pipeline)
+    assert (ran.failed, ran.attempted > 5) == (0, True)
+
+
+def test_they_are_in_no_other_module():
+    with_examples = [
+        path.name
+        for path in (ROOT / "deltaproduce").rglob("*.py")
+        if re.search(r"^ +>>> ", path.read_text(), re.MULTILINE)
+    ]
+    assert with_examples == ["pipeline.py"]
