@@ -99,15 +99,15 @@ test-all: java services $(STAMP)
 newcomer: postgresql $(STAMP)
 	$(BIN)/python tests/newcomer.py
 
-# The generator's search is a worker, which browsers do not start from disk, and its stand-in for one is
-# not in the site: ours is.
-SHIM := https://unpkg.com/iframe-worker/shim
+# The generator's search is a worker, which browsers do not start from disk, and it takes a stand-in for
+# one from the network: ours is in the site.
+SHIM := src="https:[^"]*/iframe-worker/shim"
 
 site: $(STAMP)
 	$(BIN)/python -m pip install -q -e '.[docs]'
 	$(BIN)/zensical build --strict --clean
-	sed -i.bak 's|$(SHIM)|assets/search-from-disk.js|' site/*.html
-	sed -i.bak 's|$(SHIM)|../assets/search-from-disk.js|' site/decisions/*.html
+	sed -i.bak 's|$(SHIM)|src="assets/search-from-disk.js"|' site/*.html
+	sed -i.bak 's|$(SHIM)|src="../assets/search-from-disk.js"|' site/decisions/*.html
 	find site -name '*.bak' -delete
 	@echo 'open site/index.html'
 
