@@ -23,7 +23,6 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -42,6 +41,7 @@ from deltaproduce.model.graph import Producer, Source, Stage, is_auxiliary
 from deltaproduce.model.kind import PARTS
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.testing.window_model import AsOf, Named, Windows, window_place
+from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import Column, Columns
 
 Value: TypeAlias = Any
@@ -775,7 +775,7 @@ class _KeyRows:
             _in_arrow((*self.source_key, *record_items(found, value)), struct)
             for found in self.values[0]
         ]
-        return pa.Table.from_pylist(rows, to_arrow_schema(struct, timezone="UTC"))
+        return pa.Table.from_pylist(rows, arrow_schema((*key, *value)))
 
     def emissions(self, table: pa.Table) -> Iterator[tuple[Value, Value]]:
         """What a table says that was made of it, row by row."""
