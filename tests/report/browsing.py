@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,21 +14,26 @@ WIDE, NARROW = 1280, 360
 
 @contextmanager
 def opened(
-    browser: Browser, path: Path, *, width: int = WIDE, dark: bool = False
+    browser: Browser,
+    path: Path,
+    *,
+    width: int = WIDE,
+    dark: bool = False,
+    asked: Sequence[Path] = (),
 ) -> Iterator[Page]:
-    """A page from the disk; at the end nothing was wrong, and nothing else was asked for."""
+    """A page from the disk; at the end nothing was wrong, and only it and these were asked for."""
     context = browser.new_context(
         viewport={"width": width, "height": 800},
         color_scheme="dark" if dark else "light",
         offline=True,
     )
-    page, said, asked = context.new_page(), [], []
+    page, said, found = context.new_page(), [], []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("dialog", lambda dialog: said.append(dialog.message))
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: found.append(request.url))
     page.goto(path.as_uri())
     yield page
     context.close()
     assert not said
-    assert asked == [path.as_uri()]
+    assert found == [one.as_uri() for one in (path, *asked)]
