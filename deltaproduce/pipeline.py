@@ -59,7 +59,7 @@ def merge(*feeders: Stage | str) -> Merged:
     Args:
         *feeders: sources or producers of one pipeline, or their names.
 
-    Example:
+    Examples:
         >>> shop = Pipeline("shop")
         >>> web = shop.source("web", key="customer_id bigint", value="amount bigint")
         >>> till = shop.source("till", key="customer_id bigint", value="amount bigint")
@@ -73,7 +73,7 @@ def merge(*feeders: Stage | str) -> Merged:
 class Pipeline(Tabular):
     """A named set of sources and stages, extended by one definition after the other.
 
-    Example:
+    Examples:
         >>> shop = Pipeline("shop")
         >>> orders = shop.source("orders", key="order_id bigint", value="customer_id bigint")
         >>> @shop.producer(orders, key="customer_id bigint", value="order_id bigint")
