@@ -96,8 +96,8 @@ test-all: java services $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --long
 
 # What docs/tutorial.md says, from the installation on.
-newcomer: postgresql $(STAMP)
-	$(BIN)/python tests/newcomer.py
+newcomer: postgresql
+	"$(PYTHON)" tests/newcomer.py
 
 # The generator's search is a worker, which browsers do not start from disk, and it takes a stand-in for
 # one from the network: ours is in the site.

@@ -1,5 +1,7 @@
 """Console sessions of the docs: the commands, what each prints, and what differs each time."""
 
+from __future__ import annotations
+
 import os
 import re
 import shlex
@@ -7,8 +9,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:  # `make newcomer` has nothing installed beforehand
+    import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
