@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from deltaproduce import postgres, sync, testing
+    from deltaproduce.datasets.dataset import Dataset
+    from deltaproduce.datasets.descriptor import Descriptor
+    from deltaproduce.datasets.writing.writer import DatasetWriter
     from deltaproduce.engines.change_feed import FeedMode
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.errors import (
@@ -72,8 +75,11 @@ _HOMES: Final = MappingProxyType(
         "CommitUnknownError": "deltaproduce.errors",
         "ConflictError": "deltaproduce.errors",
         "CorruptStoreError": "deltaproduce.errors",
+        "Dataset": "deltaproduce.datasets.dataset",
+        "DatasetWriter": "deltaproduce.datasets.writing.writer",
         "DefinitionError": "deltaproduce.errors",
         "DeltaProduceError": "deltaproduce.errors",
+        "Descriptor": "deltaproduce.datasets.descriptor",
         "DescriptorMismatchError": "deltaproduce.errors",
         "Dialect": "deltaproduce.reading.selects",
         "Diff": "deltaproduce.reading.diffs",
@@ -139,8 +145,11 @@ __all__ = [
     "CommitUnknownError",
     "ConflictError",
     "CorruptStoreError",
+    "Dataset",
+    "DatasetWriter",
     "DefinitionError",
     "DeltaProduceError",
+    "Descriptor",
     "DescriptorMismatchError",
     "Dialect",
     "Diff",

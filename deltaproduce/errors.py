@@ -33,7 +33,14 @@ _NO_DIFFERENCES: Final[Mapping[str, tuple[object, object]]] = MappingProxyType({
 
 
 class DeltaProduceError(Exception):
-    """The root of all errors that the library raises on purpose."""
+    """The root of all errors that the library raises on purpose.
+
+    Attributes:
+        resume_from: of an error from a data set's writer with a checkpoint, the number of the first
+            input row that is not durable; otherwise None.
+    """
+
+    resume_from: int | None = None
 
 
 class DefinitionError(DeltaProduceError):

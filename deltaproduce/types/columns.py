@@ -201,8 +201,8 @@ def existing_schema(key: SchemaLike, value: SchemaLike | None, *, stage: str) ->
         DefinitionError: as `row_schema` does.
     """
     try:
-        keys = _named(key) or key_columns(key)
-        values = Columns(()) if value is None else _named(value) or _value_columns(value)
+        keys = named_columns(key) or key_columns(key)
+        values = Columns(()) if value is None else named_columns(value) or _value_columns(value)
         _check_distinct(keys.names + values.names)
     except DefinitionError as error:
         raise _of_stage(error, stage) from None
@@ -214,8 +214,11 @@ _NAMES: Final = re.compile(
 )
 
 
-def _named(declared: SchemaLike) -> Columns | None:
-    """Columns of which only the names are declared; None if it is no list of names."""
+def named_columns(declared: SchemaLike) -> Columns | None:
+    """Columns of which only the names are declared, and which sort descending.
+
+    None if it is no list of names.
+    """
     found, place = list[Column](), 0
     while isinstance(declared, str) and place < len(declared):
         match = _NAMES.match(declared, place)
@@ -248,6 +251,17 @@ def key_columns(declared: SchemaLike) -> Columns:
             )
             raise DefinitionError(message, column=field.name)
     return _columns(fields)
+
+
+def plain_columns(declared: SchemaLike) -> Columns:
+    """Reads and checks the columns of a table without a key, as `row_schema` does.
+
+    Raises:
+        DefinitionError: they are refused; with `column` if it is about one.
+    """
+    columns = _value_columns(declared)
+    _check_distinct(columns.names)
+    return columns
 
 
 def keyless_schema(value: SchemaLike, *, stage: str) -> RowSchema:

@@ -6,9 +6,10 @@ below a directory is really in it, not elsewhere behind a symbolic link.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -101,6 +102,15 @@ class FileSystem(Protocol):
             OSError: it cannot be written.
         """
 
+    def put_first(self, path: str, text: str) -> bool:
+        """Put a text file where there is none, all of it at once; whether it was put.
+
+        Only where a file system `keeps_first`.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+
     def mark(self, path: str) -> object | None:
         """What tells a file from another one at the same path; None if it cannot be said."""
 
@@ -120,6 +130,23 @@ class FileSystem(Protocol):
         Raises:
             OSError: it cannot be said.
         """
+
+    def link(self, path: str, of: str) -> None:
+        """Put a file at another path too, where there is none: without its bytes if that can be.
+
+        Raises:
+            OSError: it cannot be done.
+        """
+
+    def opened(self, path: str, *, written: bool = False) -> BinaryIO:
+        """A file, to be read from its beginning or to be written, by its bytes.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+
+    def real(self, path: str) -> str:
+        """A path without symbolic links on the way."""
 
     def is_link(self, path: str) -> bool:
         """Whether a path is that of a symbolic link."""
@@ -162,6 +189,11 @@ class Directory:
     def parent(self) -> Directory:
         """The directory that it is in."""
         return Directory(self.file_system, self.path.rpartition("/")[0])
+
+    @property
+    def real(self) -> Directory:
+        """The same directory, without symbolic links on the way."""
+        return Directory(self.file_system, self.file_system.real(self.path))
 
     @property
     def is_taken(self) -> bool:
@@ -218,6 +250,10 @@ class Directory:
         """
         self.file_system.write(f"{self.path}/{inside}", text)
 
+    def put_first(self, inside: str, text: str) -> bool:
+        """Put a text file in it where there is none; see `FileSystem.put_first`."""
+        return self.file_system.put_first(f"{self.path}/{inside}", text)
+
     def mark(self, inside: str) -> object | None:
         """What tells a file in it from another one at the same path; None if there is none."""
         return self.file_system.mark(f"{self.path}/{inside}")
@@ -248,6 +284,8 @@ class Directory:
         self,
         inside: str,
         schema: pa.Schema,
+        *,
+        compression: str = "snappy",
         **encodings: Any,  # noqa: ANN401 as pyarrow's writer takes them
     ) -> pq.ParquetWriter:
         """A Parquet file in it, to be written; the directory comes with it.
@@ -264,7 +302,7 @@ class Directory:
         return pq.ParquetWriter(
             where,
             schema,
-            compression="SNAPPY",
+            compression=compression,
             **encodings,
             **place,
         )
@@ -276,6 +314,25 @@ class Directory:
             OSError: it cannot be said.
         """
         return self.file_system.size(f"{self.path}/{inside}")
+
+    def link(self, inside: str, other: Directory, of: str) -> None:
+        """Put a file of another directory into this one too; its directories come with it.
+
+        Of one file system it is linked, or copied there; between two its bytes are copied here.
+
+        Raises:
+            OSError: it cannot be done.
+        """
+        path, of_path = f"{self.path}/{inside}", f"{other.path}/{of}"
+        self.file_system.make_directory(path.rpartition("/")[0])
+        if self.file_system == other.file_system:
+            self.file_system.link(path, of_path)
+            return
+        with (
+            other.file_system.opened(of_path) as source,
+            self.file_system.opened(path, written=True) as copy,
+        ):
+            shutil.copyfileobj(source, copy)
 
     @property
     def is_there(self) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from pyarrow import fs
 
@@ -150,6 +150,10 @@ class ObjectStore(FileSystem):
         with _opened(self).open_output_stream(path) as file:
             file.write(text.encode())
 
+    def put_first(self, path: str, text: str) -> bool:
+        """See `FileSystem.put_first`: pyarrow puts no file on a condition."""
+        raise OSError(f"no file is put at {path} on the condition that there is none")
+
     def mark(self, path: str) -> object | None:
         """See `FileSystem.mark`."""
         try:
@@ -170,6 +174,22 @@ class ObjectStore(FileSystem):
     def size(self, path: str) -> int:
         """See `FileSystem.size`."""
         return int(_opened(self).get_file_info(path).size)
+
+    def link(self, path: str, of: str) -> None:
+        """See `FileSystem.link`: the service copies it."""
+        _opened(self).copy_file(of, path)
+
+    def opened(self, path: str, *, written: bool = False) -> BinaryIO:
+        """See `FileSystem.opened`."""
+        system = _opened(self)
+        found: BinaryIO = (
+            system.open_output_stream(path) if written else system.open_input_stream(path)
+        )
+        return found
+
+    def real(self, path: str) -> str:
+        """There are no links."""
+        return path
 
     def is_link(self, path: str) -> bool:
         """There are no links."""

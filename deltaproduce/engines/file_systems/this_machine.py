@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from deltaproduce.engines.file_systems.directory import Entry, FileSystem, Text
 from deltaproduce.engines.paths import is_linked
@@ -86,6 +87,18 @@ class ThisMachine(FileSystem):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
 
+    def put_first(self, path: str, text: str) -> bool:
+        """See `FileSystem.put_first`: it is written beside, and then gets its name."""
+        beside = f"{path}.{uuid.uuid4().hex}.tmp"
+        self.write(beside, text)
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(beside)
+        return True
+
     def mark(self, path: str) -> object | None:
         """See `FileSystem.mark`."""
         try:
@@ -105,6 +118,23 @@ class ThisMachine(FileSystem):
     def size(self, path: str) -> int:
         """See `FileSystem.size`."""
         return os.path.getsize(path)
+
+    def link(self, path: str, of: str) -> None:
+        """See `FileSystem.link`: a second name, or a copy where files cannot have two."""
+        try:
+            os.link(of, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            shutil.copyfile(of, path)
+
+    def opened(self, path: str, *, written: bool = False) -> BinaryIO:
+        """See `FileSystem.opened`."""
+        return open(path, "wb") if written else open(path, "rb")
+
+    def real(self, path: str) -> str:
+        """See `FileSystem.real`."""
+        return os.path.realpath(path)
 
     def is_link(self, path: str) -> bool:
         """See `FileSystem.is_link`."""

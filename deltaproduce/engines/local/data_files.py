@@ -13,9 +13,10 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from deltalake.transaction import AddAction
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.types.columns import Column
 
+_NO_VALUES: Final[Mapping[str, str | None]] = MappingProxyType({})
+_NO_COMPRESSION: Final = MappingProxyType({"uncompressed": "none"})
 _PIECE_ROWS: Final = 1 << 18
 _MOST_TEXT: Final = 64
 """Of longer text the log says no range: it would have to be cut."""
@@ -48,24 +51,53 @@ def written(
     Raises:
         OSError: they cannot be written.
     """
-    encodings: dict[str, Any] = {
-        "use_dictionary": [name for name in rows.column_names if name not in differences],
-        "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
-        "store_decimal_as_integer": True,
-    }
 
     def write(number: int, first: int, end: int) -> AddAction:
-        part = rows.slice(first, end - first)
         name = f"part-{number:05}-{uuid.uuid4()}-c000.snappy.parquet"
-        with directory.parquet_writer(name, rows.schema, **encodings) as writer:
-            for piece in _pieces(part, group_rows):
-                writer.write_table(piece, row_group_size=group_rows)
-        size, now = directory.size(name), int(time.time() * 1000)
-        return AddAction(name, size, {}, now, data_change=True, stats=_statistics(part, told))
+        part = rows.slice(first, end - first)
+        return file_of(directory, name, part, group_rows, told, differences)
 
     firsts = [0, *ends[:-1]]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(write, range(len(ends)), firsts, ends))
+
+
+def file_of(
+    directory: Directory,
+    inside: str,
+    rows: pa.Table,
+    group_rows: int,
+    told: Sequence[Column],
+    differences: Sequence[str],
+    *,
+    compression: str = "snappy",
+    values: Mapping[str, str | None] = _NO_VALUES,
+) -> AddAction:
+    """Write rows as one file, in their order, and say what the log is to say of it.
+
+    Args:
+        inside: its path from the table's directory; the directories come with it.
+        values: those of its partition, as the log has them.
+        told: see `written`; so are the others.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    encodings: dict[str, Any] = {
+        "use_dictionary": [name for name in rows.column_names if name not in differences],
+        "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
+        "store_decimal_as_integer": True,
+        "compression": _NO_COMPRESSION.get(compression, compression),
+    }
+    folder, _, name = inside.rpartition("/")
+    place = directory.at(folder) if folder else directory
+    with place.parquet_writer(name, rows.schema, **encodings) as writer:
+        for piece in _pieces(rows, group_rows):
+            writer.write_table(piece, row_group_size=group_rows)
+    size, now = place.size(name), int(time.time() * 1000)
+    return AddAction(
+        inside, size, dict(values), now, data_change=True, stats=_statistics(rows, told)
+    )
 
 
 def _pieces(rows: pa.Table, group_rows: int) -> Iterator[pa.Table]:
@@ -104,11 +136,11 @@ def _ends(values: pa.ChunkedArray) -> tuple[object, object] | None:
         return None
     if is_text and max(len(end.encode()) for end in found.values()) > _MOST_TEXT:
         return None
-    return _logged(found["min"]), _logged(found["max"])
+    return logged_end(found["min"]), logged_end(found["max"])
 
 
-def _logged(value: Any) -> object:  # noqa: ANN401 a value of a row
-    """A value as the log has it: moments to the millisecond, which comes before them."""
+def logged_end(value: Any) -> object:  # noqa: ANN401 a value of a row
+    """An end of a column as the log has it: moments to the millisecond, which comes before them."""
     if isinstance(value, datetime):
         zone, plain = "Z" if value.tzinfo else "", value.replace(tzinfo=None)
         return plain.isoformat("T" if zone else " ", timespec="milliseconds") + zone

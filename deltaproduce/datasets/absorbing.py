@@ -1,0 +1,290 @@
+"""Absorbing: the rows of one data set become another's, by the one commit that names their files.
+
+Before it both tables get a mark with the same id, as a property: the absorbing one, then the other.
+The commit adds the files to the absorbing table and keeps the id there, in an action ``txn``. From
+then on the rows are there, and whoever reads the other leaves out what it had; after it the other
+is emptied, and the marks go. The invariant: an absorption whose id the absorbing table keeps has
+happened, any other has not; so whoever finds a mark knows what to do, and can do it twice.
+
+The mark is what keeps an absorption that was undone from happening later: its commit is made on a
+snapshot that has the mark. A commit to a marked table is refused as to any that has changed, so
+nothing is added to the other one meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.transaction import AddAction
+
+from deltaproduce.datasets.tables import Change, DataTable, Snapshot, added, removed
+from deltaproduce.engines.file_systems.choice import directory
+from deltaproduce.errors import (
+    ConflictError,
+    CorruptStoreError,
+    DeltaProduceError,
+    NotFoundError,
+)
+from deltaproduce.types.json_fields import Kind, fields, is_integer, is_text, parsed
+
+_TRIES: Final = 20
+_PROPERTY: Final = "deltaproduce.absorption"
+_KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {"id": is_text, "into": is_text, "of": is_text, "delta_version": is_integer}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Absorption:
+    """One absorption, as the marks on both tables say it.
+
+    Attributes:
+        id: unique.
+        into: the address of the absorbing table.
+        of: that of the other.
+        delta_version: that of the other when it began; what it had then is absorbed.
+    """
+
+    id: str
+    into: str
+    of: str
+    delta_version: int
+
+    @staticmethod
+    def on(snapshot: Snapshot, address: str) -> Absorption | None:
+        """The one that a table is marked with; None if it is not marked.
+
+        Raises:
+            CorruptStoreError: the mark is none of ours.
+        """
+        text = snapshot.properties.get(_PROPERTY)
+        if not text:
+            return None
+        found: dict[str, Any] | None = fields(parsed(text), _KINDS, required=_KINDS)
+        if found is None:
+            raise CorruptStoreError(
+                f"the table at {address} has a broken property {_PROPERTY}; unset it", table=address
+            )
+        return Absorption(**found)
+
+    @property
+    def happened(self) -> str:
+        """What the absorbing table keeps of it."""
+        return f"deltaproduce.absorbed {self.id}"
+
+    def path(self, of_other: str, number: int) -> str:
+        """The path that a file gets in the absorbing table."""
+        folder, slash, name = of_other.rpartition("/")
+        codec = "".join(name.partition(".")[1:])
+        return f"{folder}{slash}part-{self.id}-{number:05}{codec}"
+
+
+def settled(table: DataTable) -> Snapshot:
+    """A data set as it is now, without an absorption that was begun and is not over.
+
+    One that has happened is completed, any other is undone.
+
+    Raises:
+        NotFoundError: there is no data set any more.
+    """
+    while True:
+        snapshot = _there(table)
+        begun = Absorption.on(snapshot, table.address)
+        if begun is None:
+            return snapshot
+        _check_place(begun, table)
+        _settle(begun)
+
+
+def visible(table: DataTable, snapshot: Snapshot) -> pa.Table:
+    """The files whose rows are the data set's, as `Snapshot.files`.
+
+    Those that were absorbed are another's, from the moment when that has them.
+    """
+    files = snapshot.files
+    begun = Absorption.on(snapshot, table.address)
+    if begun is None or _table(begun.of).directory != table.directory:
+        return files
+    into = _table(begun.into).snapshot()
+    if into is None or not _has_happened(begun, into):
+        return files
+    return files.filter(pc.invert(_is_absorbed(begun, files)))
+
+
+def absorb(into: DataTable, other: DataTable) -> None:
+    """Make the rows of another data set of the same descriptor the first one's.
+
+    Raises:
+        ConflictError: a writer of either has undone it, or others were faster too often.
+        StorageError: files cannot be linked or copied; it is undone.
+    """
+    for _ in range(_TRIES):
+        settled(into)
+        start = settled(other)
+        if not len(start.files):
+            return
+        begun = Absorption(uuid.uuid4().hex, into.address, other.address, start.delta_version)
+        try:
+            _mark(into, begun)
+            if _mark(other, begun, start.delta_version):
+                _move(begun, into, other, start)
+                return
+        except DeltaProduceError:
+            with suppress(DeltaProduceError):  # whoever comes next tries, too
+                _settle(begun)
+            raise
+        _settle(begun)
+    raise ConflictError(f"other writers of {other.address} were faster {_TRIES} times")
+
+
+def _move(begun: Absorption, into: DataTable, other: DataTable, start: Snapshot) -> None:
+    """The commit, and what is before and after it, once both tables are marked."""
+    files = list[AddAction]()
+    for number, file in enumerate(start.files.to_pylist()):
+        path = begun.path(file["path"], number)
+        with into.effect("link"):
+            into.directory.link(path, other.directory, file["path"])
+        files.append(added(file, path, start.descriptor))
+
+    def decide() -> tuple[Snapshot, Change]:
+        snapshot = _there(into)
+        if Absorption.on(snapshot, into.address) != begun:
+            raise _undone(begun)
+        return snapshot, Change(adds=files, positions={begun.happened: 1})
+
+    into.committed(decide)
+    _settle(begun)
+
+
+def _settle(begun: Absorption) -> None:
+    """Complete an absorption that has happened, and undo any other."""
+    into, other = _table(begun.into), _table(begun.of)
+    while True:
+        found = into.snapshot()
+        if found is not None and _has_happened(begun, found):
+            _empty(other, begun)
+            _unmark(other, begun)
+            _unmark(into, begun)
+            return
+        if found is None or _unmark(into, begun, unless_happened=True):
+            break
+    _discard(into, other, begun)
+    _unmark(other, begun)
+
+
+def _mark(table: DataTable, begun: Absorption, delta_version: int | None = None) -> bool:
+    """Mark a table; if it is to be at a delta version, only at that one.
+
+    Returns:
+        Whether it has the mark.
+    """
+    is_marked = True
+
+    def decide() -> tuple[Snapshot, Change] | None:
+        nonlocal is_marked
+        snapshot = settled(table) if delta_version is None else _there(table)
+        is_marked = delta_version in (None, snapshot.delta_version)
+        text = json.dumps(asdict(begun))
+        return (snapshot, Change(properties={_PROPERTY: text})) if is_marked else None
+
+    table.committed(decide)
+    return is_marked
+
+
+def _unmark(table: DataTable, begun: Absorption, *, unless_happened: bool = False) -> bool:
+    """Take an absorption's mark from a table, if it has it.
+
+    Returns:
+        Whether it has none of it, and has not happened if that counts.
+    """
+    is_over = True
+
+    def decide() -> tuple[Snapshot, Change] | None:
+        nonlocal is_over
+        snapshot = table.snapshot()
+        is_over = snapshot is None or not (unless_happened and _has_happened(begun, snapshot))
+        if snapshot is None or not is_over or Absorption.on(snapshot, table.address) != begun:
+            return None
+        return snapshot, Change(properties={_PROPERTY: ""})
+
+    table.committed(decide)
+    return is_over
+
+
+def _empty(other: DataTable, begun: Absorption) -> None:
+    """Remove the files that were absorbed from the log of the table that had them."""
+
+    def decide() -> tuple[Snapshot, Change] | None:
+        snapshot = other.snapshot()
+        if snapshot is None or Absorption.on(snapshot, other.address) != begun:
+            return None
+        gone = snapshot.files.filter(_is_absorbed(begun, snapshot.files))
+        if not len(gone):
+            return None
+        return snapshot, Change(
+            removes=[removed(file, snapshot.descriptor) for file in gone.to_pylist()]
+        )
+
+    other.committed(decide)
+
+
+def _discard(into: DataTable, other: DataTable, begun: Absorption) -> None:
+    """Remove the files of an absorption that is undone: no commit names them."""
+    if other.opened() is None:
+        return
+    paths = other.at(begun.delta_version).files.column("path").to_pylist()
+    for number, path in enumerate(paths):
+        with into.effect("discard"):
+            into.directory.remove_file(begun.path(path, number))
+
+
+def _is_absorbed(begun: Absorption, files: pa.Table) -> pa.Array:
+    """Which of some files the other table had when it began."""
+    had = _table(begun.of).at(begun.delta_version).files.column("path")
+    return pc.is_in(files.column("path"), value_set=had)
+
+
+def _has_happened(begun: Absorption, into: Snapshot) -> bool:
+    return into.position(begun.happened) is not None
+
+
+def _there(table: DataTable) -> Snapshot:
+    found = table.snapshot()
+    if found is None:
+        raise NotFoundError(f"there is no data set at {table.address} any more")
+    return found
+
+
+def _table(address: str) -> DataTable:
+    found = directory(address)
+    if found is None:
+        raise CorruptStoreError(
+            f"a mark of an absorption names {address!r}, where no data set can be", table=address
+        )
+    return DataTable(address, found)
+
+
+def _check_place(begun: Absorption, table: DataTable) -> None:
+    """Refuse a table that was moved elsewhere before its absorption was over."""
+    places = _table(begun.into).directory, _table(begun.of).directory
+    if table.directory not in places:
+        raise CorruptStoreError(
+            f"the data set at {table.address} was moved while {begun.into} absorbed {begun.of}: "
+            "move it back, open a writer of it, and move it then",
+            table=table.address,
+        )
+
+
+def _undone(begun: Absorption) -> ConflictError:
+    return ConflictError(
+        f"a writer of {begun.into} or {begun.of} has undone that the one absorbs the other: the "
+        "rows are where they were; do it again"
+    )

@@ -1,0 +1,270 @@
+"""Descriptors: what the rows of a data set are, and how its files keep them.
+
+Pure. A descriptor is a property of the Delta table, as JSON, and comes with the table in one
+commit. The invariant: two descriptors are equal if they mean the same, however types and codecs are
+spelled; and what is stored reads back as the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    FractionalType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+from deltaproduce.datasets.partitions import Partition, partitions
+from deltaproduce.errors import DefinitionError
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.columns import Column, Columns, SchemaLike, named_columns, plain_columns
+from deltaproduce.types.ddl import quoted
+from deltaproduce.types.excerpts import shown
+from deltaproduce.types.json_fields import (
+    Kind,
+    fields,
+    is_integer,
+    is_text,
+    is_texts,
+    optional,
+    parsed,
+)
+
+PROPERTY: Final = "deltaproduce.descriptor"
+"""The property of a Delta table that has its descriptor."""
+
+_VERSION: Final = 1
+_CODECS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "snappy": "snappy",
+        "zstd": "zstd",
+        "gzip": "gzip",
+        "lz4": "lz4",
+        "lz4_raw": "lz4",
+        "uncompressed": "uncompressed",
+        "none": "uncompressed",
+    }
+)
+_KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "schema": is_text,
+        "partition": optional(is_texts),
+        "order": is_texts,
+        "compression": is_text,
+        "version": is_integer,
+    }
+)
+
+
+class BrokenDescriptorError(ValueError):
+    """A text that is no descriptor; its own text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """What a data set's rows and files are, as it is stored; two that mean the same are equal.
+
+    Attributes:
+        schema: the columns of its rows, as DDL.
+        partition: what it is partitioned by, columns and ``expression AS name``; None if it has no
+            partition, not even one by nothing.
+        order: the columns that the rows of each file are sorted by; with ``DESC`` where it is so.
+        compression: the codec of its files.
+        version: of this form of descriptors.
+    """
+
+    schema: str
+    partition: tuple[str, ...] | None
+    order: tuple[str, ...]
+    compression: str
+    version: int = _VERSION
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain values, as JSON has them."""
+        return {
+            "schema": self.schema,
+            "partition": None if self.partition is None else list(self.partition),
+            "order": list(self.order),
+            "compression": self.compression,
+            "version": self.version,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A descriptor with the types of all columns.
+
+    Attributes:
+        columns: those of the rows.
+        by: what it is partitioned by; None if it has no partition, not even one by nothing.
+        in_order: the columns that the rows of each file are sorted by.
+        compression: the codec of its files.
+    """
+
+    columns: Columns
+    by: tuple[Partition, ...] | None
+    in_order: tuple[Column, ...]
+    compression: str
+
+    @staticmethod
+    def of(
+        schema: SchemaLike, partition: str | None, order: str | None, compression: str
+    ) -> Description:
+        """Reads one as it is declared; see `Dataset.create`.
+
+        Raises:
+            DefinitionError: it cannot work.
+        """
+        columns = plain_columns(schema)
+        by = None if partition is None else partitions(_text(partition, "partition"), columns)
+        in_order = _order(_text(order, "order"), columns) if order is not None else ()
+        return Description(columns, by, in_order, _codec(compression))
+
+    @staticmethod
+    def read(text: str) -> Description:
+        """The inverse of `json`.
+
+        Raises:
+            BrokenDescriptorError: it is none.
+        """
+        found = parsed(text)
+        version = found.get("version") if isinstance(found, dict) else None
+        if is_integer(version) and version != _VERSION:
+            raise BrokenDescriptorError(f"it has version {version}, and this release {_VERSION}")
+        known = fields(found, _KINDS, required=_KINDS)
+        if known is None:
+            raise BrokenDescriptorError(f"it has not all of {', '.join(_KINDS)} as they should be")
+        by, order = known["partition"], known["order"]
+        try:
+            return Description.of(
+                known["schema"],
+                None if by is None else ", ".join(by),
+                ", ".join(order),
+                known["compression"],
+            )
+        except DefinitionError as error:
+            raise BrokenDescriptorError(str(error)) from error
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """As it is stored."""
+        return Descriptor(
+            self.columns.ddl,
+            None if self.by is None else tuple(one.text for one in self.by),
+            tuple(
+                f"{quoted(column.name)} DESC" if column.descending else quoted(column.name)
+                for column in self.in_order
+            ),
+            self.compression,
+        )
+
+    @property
+    def json(self) -> str:
+        """The descriptor as text."""
+        return json.dumps(self.descriptor.as_dict())
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """What its rows are partitioned by; nothing if it has no partition."""
+        return self.by or ()
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns of rows as they are stored and read."""
+        return tuple(
+            replace(column, data_type=_with_nulls(column.data_type)) for column in self.columns
+        )
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns of the Delta table: those of the rows, and then those of expressions."""
+        own = (one.column for one in self.partitions if one.expression is not None)
+        return (*self.stored, *own)
+
+    @property
+    def in_files(self) -> tuple[Column, ...]:
+        """The columns that files have: Delta keeps those of partitions in its log."""
+        names = {one.column.name for one in self.partitions}
+        return tuple(column for column in self.stored if column.name not in names)
+
+    def differences(self, found: Description) -> dict[str, tuple[object, object]]:
+        """The parts of another one that differ from this one, which is wanted."""
+        parts = (
+            ("schema", self.columns, found.columns),
+            ("partition", self.by, found.by),
+            ("order", self.in_order, found.in_order),
+            ("compression", self.compression, found.compression),
+        )
+        wanted, there = self.descriptor.as_dict(), found.descriptor.as_dict()
+        return {name: (wanted[name], there[name]) for name, own, its in parts if own != its}
+
+
+def arrow_fields(columns: tuple[Column, ...]) -> pa.Schema:
+    """Columns in Arrow, as files and the Delta table have them: with what is NOT NULL."""
+    return pa.schema([pa.field(c.name, arrow_type(c.data_type), c.nullable) for c in columns])
+
+
+def _with_nulls(data_type: DataType) -> DataType:
+    """A type whose parts may be null: pyarrow writes no null struct with a field that may not."""
+    match data_type:
+        case ArrayType():
+            return ArrayType(_with_nulls(data_type.elementType))
+        case MapType():
+            return MapType(data_type.keyType, _with_nulls(data_type.valueType))
+        case StructType():
+            fields = [StructField(f.name, _with_nulls(f.dataType)) for f in data_type]
+            return StructType(fields)
+    return data_type
+
+
+def _text(value: object, part: str) -> str:
+    if not isinstance(value, str):
+        raise DefinitionError(f"{part} is {shown(value)}; give a str, or None")
+    return value
+
+
+def _codec(compression: object) -> str:
+    found = _CODECS.get(compression.lower()) if isinstance(compression, str) else None
+    if found is None:
+        known = ", ".join(dict.fromkeys(_CODECS.values()))
+        raise DefinitionError(f"compression is {shown(compression)}; use one of {known}")
+    return found
+
+
+def _order(text: str, columns: Columns) -> tuple[Column, ...]:
+    if not text.strip():
+        return ()
+    named = named_columns(text)
+    if named is None:
+        raise DefinitionError(f"order {text!r} is no list of columns, such as 'day, id desc'")
+    found = tuple(_ordered(one, columns) for one in named)
+    if len({column.name for column in found}) < len(found):
+        raise DefinitionError(f"order {text!r} has a column twice; name it once")
+    return found
+
+
+def _ordered(named: Column, columns: Columns) -> Column:
+    column = next((c for c in columns if c.name.lower() == named.name.lower()), None)
+    if column is None:
+        raise DefinitionError(
+            f"order names {named.name!r}, which is none of the columns {', '.join(columns.names)}",
+            column=named.name,
+        )
+    is_decimal = column.data_type.typeName() == "decimal"
+    nested = isinstance(column.data_type, StructType | ArrayType | MapType)
+    if nested or (isinstance(column.data_type, FractionalType) and not is_decimal):
+        raise DefinitionError(
+            f"order column {column.name!r} is of type {column.data_type.simpleString()}, which has "
+            "no sound order; use another",
+            column=column.name,
+        )
+    return replace(column, descending=named.descending)

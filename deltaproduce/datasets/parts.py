@@ -1,0 +1,62 @@
+"""Parts of a data set: those that have certain values in certain partition columns.
+
+Pure. The invariant: a value is one of its column's type, as the log has it, or is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC
+
+from pyspark.sql.types import DateType
+
+from deltaproduce.datasets.descriptor import Description
+from deltaproduce.datasets.partitions import Partition, logged
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.model import arguments
+from deltaproduce.types.atoms import Misfit
+from deltaproduce.types.columns import Columns
+from deltaproduce.types.excerpts import shown
+from deltaproduce.types.row_writers import rows_writer
+
+
+def narrowed(
+    values: Mapping[str, object], descriptor: Description, within: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """The values, as the log has them, of a part of a part.
+
+    Args:
+        values: those of the smaller part, by column.
+        within: those of the part that it is in.
+
+    Raises:
+        InvalidArgumentError: they are none.
+    """
+    if not values:
+        raise InvalidArgumentError("name a partition column and its value, as in day='2026-01-31'")
+    known = {one.column.name: one for one in descriptor.partitions}
+    found = dict(within)
+    for name, value in values.items():
+        if name not in known:
+            raise InvalidArgumentError(
+                f"{name!r} is no partition column; there are: {', '.join(known) or 'none'}",
+                argument=name,
+            )
+        text = _text(known[name], value)
+        if found.get(name, text) != text:
+            raise InvalidArgumentError(
+                f"{name} is {shown(value)}, and this is the part of {found[name]!r}", argument=name
+            )
+        found[name] = text
+    return found
+
+
+def _text(one: Partition, value: object) -> str | None:
+    column = one.column
+    if isinstance(column.data_type, DateType):
+        value = arguments.day(value, column.name)
+    try:
+        (array,) = rows_writer(Columns((column,)), UTC)([value])
+    except Misfit as misfit:
+        raise InvalidArgumentError(f"{misfit}", argument=column.name) from misfit
+    return logged(array[0].as_py(), column.data_type)

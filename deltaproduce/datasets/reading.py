@@ -1,0 +1,208 @@
+"""Reading: the rows of a data set, or of some of its partitions, and the files that have them.
+
+The invariant: what is read is one snapshot of the table. Files are left out by the values of their
+partitions alone, so those that are left may have no row of what is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, NullType
+
+from deltaproduce.datasets.absorbing import visible
+from deltaproduce.datasets.descriptor import Description
+from deltaproduce.datasets.partitions import read_values
+from deltaproduce.datasets.tables import DataTable, Snapshot, values_in_log
+from deltaproduce.engines.choice import Engines, needs_spark
+from deltaproduce.engines.delta_tables import MARKS_ROWS, Place
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.engines.spark.delta import SparkDelta
+from deltaproduce.errors import CorruptStoreError, DefinitionError, InvalidArgumentError
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.evaluation import holds
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.terms import Junction, Reference, Term
+from deltaproduce.types.atoms import arrow_schema, in_arrow_types
+from deltaproduce.types.excerpts import described, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Which rows are asked for.
+
+    Attributes:
+        expression: as it is written; None for all rows.
+        term: the same with its types; None if only Spark computes it.
+        within: the values, as the log has them, of partition columns.
+    """
+
+    expression: Expression | None
+    term: Term | None
+    within: Mapping[str, str | None]
+
+    @staticmethod
+    def of(
+        where: str | None,
+        descriptor: Description,
+        within: Mapping[str, str | None],
+        time_zone: str,
+    ) -> Condition:
+        """Reads a condition over the columns of rows and of partitions.
+
+        Raises:
+            InvalidArgumentError: it is none.
+        """
+        if where is None:
+            return Condition(None, None, within)
+        if not isinstance(where, str):
+            raise _refused(f"{shown(where)} is no str")
+        types = {c.name: c.data_type for c in descriptor.all_columns}
+        try:
+            expression = Expression.read(where, list(types))
+            term = analysed(expression, types, time_zone)
+        except DefinitionError as error:
+            raise _refused(str(error)) from error
+        if term is not None and not isinstance(term.data_type, BooleanType | NullType):
+            raise _refused(f"it is of type {term.data_type.simpleString()}")
+        return Condition(expression, term, within)
+
+    def of_partitions(self, names: set[str]) -> list[Term]:
+        """The parts of the condition that must hold and are about partition columns alone."""
+        return [] if self.term is None else [t for t in _all_of(self.term) if _named(t) <= names]
+
+
+def files(table: DataTable, snapshot: Snapshot, condition: Condition) -> pa.Table:
+    """The files that may have rows of what is asked for, as `Snapshot.files`."""
+    found, descriptor = visible(table, snapshot), snapshot.descriptor
+    by = descriptor.partitions
+    if not by or not len(found):
+        return found
+    logged = [values_in_log(file, descriptor) for file in found.select(["partition"]).to_pylist()]
+    kept = [
+        all(values[name] == wanted for name, wanted in condition.within.items())
+        for values in logged
+    ]
+    parts = condition.of_partitions({one.column.name for one in by})
+    if parts:
+        partitions = pa.table(
+            {
+                name: [read_values(tuple(values.values()), by)[name] for values in logged]
+                for name in logged[0]
+            },
+            arrow_schema(one.column for one in by),
+        )
+        for part in parts:
+            try:
+                found_in = holds(part, partitions)
+            except EvaluationError:
+                continue  # of a row it may not be computed, for what is before it
+            kept = [one and bool(other) for one, other in zip(kept, found_in, strict=True)]
+    return found.filter(pa.array(kept))
+
+
+def rows(
+    engines: Engines, table: DataTable, snapshot: Snapshot, condition: Condition
+) -> DataFrame | pa.Table:
+    """The rows that are asked for, in the columns of rows; a DataFrame with a session."""
+    if engines.session is not None:
+        return _in_spark(engines, table, snapshot, condition)
+    spill = engines.spill()
+    spill.add(empty(snapshot.descriptor.stored))
+    for part in parts(table, snapshot, condition):
+        spill.add(part)
+    return spill.table()
+
+
+def parts(table: DataTable, snapshot: Snapshot, condition: Condition) -> Iterator[pa.Table]:
+    """The rows that are asked for, row group by row group, without Spark.
+
+    Raises:
+        SessionError: only Spark can read them, or compute the condition.
+        InvalidArgumentError: the condition fails for a row.
+        CorruptStoreError: a file is gone or broken.
+    """
+    descriptor = snapshot.descriptor
+    if condition.expression is not None and condition.term is None:
+        raise needs_spark()
+    if snapshot.properties.get(MARKS_ROWS) == "true" and len(
+        pa.table(snapshot.table.deletion_vectors())
+    ):
+        raise needs_spark()
+    names = list(descriptor.columns.names)
+    for file in files(table, snapshot, condition).to_pylist():
+        values = read_values(tuple(values_in_log(file, descriptor).values()), descriptor.partitions)
+        for group in _groups(table, descriptor, file["path"]):
+            whole = _beside(group, values)
+            if condition.term is not None:
+                try:
+                    whole = whole.filter(pa.array(holds(condition.term, whole)))
+                except EvaluationError as error:
+                    raise _refused(f"it fails for a row: {error}") from error
+            yield in_arrow_types(whole.select(names), descriptor.stored)
+
+
+def _groups(table: DataTable, descriptor: Description, path: str) -> Iterator[pa.Table]:
+    try:
+        with table.directory.parquet(path) as file:
+            names = [column.name for column in descriptor.in_files]
+            for number in range(file.num_row_groups):
+                group = file.read_row_group(number, columns=names)
+                yield in_arrow_types(group, descriptor.in_files)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise CorruptStoreError(
+            f"the file {path!r} of the data set at {table.address} cannot be read: "
+            f"{described(error)}",
+            table=table.address,
+        ) from error
+
+
+def _beside(group: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
+    """Rows with the values of their partition."""
+    for name, value in values.items():
+        group = group.append_column(name, pa.repeat(value, len(group)))
+    return group
+
+
+def _in_spark(
+    engines: Engines, table: DataTable, snapshot: Snapshot, condition: Condition
+) -> DataFrame:
+    descriptor = snapshot.descriptor
+    found = SparkDelta(engines.spark).read(
+        Place(table.address, in_catalog=False), snapshot.delta_version
+    )
+    there = visible(table, snapshot)
+    if len(there) < len(snapshot.files):  # some were absorbed by another
+        names = [path.rpartition("/")[2] for path in there.column("path").to_pylist()]
+        found = found.where(f.col("_metadata.file_name").isin(names) if names else f.lit(False))
+    types = {one.column.name: one.column.data_type for one in descriptor.partitions}
+    for name, value in condition.within.items():
+        found = found.where(col(name).eqNullSafe(f.lit(value).cast(types[name])))
+    if condition.expression is not None:
+        found = found.where(f.expr(condition.expression.text))
+    return found.select(*cols(descriptor.columns))
+
+
+def _all_of(term: Term) -> list[Term]:
+    """The parts of a condition that all have to hold."""
+    if isinstance(term, Junction) and not term.settled:
+        return [*_all_of(term.left), *_all_of(term.right)]
+    return [term]
+
+
+def _named(term: Term) -> set[str]:
+    """The columns that a term is computed from."""
+    own = {term.name} if isinstance(term, Reference) else set[str]()
+    return own.union(*map(_named, term.parts))
+
+
+def _refused(finding: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"where is no condition over the columns of the data set: {finding}", argument="where"
+    )

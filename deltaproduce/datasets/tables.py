@@ -1,0 +1,414 @@
+"""Tables: the Delta tables that data sets are, and the only place that commits to them.
+
+By delta-rs, with a session too, so that all commits to a data set exclude each other. The
+invariant: each commit is the next one after the snapshot that it was decided on, or it is refused,
+and is decided anew.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+)
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from deltaproduce.datasets.descriptor import (
+    PROPERTY,
+    BrokenDescriptorError,
+    Description,
+    arrow_fields,
+)
+from deltaproduce.datasets.partitions import logged
+from deltaproduce.engines.delta_log import commit_file, newest_commits
+from deltaproduce.engines.delta_tables import MARKS_ROWS, RefusedError
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.file_systems.this_machine import ThisMachine
+from deltaproduce.engines.local import commit_probe
+from deltaproduce.engines.local.data_files import logged_end
+from deltaproduce.engines.local.handles import opened_at
+from deltaproduce.engines.spark.delta import unwritable
+from deltaproduce.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    CorruptStoreError,
+    DeltaProduceError,
+    StorageError,
+)
+from deltaproduce.storage.failpoints import effect
+from deltaproduce.types.excerpts import described
+
+_CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
+    {MARKS_ROWS: "false", "delta.checkpointInterval": "50"}
+)
+_TRIES: Final = 100
+_LONGEST_WAIT_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one commit does to a table.
+
+    Attributes:
+        adds: files.
+        removes: files.
+        positions: numbers that the table keeps, by name.
+        properties: of the table; such a change has nothing else in it.
+    """
+
+    adds: Sequence[AddAction] = ()
+    removes: Sequence[RemoveAction] = ()
+    positions: Mapping[str, int] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A data set's table as it was at one moment.
+
+    Attributes:
+        properties: the table's.
+        descriptor: the data set's.
+    """
+
+    table: DeltaTable
+    properties: Mapping[str, str]
+    descriptor: Description
+
+    @property
+    def delta_version(self) -> int:
+        """Delta's."""
+        return int(self.table.version())
+
+    @cached_property
+    def id(self) -> str:
+        """Delta's id of the table."""
+        return str(self.table.metadata().id)
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """The files: ``path`` from the table's directory, ``partition``, and what the log says.
+
+        In the order of their paths.
+        """
+        told = pa.table(self.table.get_add_actions())
+        paths = [unquote(path) for path in told.column("path").to_pylist()]
+        place = told.schema.get_field_index("path")
+        return told.set_column(place, "path", pa.array(paths, pa.string())).sort_by("path")
+
+    def position(self, name: str) -> int | None:
+        """A number that the table keeps; None if it has none of that name."""
+        found = self.table.transaction_version(name)
+        return None if found is None else int(found)
+
+
+class DataTable:
+    """The Delta table of a data set, which may not be there."""
+
+    def __init__(self, address: str, directory: Directory) -> None:
+        self.address = address
+        self.directory = directory
+
+    def is_same_as(self, other: DataTable) -> bool:
+        """Whether it is the same table, however its path is spelled."""
+        return self.directory.real == other.directory.real
+
+    def snapshot(self) -> Snapshot | None:
+        """The table as it is now; None if there is none, or it is no data set.
+
+        Raises:
+            CorruptStoreError: its descriptor is broken, or not that of its columns.
+            StorageError: it cannot be read.
+        """
+        table = self.opened()
+        if table is None:
+            return None
+        properties = table.metadata().configuration
+        text = properties.get(PROPERTY)
+        if text is None:
+            return None
+        try:
+            found = Snapshot(table, properties, Description.read(text))
+        except BrokenDescriptorError as error:
+            raise CorruptStoreError(
+                f"the table at {self.address} has a broken descriptor: {error}; set its property "
+                f"{PROPERTY} as it was",
+                table=self.address,
+            ) from error
+        _check_columns(found, self.address)
+        return found
+
+    def at(self, delta_version: int) -> Snapshot:
+        """The table as it was.
+
+        Raises:
+            CorruptStoreError: Delta does not know any more.
+        """
+        try:
+            table = opened_at(self.directory, delta_version)
+            properties = table.metadata().configuration
+            return Snapshot(table, properties, Description.read(properties.get(PROPERTY, "")))
+        except (DeltaError, OSError, ValueError) as error:
+            raise CorruptStoreError(
+                f"the data set at {self.address} cannot be read as it was at its delta version "
+                f"{delta_version}: {described(error)}",
+                table=self.address,
+            ) from error
+
+    def opened(self) -> DeltaTable | None:
+        """The Delta table, data set or not; None if there is none."""
+        try:
+            return opened_at(self.directory)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError, ValueError) as error:
+            raise StorageError(
+                f"the table at {self.address} cannot be read: {described(error)}",
+                table=self.address,
+            ) from error
+
+    def create(self, descriptor: Description, files: Sequence[AddAction] = ()) -> None:
+        """Make the table with its descriptor, and perhaps files, in one commit.
+
+        Raises:
+            AlreadyExistsError: there is a table, and it is as it was.
+        """
+        try:
+            with self.effect("create"):
+                if files:
+                    self._put_first(descriptor, files)
+                else:
+                    _make(self.directory, descriptor)
+        except StorageError:
+            if self.opened() is None:
+                raise
+            raise already_there(self.address) from None
+        except RefusedError as error:
+            raise already_there(self.address) from error
+
+    def _put_first(self, descriptor: Description, files: Sequence[AddAction]) -> None:
+        """Make the table with files: delta-rs gives no table both properties and files at once.
+
+        The first commit is that of an empty table made aside, and the files.
+        """
+        with TemporaryDirectory(prefix="deltaproduce-") as aside:
+            place = Directory(ThisMachine(), f"{aside}/table")
+            _make(place, descriptor)
+            made = place.read(commit_file(0)).text.rstrip("\n")
+        actions = [made, *(json.dumps({"add": _action(file)}) for file in files)]
+        if not self.directory.put_first(commit_file(0), "\n".join(actions) + "\n"):
+            raise RefusedError("there is a first commit")
+
+    def committed(self, decide: Callable[[], tuple[Snapshot, Change] | None]) -> None:
+        """Commit what is decided on a snapshot; where others were faster, it is decided anew.
+
+        Args:
+            decide: gives None if nothing is to be done any more.
+
+        Raises:
+            ConflictError: others were faster each time.
+            DeltaProduceError: as `decide` raises.
+        """
+        attempt = uuid.uuid4().hex
+        for tried in range(_TRIES):
+            decided = decide()
+            if decided is None:
+                return
+            snapshot, change = decided
+            try:
+                self._commit(snapshot, change, attempt)
+            except RefusedError:
+                if self._is_there(attempt, snapshot.delta_version):
+                    return
+                time.sleep(random.uniform(0, min(_LONGEST_WAIT_SECONDS, 0.005 * 2**tried)))
+            else:
+                return
+        raise ConflictError(
+            f"other writers of {self.address} were faster {_TRIES} times; try again later"
+        )
+
+    def _commit(self, snapshot: Snapshot, change: Change, attempt: str) -> None:
+        said = _said(attempt, change.positions)
+        with self.effect("mark" if change.properties else "commit"):
+            if change.properties:
+                snapshot.table.alter.set_table_properties(
+                    dict(change.properties), raise_if_not_exists=False, commit_properties=said
+                )
+                return
+            descriptor = snapshot.descriptor
+            snapshot.table.create_write_transaction(
+                [*change.adds, *change.removes],
+                "append",
+                Schema.from_arrow(arrow_fields(descriptor.all_columns)),
+                partition_by=[one.column.name for one in descriptor.partitions],
+                commit_properties=said,
+                post_commithook_properties=_CHECKPOINTS,
+            )
+
+    def _is_there(self, attempt: str, since: int) -> bool:
+        """Whether a commit of ours is there that is said to be refused, as by a second try."""
+        commits = newest_commits(self.directory, since)
+        return any(_attempt(one.metadata) == attempt for one in commits or ())
+
+    def check_commits(self) -> None:
+        """Refuse a place where two writers could overwrite each other's commits.
+
+        Raises:
+            StorageError: a service of object storage does not keep them apart.
+        """
+        if self.directory.file_system.keeps_first:
+            return
+        with self.effect("probe"):
+            fault = commit_probe.fault(self.directory)
+        if fault is not None:
+            raise StorageError(
+                f"no data set can be written at {self.address}: {fault}. Use a service that puts a "
+                "file on the condition that it is not there (If-None-Match)",
+                table=self.address,
+            )
+
+    @contextmanager
+    def effect(self, name: str) -> Iterator[None]:
+        """An effect on the table or its files, between its fail points.
+
+        Raises:
+            RefusedError: another writer was faster.
+            StorageError: it cannot be done.
+        """
+        try:
+            with effect(name, self.address):
+                yield
+        except CommitFailedError as error:
+            raise RefusedError(str(error)) from error
+        except (DeltaError, OSError) as error:
+            if isinstance(error, DeltaProduceError):
+                raise
+            found = unwritable(error) or described(error)
+            raise StorageError(
+                f"the data set at {self.address} cannot be written ({found}); nothing of this is "
+                "visible",
+                table=self.address,
+            ) from error
+
+
+def _make(directory: Directory, descriptor: Description) -> None:
+    """Make an empty table."""
+    DeltaTable.create(
+        directory.uri,
+        Schema.from_arrow(arrow_fields(descriptor.all_columns)),
+        partition_by=[one.column.name for one in descriptor.partitions],
+        configuration={**_PROPERTIES, PROPERTY: descriptor.json},
+        storage_options=directory.storage_options,
+        commit_properties=_said(uuid.uuid4().hex),
+        raise_if_key_not_exists=False,
+    )
+
+
+def _action(file: AddAction) -> dict[str, object]:
+    """An action ``add`` as the log has it."""
+    return {
+        "path": quote(file.path, safe="/="),
+        "partitionValues": dict(file.partition_values),
+        "size": file.size,
+        "modificationTime": file.modification_time,
+        "dataChange": file.data_change,
+        "stats": file.stats,
+    }
+
+
+def already_there(address: str) -> AlreadyExistsError:
+    """What is said where there is a Delta table already."""
+    return AlreadyExistsError(
+        f"there is a Delta table at {address} already; find it, or choose another location",
+        location=address,
+    )
+
+
+def added(file: Mapping[str, Any], path: str, descriptor: Description) -> AddAction:
+    """A file of another data set of the same descriptor, as it is added to one.
+
+    Args:
+        file: a row of `Snapshot.files`.
+        path: its new one.
+    """
+    stats = {
+        "numRecords": file["num_records"],
+        "minValues": _kept(file.get("min")),
+        "maxValues": _kept(file.get("max")),
+        "nullCount": {n: count for n, count in (file.get("null_count") or {}).items() if count},
+    }
+    values, size = values_in_log(file, descriptor), file["size_bytes"]
+    now = int(time.time() * 1000)
+    return AddAction(path, size, values, now, data_change=True, stats=json.dumps(stats))
+
+
+def removed(file: Mapping[str, Any], descriptor: Description) -> RemoveAction:
+    """A file that goes: a row of `Snapshot.files`."""
+    now, values = int(time.time() * 1000), values_in_log(file, descriptor)
+    return RemoveAction(file["path"], True, now, file["size_bytes"], values)
+
+
+def values_in_log(file: Mapping[str, Any], descriptor: Description) -> dict[str, str | None]:
+    """The values of a file's partition, as the log has them: of a row of `Snapshot.files`."""
+    return {
+        one.column.name: logged(file["partition"][one.column.name], one.column.data_type)
+        for one in descriptor.partitions
+    }
+
+
+def _kept(ends: Mapping[str, Any] | None) -> dict[str, object]:
+    """Those ends of columns that are written the same again."""
+    return {
+        name: logged_end(value)
+        for name, value in (ends or {}).items()
+        if isinstance(value, int | str | date) and not isinstance(value, bool)
+    }
+
+
+def _said(attempt: str, positions: Mapping[str, int] | None = None) -> CommitProperties:
+    """What a commit says of itself; it has to be the next one."""
+    told = [Transaction(name, number) for name, number in (positions or {}).items()]
+    return CommitProperties({"userMetadata": json.dumps({"attempt": attempt})}, 0, told or None)
+
+
+def _attempt(metadata: str | None) -> object:
+    try:
+        found = json.loads(metadata or "null")
+    except ValueError:
+        return None
+    return found.get("attempt") if isinstance(found, dict) else None
+
+
+def _check_columns(found: Snapshot, address: str) -> None:
+    """Refuse a table whose columns are not those of its descriptor."""
+    descriptor, table = found.descriptor, found.table
+    wanted = json.loads(Schema.from_arrow(arrow_fields(descriptor.all_columns)).to_json())
+    by = [one.column.name for one in descriptor.partitions]
+    there = json.loads(table.schema().to_json())
+    if there["fields"] != wanted["fields"] or table.metadata().partition_columns != by:
+        names = [one["name"] for one in there["fields"]]
+        raise CorruptStoreError(
+            f"the table at {address} has the columns {', '.join(names)}, which are not those of "
+            "its descriptor, or it is partitioned by others: someone else has changed it",
+            table=address,
+        )

@@ -1,0 +1,78 @@
+"""Checkpoints: how much of an input a data set has, kept in the commits that bring the rows.
+
+A table keeps numbers by name, as actions ``txn`` of Delta
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers). Of an input
+they say how many commits there were, which the next one adds to, so of two writers one is refused;
+the first row that is not durable; and of each partition, before which row all of its rows are. The
+invariant: with these a row is known to be durable or not, whatever its partition and number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deltaproduce.datasets.partitions import Values
+from deltaproduce.datasets.tables import Snapshot
+from deltaproduce.errors import ConflictError
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The checkpoint of one input, as one writer knows it.
+
+    Attributes:
+        name: tells the input from others of the same data set.
+        commits: how many have been made of it.
+        resume_from: the number of the first row that is not durable.
+    """
+
+    name: str
+    commits: int = 0
+    resume_from: int = 0
+
+    @staticmethod
+    def of(name: str, snapshot: Snapshot) -> Checkpoint:
+        """What a table has of an input."""
+        commits = snapshot.position(_named(name, "commits"))
+        resume_from = snapshot.position(_named(name, "rows"))
+        return Checkpoint(name, commits or 0, resume_from or 0)
+
+    def durable_before(self, partition: Values, snapshot: Snapshot) -> int:
+        """Before which row all rows of a partition are durable."""
+        found = snapshot.position(_named(self.name, "rows", partition))
+        return max(self.resume_from, found or 0)
+
+    def check(self, snapshot: Snapshot, location: str) -> None:
+        """Refuse to go on from what is not the newest any more.
+
+        Raises:
+            ConflictError: another writer has committed rows of the same input.
+        """
+        there = snapshot.position(_named(self.name, "commits")) or 0
+        if there != self.commits:
+            raise ConflictError(
+                f"another writer of {location} has committed rows of the checkpoint "
+                f"{self.name!r}: open a writer anew, and go on from its resume_from"
+            )
+
+    def positions(self, resume_from: int, durable_before: Mapping[Values, int]) -> dict[str, int]:
+        """The numbers that the next commit sets.
+
+        Args:
+            durable_before: of the partitions that it has rows of.
+        """
+        return {
+            _named(self.name, "commits"): self.commits + 1,
+            _named(self.name, "rows"): resume_from,
+            **{
+                _named(self.name, "rows", partition): number
+                for partition, number in durable_before.items()
+                if partition
+            },
+        }
+
+
+def _named(name: str, what: str, partition: Values = ()) -> str:
+    return f"deltaproduce.checkpoint {json.dumps([name, what, *partition])}"

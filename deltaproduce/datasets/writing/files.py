@@ -1,0 +1,80 @@
+"""Files of a data set: the rows of one partition, sorted, as one Parquet file.
+
+The invariant: a file has all rows that it is given, in the data set's order, those that are equal
+in it as they came; and nobody sees it until a commit names it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import pyarrow as pa
+from deltalake.transaction import AddAction
+
+from deltaproduce.datasets.descriptor import Description, arrow_fields
+from deltaproduce.datasets.partitions import Values, folder
+from deltaproduce.datasets.tables import DataTable
+from deltaproduce.engines.delta_tables import packed
+from deltaproduce.engines.local.arrays import in_order
+from deltaproduce.engines.local.data_files import file_of
+from deltaproduce.engines.local.large.parting import by_ranges, gathered
+from deltaproduce.model.limits import Limits
+
+_GROUP_ROWS: Final = 1 << 20
+
+
+def written(
+    table: DataTable,
+    descriptor: Description,
+    partition: Values,
+    parts: Sequence[pa.Table],
+    limits: Limits,
+) -> AddAction:
+    """Write the rows of one file.
+
+    Args:
+        parts: tables in the data set's columns; more than fits in memory are sorted in parts.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    rows = _sorted(pa.concat_tables(parts), descriptor, limits)
+    schema = arrow_fields(descriptor.in_files)
+    arrays = [_as_stored(rows.column(field.name), field.type) for field in schema]
+    stored = pa.Table.from_arrays(arrays, schema=schema)
+    by = descriptor.partitions
+    place = folder(partition, by)
+    name = f"part-{uuid.uuid4()}.{descriptor.compression}.parquet"
+    with table.effect("write"):
+        return file_of(
+            table.directory,
+            f"{place}/{name}" if place else name,
+            stored,
+            _GROUP_ROWS,
+            descriptor.in_files,
+            packed(descriptor.in_files),
+            compression=descriptor.compression,
+            values=dict(zip((one.column.name for one in by), partition, strict=True)),
+        )
+
+
+def _as_stored(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return values if values.type == kind else values.cast(kind)
+
+
+def discard(table: DataTable, files: Iterable[AddAction]) -> None:
+    """Remove files that no commit has named."""
+    for file in files:
+        with table.effect("discard"):
+            table.directory.remove_file(file.path)
+
+
+def _sorted(rows: pa.Table, descriptor: Description, limits: Limits) -> pa.Table:
+    order = descriptor.in_order
+    if not order:
+        return rows
+    if limits.is_local(len(rows), rows.nbytes):
+        return in_order(rows, order)
+    return gathered((in_order(part, order) for (part,) in by_ranges([rows], order, limits)), limits)

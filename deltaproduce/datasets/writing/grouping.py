@@ -1,0 +1,148 @@
+"""Grouping: which rows are of which partition, and rows that are of none that they may be of.
+
+The invariant: the rows of a group keep their order and their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.datasets.descriptor import Description
+from deltaproduce.datasets.partitions import Partition, Values, logged, values_of
+from deltaproduce.datasets.writing.rows import RowTaker, wrong_rows
+from deltaproduce.engines.local.arrays import Numbers, factorize
+from deltaproduce.errors import InvalidChangesError
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.types.conversions import misfits
+
+_EMPTY: Final = (
+    "is an empty text, which Delta's log cannot tell from null as a value of a partition"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one partition among those that come at once.
+
+    Attributes:
+        numbers: those of the rows, in the input.
+    """
+
+    partition: Values
+    rows: pa.Table
+    numbers: Numbers
+
+    def since(self, number: int) -> Group:
+        """The rows from a number on."""
+        begin = int(np.searchsorted(self.numbers, number))
+        return Group(self.partition, self.rows.slice(begin), self.numbers[begin:])
+
+
+class Grouping:
+    """Puts rows into the partitions of a data set, or of one part of it.
+
+    Args:
+        within: the values, as the log has them, that rows must have in some partition columns.
+    """
+
+    def __init__(
+        self, descriptor: Description, location: str, within: Mapping[str, str | None]
+    ) -> None:
+        self._by = descriptor.partitions
+        self._location = location
+        self._within = within
+        names = descriptor.columns.names
+        self._in_rows = [
+            (names.index(one.column.name), one) for one in self._by if one.term is None
+        ]
+        self._is_computed = any(
+            one.term is not None and (one.term.may_fail or one.column.name in within)
+            for one in self._by
+        )
+
+    def check_row(self, values: Sequence[Any], number: int, taker: RowTaker) -> None:
+        """Refuse one row that is of no partition that it may be of, before it is one of many.
+
+        Raises:
+            InvalidChangesError: as by `groups`.
+        """
+        if not self._by:
+            return
+        for place, one in self._in_rows:
+            value = values[place]
+            if value == "":
+                raise self._wrong(one, number, _EMPTY)
+            if one.column.name in self._within:
+                self._check(one, logged(value, one.column.data_type), number)
+        if self._is_computed:
+            self.groups(taker.of_rows([values]), number)
+
+    def groups(self, rows: pa.Table, first: int) -> list[Group]:
+        """Rows by their partitions, those first that come first.
+
+        Args:
+            first: the number of the first row.
+
+        Raises:
+            InvalidChangesError: a value cannot be computed, is none that a partition can have, or
+                is of another partition than rows are to be written to.
+        """
+        numbers = np.arange(first, first + len(rows))
+        if not self._by or not len(rows):
+            return [Group((), rows, numbers)] if len(rows) else []
+        values = self._values(rows, first)
+        codes = factorize(values.columns)
+        _, begins, codes = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes))
+        found = list[Group]()
+        for code in np.argsort(begins):
+            begin = int(begins[code])
+            partition = self._partition(values.slice(begin, 1), first + begin)
+            places = order[ends[code - 1] if code else 0 : ends[code]]
+            of_it = rows if len(places) == len(rows) else rows.take(pa.array(places))
+            found.append(Group(partition, of_it, numbers[places]))
+        return found
+
+    def _values(self, rows: pa.Table, first: int) -> pa.Table:
+        try:
+            return values_of(rows, self._by)
+        except EvaluationError as error:
+
+            def works(start: int, end: int) -> bool:
+                try:
+                    values_of(rows.slice(start, end - start), self._by)
+                except EvaluationError:
+                    return False
+                return True
+
+            number = first + misfits(len(rows), works, 1)[0]
+            raise wrong_rows(
+                self._location, f"row {number} (from 0): its partition cannot be computed: {error}"
+            ) from error
+
+    def _partition(self, row: pa.Table, number: int) -> Values:
+        """The partition of a row by its values."""
+        found = list[str | None]()
+        for one in self._by:
+            text = logged(row.column(one.column.name)[0].as_py(), one.column.data_type)
+            if text == "":
+                raise self._wrong(one, number, _EMPTY)
+            if one.column.name in self._within:
+                self._check(one, text, number)
+            found.append(text)
+        return tuple(found)
+
+    def _check(self, one: Partition, text: str | None, number: int) -> None:
+        wanted = self._within[one.column.name]
+        if text != wanted:
+            raise self._wrong(one, number, f"is {text!r}, and rows of {wanted!r} are written here")
+
+    def _wrong(self, one: Partition, number: int, finding: str) -> InvalidChangesError:
+        name = one.column.name
+        return wrong_rows(self._location, f"row {number} (from 0): column {name!r} {finding}", name)

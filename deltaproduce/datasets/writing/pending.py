@@ -1,0 +1,149 @@
+"""Pending rows: those of partitions whose files are not written yet.
+
+At most so many partitions have rows in memory, and these at most so many bytes. Of others the rows
+are set aside, in a file in the directory for temporary ones that has no name any more, and they are
+gone over once more when their own file is written. The invariant: the rows of a partition come back
+in the order in which they were added, however often they were set aside.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple
+from weakref import finalize
+
+import pyarrow as pa
+
+from deltaproduce.datasets.partitions import Values
+
+_PAGE: Final = mmap.ALLOCATIONGRANULARITY
+
+
+class Span(NamedTuple):
+    """Where in the file some rows are, in bytes."""
+
+    start: int
+    size: int
+
+
+class _Aside:
+    """The file of rows that are set aside. Once nothing is in it any more another is begun."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+        self._end = self._spans = 0
+
+    def put(self, rows: pa.Table) -> Span:
+        if self._file is None or not self._spans:
+            self.close()  # what was taken from it stays mapped
+            self._file = tempfile.TemporaryFile(prefix="deltaproduce-")  # noqa: SIM115 it stays
+            finalize(self, self._file.close)
+            self._end = 0
+        self._file.seek(self._end)
+        with pa.ipc.new_stream(self._file, rows.schema) as writer:
+            writer.write_table(rows)
+        self._file.flush()
+        span = Span(self._end, self._file.tell() - self._end)
+        self._end += -(-span.size // _PAGE) * _PAGE
+        self._spans += 1
+        return span
+
+    def take(self, span: Span) -> pa.Table:
+        """Rows, which stay readable as long as anyone has them."""
+        mapped = mmap.mmap(
+            self._file.fileno(), span.size, offset=span.start, access=mmap.ACCESS_READ
+        )
+        self._spans -= 1
+        return pa.ipc.open_stream(pa.py_buffer(mapped)).read_all()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class _Rows:
+    """The rows of one partition."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.count = self.bytes = 0
+        self.held: list[pa.Table] = []
+        self.spans: list[Span] = []
+
+
+class Pending:
+    """The rows of all partitions that wait for their files.
+
+    Args:
+        most_open: so many partitions have rows in memory.
+        most_bytes: so many bytes these have.
+    """
+
+    def __init__(self, most_open: int, most_bytes: int) -> None:
+        self._most_open = most_open
+        self._most_bytes = most_bytes
+        self._rows: OrderedDict[Values, _Rows] = OrderedDict()
+        self._open: OrderedDict[Values, None] = OrderedDict()
+        self._bytes = 0
+        self._aside = _Aside()
+
+    def add(self, partition: Values, rows: pa.Table, first: int) -> None:
+        """Add rows of a partition, after those that it has.
+
+        Args:
+            first: the number of the first of them.
+        """
+        found = self._rows.setdefault(partition, _Rows(first))
+        size = rows.nbytes
+        found.held.append(rows)
+        found.count += len(rows)
+        found.bytes += size
+        self._bytes += size
+        self._open[partition] = None
+        self._open.move_to_end(partition)
+        while len(self._open) > self._most_open or self._bytes > self._most_bytes:
+            least_recent = next(iter(self._open))
+            self._put_aside(least_recent)
+
+    def take(self, partition: Values) -> list[pa.Table]:
+        """All rows of a partition, which has none any more."""
+        found = self._rows.pop(partition)
+        self._open.pop(partition, None)
+        self._bytes -= found.bytes
+        return [*map(self._aside.take, found.spans), *found.held]
+
+    def count(self, partition: Values) -> int:
+        """How many rows a partition has."""
+        found = self._rows.get(partition)
+        return 0 if found is None else found.count
+
+    def firsts(self) -> dict[Values, int]:
+        """The number of the first row of each partition that has any; the oldest first."""
+        return {partition: rows.first for partition, rows in self._rows.items()}
+
+    @property
+    def largest(self) -> int:
+        """The most rows that a partition has."""
+        return max((rows.count for rows in self._rows.values()), default=0)
+
+    @property
+    def partitions(self) -> list[Values]:
+        """Those that have rows, the one that was begun first first."""
+        return list(self._rows)
+
+    def close(self) -> None:
+        """Drop all rows, and the file."""
+        self._rows.clear()
+        self._open.clear()
+        self._bytes = 0
+        self._aside.close()
+
+    def _put_aside(self, partition: Values) -> None:
+        found = self._rows[partition]
+        found.spans.append(self._aside.put(pa.concat_tables(found.held)))
+        found.held = []
+        self._bytes -= found.bytes
+        found.bytes = 0
+        del self._open[partition]

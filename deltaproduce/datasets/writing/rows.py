@@ -1,0 +1,248 @@
+"""Rows for a data set: what a writer is given, as Arrow tables in the declared columns.
+
+The invariant: every value stands in the column of its name, in the declared type, unchanged, or an
+`InvalidChangesError` says in which row and column it does not, and nothing of what was given at
+once is taken. Rows are numbered from 0 over all that a writer is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, tzinfo
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as t
+
+from deltaproduce.engines.spark.columns import col
+from deltaproduce.errors import InvalidChangesError
+from deltaproduce.types.atoms import Misfit, arrow_type
+from deltaproduce.types.columns import Column, Columns, row_type
+from deltaproduce.types.conversions import conformed, misfits, widens
+from deltaproduce.types.excerpts import described
+from deltaproduce.types.row_writers import row_by_position, rows_writer, settled
+
+_Sure: TypeAlias = Callable[[Any], bool]
+_TAKEN: Final = (
+    "give tuples, dicts, a pyarrow Table, RecordBatch or RecordBatchReader, a frame of pandas or "
+    "Polars or, with a session, a DataFrame of Spark"
+)
+
+
+class RowTaker:
+    """Takes what is given for the columns of one data set.
+
+    Args:
+        location: of the data set, for messages.
+        clock: what times without a zone are on, where a timestamp is declared.
+    """
+
+    def __init__(self, columns: Columns, location: str, clock: tzinfo) -> None:
+        self._columns = columns
+        self._location = location
+        self._clock = clock
+        fields: tuple[str, ...] = row_type(columns.names)._fields  # type: ignore[attr-defined]
+        self._by_position = partial(row_by_position, names=columns.names, fields=fields)
+        self._writers = [rows_writer(Columns((c,)), clock) for c in columns]
+        self._sure = [_sure(c.data_type) for c in columns]
+
+    def row(self, row: object, number: int) -> Sequence[Any]:
+        """One row as a sequence of values, which are sure to fit, as they are now.
+
+        Raises:
+            InvalidChangesError: it is no row, or a value does not fit.
+        """
+        try:
+            values = self._by_position(row)
+        except Misfit as misfit:
+            raise self._wrong(str(misfit), number) from misfit
+        for column, value, is_sure, write in zip(
+            self._columns, values, self._sure, self._writers, strict=True
+        ):
+            if value is None:
+                if not column.nullable:
+                    raise self._wrong("is NOT NULL, and null", number, column)
+            elif not is_sure(value):
+                try:
+                    write([value])
+                except Misfit as misfit:
+                    raise self._wrong(_said(misfit, column), number, column) from misfit
+        return values if type(values) is tuple and row is values else settled(values)
+
+    def of_rows(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
+        """Rows that `row` has given, as a table."""
+        parts: Any = zip(*rows, strict=True) if rows else ((),) * len(self._columns)
+        arrays = [write(values)[0] for write, values in zip(self._writers, parts, strict=True)]
+        return pa.Table.from_arrays(arrays, names=list(self._columns.names))
+
+    def tables(self, given: object, first: int) -> Iterator[pa.Table]:
+        """What speaks Arrow, as tables in the declared columns, which are checked one by one.
+
+        Args:
+            first: the number of its first row.
+
+        Raises:
+            InvalidChangesError: it is nothing of the kind, or does not fit.
+        """
+        for found in _read(given, self._location):
+            yield self.table(found, first)
+            first += len(found)
+
+    def frame(self, rows: DataFrame) -> DataFrame:
+        """A DataFrame of Spark in the declared columns, before anything of it is computed.
+
+        Raises:
+            InvalidChangesError: it has others, or is a stream.
+        """
+        if rows.isStreaming:
+            raise wrong_rows(
+                self._location, "they are a stream: write each batch of it, by foreachBatch"
+            )
+        places, wanted = self._places(rows.columns), []
+        for column, place in zip(self._columns, places, strict=True):
+            found = rows.schema.fields[place]
+            if not widens(found.dataType, column.data_type):
+                given, declared = (one.simpleString() for one in (found.dataType, column.data_type))
+                raise self._wrong(f"has type {given}, not {declared}; cast it", None, column)
+            wanted.append(col(found.name).cast(column.data_type).alias(column.name))
+        return rows.select(*wanted)
+
+    def table(self, found: pa.Table, first: int) -> pa.Table:
+        """A table in the declared columns.
+
+        Raises:
+            InvalidChangesError: it has others, or a value does not fit.
+        """
+        places = self._places(found.column_names)
+        made = [
+            self._conformed(column, found.column(place), first)
+            for column, place in zip(self._columns, places, strict=True)
+        ]
+        return pa.Table.from_arrays(made, names=list(self._columns.names))
+
+    def _places(self, names: Sequence[str]) -> list[int]:
+        """Where each column is among some; case does not count."""
+        there = [name.lower() for name in names]
+        for name in names:
+            if there.count(name.lower()) > 1:
+                raise self._wrong("is there twice", None, name=name)
+            if name.lower() not in {own.lower() for own in self._columns.names}:
+                raise self._wrong("is not declared; drop it", None, name=name)
+        for name in self._columns.names:
+            if name.lower() not in there:
+                raise self._wrong("is missing", None, name=name)
+        return [there.index(name.lower()) for name in self._columns.names]
+
+    def _conformed(self, column: Column, values: pa.ChunkedArray, first: int) -> pa.Array:
+        if values.null_count and not column.nullable:
+            place = int(np.flatnonzero(np.asarray(values.is_null()))[0])
+            raise self._wrong("is NOT NULL, and null", first + place, column)
+        if values.type == arrow_type(column.data_type):
+            return values
+        whole = values.combine_chunks()
+        try:
+            return conformed(whole, column.data_type, clock=self._clock)
+        except Misfit as misfit:
+            fits = partial(_fits, whole, column.data_type, self._clock)
+            places = misfits(len(whole), fits, 1) if fits(0, 0) else []
+            number = first + places[0] if places else None
+            raise self._wrong(f"does not fit: {misfit}", number, column) from misfit
+
+    def _wrong(
+        self,
+        finding: str,
+        number: int | None,
+        column: Column | None = None,
+        *,
+        name: str | None = None,
+    ) -> InvalidChangesError:
+        called = column.name if column is not None else name
+        row = "" if number is None else f"row {number} (from 0): "
+        what = "" if called is None else f"column {called!r} "
+        return wrong_rows(self._location, f"{row}{what}{finding}", called)
+
+
+def wrong_rows(location: str, finding: str, column: str | None = None) -> InvalidChangesError:
+    """What is said of rows that a data set does not take."""
+    return InvalidChangesError(
+        f"rows for the data set at {location}: {finding}",
+        source=location,
+        column=column,
+        columns=() if column is None else (column,),
+    )
+
+
+def _read(given: object, location: str) -> Iterator[pa.Table]:
+    """The tables of what speaks Arrow."""
+    kind = type(given).__name__
+    if isinstance(given, pa.Table):
+        yield given
+        return
+    if isinstance(given, pa.RecordBatch):
+        yield pa.Table.from_batches([given])
+        return
+    if not isinstance(given, pa.RecordBatchReader) and not hasattr(given, "__arrow_c_stream__"):
+        raise wrong_rows(location, f"they are a {kind}; {_TAKEN}")
+    try:
+        reader = (
+            given
+            if isinstance(given, pa.RecordBatchReader)
+            else pa.RecordBatchReader.from_stream(given)
+        )
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise wrong_rows(
+            location, f"they are a {kind} that cannot be read: {described(error)}"
+        ) from error
+
+
+def _fits(array: pa.Array, data_type: t.DataType, clock: tzinfo, start: int, end: int) -> bool:
+    try:
+        conformed(array.slice(start, end - start), data_type, clock=clock)
+    except Misfit:
+        return False
+    return True
+
+
+def _said(misfit: Misfit, column: Column) -> str:
+    text = str(misfit).removeprefix(f"{column.name}: ")
+    return f"does not fit: {text}"
+
+
+def _never(value: object) -> bool:
+    del value
+    return False
+
+
+def _whole(bits: int) -> _Sure:
+    least, most = -(1 << (bits - 1)), 1 << (bits - 1)
+    return lambda value: type(value) is int and least <= value < most
+
+
+_SURE: Final[Mapping[type[t.DataType], _Sure]] = MappingProxyType(
+    {
+        t.BooleanType: lambda value: type(value) is bool,
+        t.ByteType: _whole(8),
+        t.ShortType: _whole(16),
+        t.IntegerType: _whole(32),
+        t.LongType: _whole(64),
+        t.DoubleType: lambda value: type(value) is float,
+        t.StringType: lambda value: type(value) is str and value.isascii(),
+        t.DateType: lambda value: type(value) is date,
+    }
+)
+"""Of which values of a type it is seen at once that they fit; others are tried."""
+
+
+def _sure(data_type: t.DataType) -> _Sure:
+    return _SURE.get(type(data_type), _never)
+
+
+def is_row(given: object) -> bool:
+    """Whether it is one row, and not something with rows in it."""
+    return isinstance(given, tuple | Mapping) or hasattr(given, "__dataclass_fields__")

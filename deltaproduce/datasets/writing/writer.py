@@ -1,0 +1,315 @@
+"""The writer: rows into the files of a data set, each file of one partition, and their commits.
+
+The invariant: without a checkpoint either all rows of its block are in the data set, by one commit,
+or none. With one a row is in the data set once, as soon as the commit that has its file also says
+so, wherever a writer stops and the next one goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType, TracebackType
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
+
+from deltaproduce.datasets.absorbing import settled
+from deltaproduce.datasets.descriptor import Description
+from deltaproduce.datasets.partitions import Values
+from deltaproduce.datasets.tables import Change, DataTable, Snapshot
+from deltaproduce.datasets.writing.checkpoints import Checkpoint
+from deltaproduce.datasets.writing.files import discard, written
+from deltaproduce.datasets.writing.grouping import Group, Grouping
+from deltaproduce.datasets.writing.pending import Pending
+from deltaproduce.datasets.writing.rows import RowTaker, is_row
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.spark.frames import streamed
+from deltaproduce.errors import ClosedError, ConflictError, DeltaProduceError, InvalidArgumentError
+from deltaproduce.model import arguments
+from deltaproduce.types.row_readers import zone_of
+
+_NOWHERE: Final[Mapping[Values, int]] = MappingProxyType({})
+_CLOSED: Final = (
+    "a writer writes inside of its one `with` block: with dataset.writer() as writer: …"
+)
+_INPUT: Final = "input"
+"""The name of a checkpoint that is not named."""
+_BUFFERED: Final = 1 << 14
+"""Rows that are given one by one are put into Arrow so many at a time."""
+
+
+def opened_writer(
+    engines: Engines,
+    table: DataTable,
+    descriptor: Description,
+    within: Mapping[str, str | None],
+    *,
+    roll_rows: object,
+    checkpoint: object,
+    partitioned: object,
+    open_files: object,
+) -> DatasetWriter:
+    """A writer; see `Dataset.writer`. An absorption that was cut off is completed, or undone."""
+    most = None if roll_rows is None else arguments.integer(roll_rows, "roll_rows", least=1)
+    if arguments.flag(partitioned, "partitioned") and descriptor.by is None:
+        raise InvalidArgumentError(
+            f"the data set at {table.address} has no partition; describe one, be it by nothing "
+            "(partition='')",
+            argument="partitioned",
+        )
+    open_most = arguments.integer(open_files, "open_files", least=1)
+    name = None if checkpoint is False else _INPUT
+    if not isinstance(checkpoint, bool):
+        name = arguments.text(checkpoint, "checkpoint")
+    if name is not None and within:
+        name += json.dumps(within)
+    table.check_commits()
+    snapshot = settled(table)
+    grouping = Grouping(snapshot.descriptor, table.address, within)
+    return DatasetWriter(
+        engines,
+        table,
+        snapshot,
+        grouping,
+        roll_rows=most,
+        checkpoint=name,
+        open_files=open_most,
+    )
+
+
+class DatasetWriter:
+    """Writes rows; made by `Dataset.writer`, and used in a ``with`` block."""
+
+    def __init__(
+        self,
+        engines: Engines,
+        table: DataTable,
+        snapshot: Snapshot,
+        grouping: Grouping,
+        *,
+        roll_rows: int | None,
+        checkpoint: str | None,
+        open_files: int,
+    ) -> None:
+        self._engines = engines
+        self._table = table
+        self._opened = snapshot
+        self._descriptor: Description = snapshot.descriptor
+        self._grouping = grouping
+        self._roll_rows = roll_rows
+        self._taker = RowTaker(self._descriptor.columns, table.address, zone_of(engines.time_zone))
+        self._pending = Pending(open_files, engines.limits.local_bytes)
+        self._checkpoint = None if checkpoint is None else Checkpoint.of(checkpoint, snapshot)
+        self._durable: dict[Values, int] = {}
+        self._next = 0 if self._checkpoint is None else self._checkpoint.resume_from
+        self._rows: list[Sequence[Any]] = []
+        self._files: list[AddAction] = []
+        self._is_open = False
+        self._most_buffered = _BUFFERED
+        self._flush()
+
+    @property
+    def resume_from(self) -> int | None:
+        """The number, from 0, of the first input row that is not durable; None if it keeps none.
+
+        Only with a checkpoint: it is where the next writer of the same checkpoint goes on.
+        """
+        return None if self._checkpoint is None else self._checkpoint.resume_from
+
+    def __enter__(self) -> DatasetWriter:
+        if self._next < 0:
+            raise ClosedError(_CLOSED)
+        self._is_open = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            with self._told():
+                if error is None:
+                    self._finish()
+                else:
+                    discard(self._table, self._files)
+                    if isinstance(error, DeltaProduceError):
+                        error.resume_from = self.resume_from
+        finally:
+            self._is_open = False
+            self._next = -1
+            self._pending.close()
+
+    def write(self, rows: object) -> None:
+        """Write one row, or several.
+
+        Args:
+            rows: one row as a tuple, named tuple, dict or dataclass; a list of such; a pyarrow
+                Table, RecordBatch or RecordBatchReader, or what else has ``__arrow_c_stream__``,
+                such as a frame of pandas or Polars; with a session a DataFrame of Spark.
+
+        Raises:
+            InvalidChangesError: a row does not fit; its number, from 0, and column are said. Of a
+                table that is given at once nothing is taken then.
+            ConflictError: another writer goes on from the same checkpoint.
+            ClosedError: it is outside of its ``with`` block.
+            StorageError: a file cannot be written.
+        """
+        if not self._is_open:
+            raise ClosedError(_CLOSED)
+        with self._told():
+            if is_row(rows):
+                self._take_row(rows)
+            elif isinstance(rows, list):
+                for row in rows:
+                    self._take_row(row)
+            elif isinstance(rows, DataFrame):
+                self._take_frame(rows)
+            else:
+                self._flush()
+                for table in self._taker.tables(rows, self._next):
+                    self._take(table)
+
+    def _take_frame(self, rows: DataFrame) -> None:
+        """Rows of Spark, a partition of theirs at a time."""
+        wanted = self._taker.frame(rows)
+        self._flush()
+        for table in streamed(wanted, self._descriptor.columns.columns):
+            self._take(self._taker.table(table, self._next))
+
+    def _take_row(self, row: object) -> None:
+        number = self._next + len(self._rows)
+        values = self._taker.row(row, number)
+        self._grouping.check_row(values, number, self._taker)
+        self._rows.append(values)
+        if len(self._rows) >= self._most_buffered:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Take the rows that were given one by one."""
+        rows, self._rows = self._rows, []
+        if rows:
+            self._take(self._taker.of_rows(rows))
+        if self._checkpoint is not None and self._roll_rows is not None:
+            # A file is committed with its last row, so it must be seen when that comes.
+            self._most_buffered = min(_BUFFERED, self._roll_rows - self._pending.largest)
+
+    def _take(self, rows: pa.Table) -> None:
+        """Take rows in the declared columns, and write the files that are complete with them."""
+        groups = [self._left(group) for group in self._grouping.groups(rows, self._next)]
+        taken = [0] * len(groups)
+        for number, place, end in self._complete(groups):
+            group = groups[place]
+            self._add(group, taken[place], end)
+            taken[place] = end
+            file = self._written(group.partition)
+            if self._checkpoint is None:
+                self._files.append(file)
+                continue
+            waiting = [*self._pending.firsts().values(), number + 1]
+            waiting += [
+                int(one.numbers[begun])
+                for one, begun in zip(groups, taken, strict=True)
+                if begun < len(one.numbers)
+            ]
+            self._commit([file], min(waiting), {group.partition: number + 1})
+        for group, begun in zip(groups, taken, strict=True):
+            self._add(group, begun, len(group.numbers))
+        self._next += len(rows)
+
+    def _left(self, group: Group) -> Group:
+        """Those rows of a group that are not durable yet: it may be resumed."""
+        if self._checkpoint is None:
+            return group
+        found = self._durable.get(group.partition)
+        if found is None:
+            found = self._checkpoint.durable_before(group.partition, self._opened)
+            self._durable[group.partition] = found
+        return group.since(found)
+
+    def _complete(self, groups: Sequence[Group]) -> list[tuple[int, int, int]]:
+        """The files that are complete with some rows, in the order in which they are.
+
+        Returns:
+            The number of a file's last row, the place of its group, and before which row of that
+            the file ends.
+        """
+        if self._roll_rows is None:
+            return []
+        return sorted(
+            (int(group.numbers[end - 1]), place, end)
+            for place, group in enumerate(groups)
+            for end in range(
+                self._roll_rows - self._pending.count(group.partition),
+                len(group.numbers) + 1,
+                self._roll_rows,
+            )
+        )
+
+    def _add(self, group: Group, begin: int, end: int) -> None:
+        if begin < end:
+            rows = group.rows.slice(begin, end - begin)
+            self._pending.add(group.partition, rows, int(group.numbers[begin]))
+
+    def _written(self, partition: Values) -> AddAction:
+        rows = self._pending.take(partition)
+        return written(self._table, self._descriptor, partition, rows, self._engines.limits)
+
+    def _finish(self) -> None:
+        """Write what is left, and commit it."""
+        self._flush()
+        partitions = self._pending.partitions
+        for partition in partitions:
+            self._files.append(self._written(partition))
+        files, self._files = self._files, []  # from here on they may be in the table
+        if self._checkpoint is None:
+            if files:
+                self._commit(files)
+        elif files or self._next > self._checkpoint.resume_from:
+            self._commit(files, self._next, dict.fromkeys(partitions, self._next))
+
+    def _commit(
+        self,
+        files: Sequence[AddAction],
+        resume_from: int = 0,
+        durable_before: Mapping[Values, int] = _NOWHERE,
+    ) -> None:
+        known = self._checkpoint
+        positions = {} if known is None else known.positions(resume_from, durable_before)
+
+        def decide() -> tuple[Snapshot, Change]:
+            snapshot = settled(self._table)
+            self._check_same(snapshot)
+            if known is not None:
+                known.check(snapshot, self._table.address)
+            return snapshot, Change(adds=files, positions=positions)
+
+        try:
+            self._table.committed(decide)
+        except ConflictError:
+            discard(self._table, files)
+            raise
+        if known is not None:
+            self._checkpoint = replace(known, commits=known.commits + 1, resume_from=resume_from)
+
+    def _check_same(self, snapshot: Snapshot) -> None:
+        if snapshot.id != self._opened.id or snapshot.descriptor != self._descriptor:
+            raise ConflictError(
+                f"the data set at {self._table.address} was made anew, or is described otherwise "
+                "than when this writer was opened; open another one"
+            )
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Errors of the library say where to go on."""
+        try:
+            yield
+        except DeltaProduceError as error:
+            error.resume_from = self.resume_from
+            raise

@@ -1,0 +1,481 @@
+"""Writers of data sets: files, commits and checkpoints, wherever a writer stops."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from described import (
+    FORMS,
+    Row,
+    check_sorted,
+    crashed,
+    crashing,
+    files_of,
+    found_in,
+    left_over,
+    made,
+    partition_of,
+    rows_from,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deltaproduce as dp
+from deltaproduce.datasets.writing.pending import Pending
+
+
+class Event(NamedTuple):
+    id: int
+    day: date | None
+    kind: str | None
+
+
+def as_table(rows: list[Row]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    types = pa.int64(), pa.date32(), pa.string()
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+    return pa.table(arrays, names=["id", "day", "kind"])
+
+
+WAYS: dict[str, Callable[[list[Row]], Iterator[object]]] = {
+    "tuples": lambda rows: iter(rows),
+    "dicts": lambda rows: (dict(zip(Event._fields, row, strict=True)) for row in rows),
+    "named tuples": lambda rows: (Event(*row) for row in rows),
+    "a list": lambda rows: iter([list(rows)]),
+    "a table": lambda rows: iter([as_table(rows)]),
+    "batches": lambda rows: iter(as_table(rows).to_batches(max_chunksize=5)),
+    "a reader": lambda rows: iter([as_table(rows).to_reader(max_chunksize=3)]),
+    "a frame": lambda rows: iter([as_table(rows).select(["kind", "id", "day"]).to_pandas()]),
+}
+"""How rows are given to a writer."""
+
+
+def commits(dataset: dp.Dataset) -> int:
+    return int(DeltaTable(dataset.location).version())
+
+
+@given(
+    form=st.sampled_from(sorted(FORMS)),
+    way=st.sampled_from(["tuples", "dicts", "a list", "a table", "batches", "a reader"]),
+    count=st.integers(0, 50),
+    roll_rows=st.none() | st.integers(1, 12),
+    open_files=st.integers(1, 4),
+)
+def test_a_block_is_one_commit_of_sorted_files_of_whole_partitions(
+    tmp_path_factory: pytest.TempPathFactory, form, way, count, roll_rows, open_files
+):
+    """A writer makes ceil(rows / roll_rows) files of a partition, however its rows are given."""
+    dataset = made(tmp_path_factory.mktemp("d") / "d", form)
+    rows = rows_from(0, count)
+    with dataset.writer(roll_rows=roll_rows, open_files=open_files) as writer:
+        for part in WAYS[way](rows):
+            writer.write(part)
+        assert commits(dataset) == 0
+        assert writer.resume_from is None
+    assert found_in(dataset) == Counter(rows)
+    assert len(dataset.files()) == files_of(form, rows, roll_rows)
+    assert commits(dataset) == (1 if rows else 0)
+    assert not left_over(dataset)
+    check_sorted(dataset)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_are_taken_in_each_form(tmp_path: Path, way: str):
+    dataset, rows = made(tmp_path / "d", "by day and kind"), rows_from(0, 30)
+    with dataset.writer(checkpoint=True, roll_rows=3) as writer:
+        for part in WAYS[way](rows):
+            writer.write(part)
+    assert (found_in(dataset), writer.resume_from) == (Counter(rows), 30)
+
+
+def test_rows_that_are_changed_later_are_written_as_they_were(tmp_path: Path):
+    dataset = made(tmp_path / "d")
+    row: dict[str, Any] = {"id": 1, "day": None, "kind": "a"}
+    with dataset.writer() as writer:
+        for row["id"] in range(3):
+            writer.write(row)
+    assert found_in(dataset) == Counter((n, None, "a") for n in range(3))
+
+
+TYPES = (
+    "b boolean, i8 tinyint, i16 smallint, i32 int, i64 bigint, f float, d double, "
+    "n decimal(20,3), s string NOT NULL, x binary, t timestamp, u timestamp_ntz, y date, "
+    "a array<int>, m map<string, bigint>, r struct<p: int NOT NULL, q: string>"
+)
+
+
+def test_rows_of_all_types_come_back(tmp_path: Path):
+    dataset = dp.Dataset.create(
+        None, tmp_path / "d", schema=TYPES, partition="b, i8, n, s, y", order="u, x desc, t"
+    )
+    rows = [
+        dict.fromkeys(dataset.read().column_names) | {"s": "only"},
+        {
+            "b": True,
+            "i8": -128,
+            "i16": 1,
+            "i32": 2,
+            "i64": -(2**63),
+            "f": 0.5,
+            "d": 1e300,
+            "n": Decimal("-12345678901234567.125"),
+            "s": "é/#?",
+            "x": b"\0\xff",
+            "t": None,
+            "u": None,
+            "y": date(1, 1, 1),
+            "a": [1, None],
+            "m": {"k": 3},
+            "r": (1, "q"),
+        },
+    ]
+    with dataset.writer() as writer:
+        writer.write(rows)
+    found = sorted(dataset.read().to_pylist(), key=lambda row: row["s"])
+    assert found[0] == rows[0]
+    assert found[1] == rows[1] | {"m": [("k", 3)], "r": {"p": 1, "q": "q"}}
+    again = dataset.copy(tmp_path / "copy")
+    assert sorted(again.read().to_pylist(), key=lambda row: row["s"]) == found
+
+
+WRONG_ROWS: dict[str, tuple[object, str | None]] = {
+    "a type": (("x", None, None), "id"),
+    "a null": ((None, None, None), "id"),
+    "too large": ((2**63, None, None), "id"),
+    "a datetime for a date": ((1, "2026-01-31", None), "day"),
+    "too few": ((1, None), None),
+    "no column": ({"id": 1, "day": None, "sort": "a"}, None),
+    "half a character": ((1, None, "\ud800"), "kind"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_ROWS)
+def test_a_wrong_row_is_told_by_number_and_column_where_it_is_given(tmp_path: Path, what: str):
+    dataset = made(tmp_path / "d", "sorted")
+    row, column = WRONG_ROWS[what]
+    with dataset.writer() as writer:
+        writer.write(rows_from(0, 4))
+        with pytest.raises(dp.InvalidChangesError) as refused:
+            writer.write(row)
+        assert (refused.value.column, refused.value.source) == (column, dataset.location)
+        assert "row 4 (from 0)" in str(refused.value)
+        assert refused.value.resume_from is None
+        writer.write(rows_from(4, 1))
+    assert found_in(dataset) == Counter(rows_from(0, 5))
+
+
+WRONG_TABLES = {
+    "a type": (pa.table({"id": [0, 1], "day": ["x", "y"], "kind": ["a", "b"]}), "day", None),
+    "a null": (pa.table({"id": [0, None], "day": [None, None], "kind": ["a", "b"]}), "id", 5),
+    "too large": (
+        pa.table({"id": pa.array([0, 2**63], pa.uint64()), "day": [None] * 2, "kind": ["a", "b"]}),
+        *("id", 5),
+    ),
+    "a column missing": (pa.table({"id": [0], "day": [None]}), "kind", None),
+    "a column too much": (pa.table({"id": [0], "day": [None], "kind": ["a"], "z": [1]}), "z", None),
+    "a column twice": (
+        pa.table([[0], [1], [None], ["a"]], ["id", "ID", "day", "kind"]),
+        "ID",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_TABLES)
+def test_a_wrong_table_is_refused_and_nothing_of_it_is_taken(tmp_path: Path, what: str):
+    dataset = made(tmp_path / "d")
+    table, column, number = WRONG_TABLES[what]
+    with dataset.writer(checkpoint=True, roll_rows=4) as writer:
+        writer.write(rows_from(0, 4))
+        with pytest.raises(dp.InvalidChangesError) as refused:
+            writer.write(table)
+        assert refused.value.column.lower() == column.lower()
+        assert refused.value.resume_from == 4
+        assert number is None or f"row {number} (from 0)" in str(refused.value)
+    assert found_in(dataset) == Counter(rows_from(0, 4))
+
+
+@pytest.mark.parametrize("given_rows", [3, "text", None, {1, 2}, object(), [[1, 2]]])
+def test_what_is_no_row_is_refused(tmp_path: Path, given_rows):
+    dataset = made(tmp_path / "d")
+    with dataset.writer() as writer, pytest.raises(dp.InvalidChangesError):
+        writer.write(given_rows)
+
+
+def test_an_empty_text_cannot_be_a_partition(tmp_path: Path):
+    dataset = made(tmp_path / "d", "by day and kind")
+    with dataset.writer() as writer:
+        for rows in ((1, None, ""), as_table([(0, None, "a"), (1, None, "")])):
+            with pytest.raises(dp.InvalidChangesError) as refused:
+                writer.write(rows)
+            assert refused.value.column == "kind"
+
+
+def test_a_partition_that_cannot_be_computed_is_told(tmp_path: Path):
+    dataset = dp.Dataset.create(
+        None, tmp_path / "d", schema="id bigint, s string", partition="CAST(s AS int) AS n"
+    )
+    with dataset.writer() as writer:
+        writer.write(pa.table({"id": [1, 2], "s": ["3", None]}))
+        for rows in ((3, "x"), pa.table({"id": [3], "s": ["x"]})):
+            with pytest.raises(dp.InvalidChangesError) as refused:
+                writer.write(rows)
+            assert "row 2 (from 0)" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"roll_rows": 0},
+        {"roll_rows": True},
+        {"checkpoint": 1},
+        {"checkpoint": ""},
+        {"open_files": 0},
+        {"partitioned": 1},
+        {"partitioned": True},
+    ],
+)
+def test_a_wrong_argument_of_a_writer_is_refused(tmp_path: Path, told):
+    with pytest.raises(dp.InvalidArgumentError) as refused:
+        made(tmp_path / "d").writer(**told)
+    assert [refused.value.argument] == list(told)
+
+
+def test_a_writer_may_be_partitioned_by_nothing_and_always_is_by_columns(tmp_path: Path):
+    for form in ("by nothing", "by day and kind"):
+        dataset = made(tmp_path / form.replace(" ", "-"), form)
+        with dataset.writer(partitioned=True) as one, dataset.writer() as other:
+            one.write(rows_from(0, 9))
+            other.write(rows_from(0, 9))
+        assert len(dataset.files()) == 2 * files_of(form, rows_from(0, 9), None)
+
+
+def test_a_writer_writes_in_its_block_only(tmp_path: Path):
+    dataset = made(tmp_path / "d")
+    writer = dataset.writer()
+    with pytest.raises(dp.ClosedError):
+        writer.write(rows_from(0, 1))
+    with writer:
+        writer.write(rows_from(0, 1))
+    for late in (lambda: writer.write(rows_from(0, 1)), writer.__enter__):
+        with pytest.raises(dp.ClosedError):
+            late()
+    assert found_in(dataset) == Counter(rows_from(0, 1))
+
+
+@pytest.mark.parametrize("roll_rows", [None, 3])
+def test_an_exception_commits_nothing_and_leaves_nothing(tmp_path: Path, roll_rows):
+    dataset = made(tmp_path / "d", "by day and kind")
+    with pytest.raises(KeyError), dataset.writer(roll_rows=roll_rows) as writer:
+        stopped(writer, rows_from(0, 20))
+    assert (commits(dataset), dataset.files(), left_over(dataset)) == (0, [], set())
+
+
+def stopped(writer: dp.DatasetWriter, rows: list[Row]) -> None:
+    writer.write(rows)
+    raise KeyError
+
+
+def test_writers_at_once_all_commit(tmp_path: Path):
+    dataset = made(tmp_path / "d")
+    writers = [dataset.writer() for _ in range(5)]
+    for number, writer in enumerate(writers):
+        writer.__enter__()
+        writer.write(rows_from(10 * number, 10))
+    for writer in writers:
+        writer.__exit__(None, None, None)
+    assert found_in(dataset) == Counter(rows_from(0, 50))
+
+
+@given(
+    form=st.sampled_from(sorted(FORMS)),
+    stops=st.lists(st.integers(0, 25), max_size=4),
+    way=st.sampled_from(["tuples", "a table", "batches"]),
+    roll_rows=st.none() | st.integers(1, 9),
+    open_files=st.integers(1, 3),
+)
+def test_with_a_checkpoint_each_row_is_there_once_wherever_writers_stop(
+    tmp_path_factory: pytest.TempPathFactory, form, stops, way, roll_rows, open_files
+):
+    """A file is committed with its last row, and says before which row all are durable."""
+    dataset, rows = made(tmp_path_factory.mktemp("d") / "d", form), rows_from(0, 60)
+    durable = Counter[Row]()
+    for stop in [*stops, None]:
+        writer = dataset.writer(checkpoint=True, roll_rows=roll_rows, open_files=open_files)
+        begin = writer.resume_from
+        assert begin is not None
+        end = len(rows) if stop is None else min(begin + stop, len(rows))
+        try:
+            with writer:
+                for part in WAYS[way](rows[begin:end]):
+                    writer.write(part)
+                if stop is not None:
+                    raise KeyError
+        except KeyError:
+            pass
+        found = found_in(dataset)
+        assert durable <= found <= Counter(rows)
+        durable = found
+        assert found >= Counter(rows[: writer.resume_from])
+        waiting = [row for row in rows[:end] if row not in found]
+        assert writer.resume_from == (min(rows.index(r) for r in waiting) if waiting else end)
+        if roll_rows is not None and stop is not None:
+            of_partitions = Counter(partition_of(form, row) for row in waiting)
+            assert all(count < roll_rows for count in of_partitions.values())
+    assert durable == Counter(rows)
+
+
+def test_inputs_are_kept_apart_by_the_names_of_their_checkpoints(tmp_path: Path):
+    dataset = made(tmp_path / "d", "by day and kind")
+    part = dataset.partition(day=None)
+    for place, name in ((dataset, "a"), (dataset, "b"), (dataset, True), (part, True)):
+        rows = [row for row in rows_from(0, 20) if place is dataset or row[1] is None]
+        with place.writer(checkpoint=name) as writer:
+            assert writer.resume_from == 0
+            writer.write(rows)
+        assert place.writer(checkpoint=name).resume_from == len(rows)
+    with dataset.writer(checkpoint="a") as writer:
+        writer.write(rows_from(20, 5))
+    assert dataset.writer(checkpoint="a").resume_from == 25
+    assert found_in(dataset).total() == 65 + sum(r[1] is None for r in rows_from(0, 20))
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_of_two_writers_of_one_checkpoint_one_is_refused(tmp_path: Path, rows: int):
+    dataset = made(tmp_path / "d", "by day and kind")
+    late = dataset.writer(checkpoint="a", roll_rows=1)
+    with dataset.writer(checkpoint="a", roll_rows=1) as writer:
+        writer.write(rows_from(0, rows))
+    with pytest.raises(dp.ConflictError) as refused, late:
+        late.write(rows_from(0, rows))
+    assert refused.value.resume_from == late.resume_from == 0
+    assert (found_in(dataset), left_over(dataset)) == (Counter(rows_from(0, rows)), set())
+    assert dataset.writer(checkpoint="a").resume_from == rows
+
+
+def test_open_partitions_are_bounded_and_least_recently_used_ones_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    aside = list[object]()
+    put_aside = Pending._put_aside
+
+    def watched(self: Pending, partition: Any) -> None:
+        aside.append(partition[0])
+        assert len(self._open) <= 3
+        put_aside(self, partition)
+
+    monkeypatch.setattr(Pending, "_put_aside", watched)
+    dataset = dp.Dataset.create(None, tmp_path / "d", schema="k int, v int", partition="k")
+    with dataset.writer(open_files=2) as writer:
+        for number, key in enumerate((0, 1, 0, 2, 1)):
+            writer.write(pa.table({"k": pa.array([key], pa.int32()), "v": [number]}))
+    assert aside == ["1", "0"]
+    assert len(dataset.files()) == 3
+
+
+ACTIONS = {
+    "plain": {},
+    "rolling": {"roll_rows": 4},
+    "with a checkpoint": {"checkpoint": True},
+    "rolling with a checkpoint": {"checkpoint": "a", "roll_rows": 4},
+}
+
+
+@pytest.mark.parametrize("how", ACTIONS)
+@pytest.mark.parametrize("form", ["plain", "by day and kind"])
+def test_a_crash_at_any_effect_loses_and_doubles_nothing(tmp_path: Path, form: str, how: str):
+    """Without a checkpoint all rows are there or none; with one it goes on, exactly once."""
+    rows, at, outcomes = rows_from(0, 18), 0, set[int]()
+    while True:
+        dataset = made(tmp_path / str(at), form)
+
+        def write(dataset: dp.Dataset = dataset) -> None:
+            written(dataset, rows, ACTIONS[how])
+
+        if not crashed(write, at):
+            break
+        found = found_in(dataset)
+        outcomes.add(found.total())
+        if "checkpoint" not in ACTIONS[how]:
+            assert found in (Counter(), Counter(rows))
+        assert found <= Counter(rows)
+        if "checkpoint" in ACTIONS[how] or not found:
+            written(dataset, rows, ACTIONS[how])
+        assert found_in(dataset) == Counter(rows)
+        at += 1
+    assert found_in(dataset) == Counter(rows)
+    assert {0, len(rows)} <= outcomes
+    assert at >= 4
+
+
+def written(dataset: dp.Dataset, rows: list[Row], how: dict[str, Any]) -> None:
+    with dataset.writer(**how) as writer:
+        writer.write(rows[writer.resume_from or 0 :])
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, os.path.join({root!r}, "tests", "local"))
+import deltaproduce as dp
+from described import rows_from
+from deltaproduce.storage import failpoints
+reached = 0
+def reach(when, name, table):
+    global reached
+    reached += 1
+    if reached > {at}:
+        os.kill(os.getpid(), signal.SIGKILL)
+with failpoints.armed(reach):
+    {action}
+"""
+
+
+def killed(action: str, at: int) -> bool:
+    """Whether a process was killed at a fail point of what it does."""
+    root = str(Path(__file__).parents[2])
+    script = KILLED.format(root=root, at=at, action=action)
+    ran = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": root})
+    assert ran.returncode in (0, -9)
+    return ran.returncode == -9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ACTIONS)
+def test_a_killed_process_loses_and_doubles_nothing(tmp_path: Path, how: str):
+    rows, at = rows_from(0, 18), 0
+    while True:
+        dataset = made(tmp_path / str(at), "by day and kind")
+        action = (
+            f"w = dp.Dataset.find(None, {dataset.location!r}).writer(**{ACTIONS[how]!r})\n"
+            "    with w: w.write(rows_from(0, 18))"
+        )
+        if not killed(action, at):
+            break
+        found = found_in(dataset)
+        assert found <= Counter(rows)
+        if "checkpoint" in ACTIONS[how] or not found:
+            written(dataset, rows, ACTIONS[how])
+        assert found_in(dataset) == Counter(rows)
+        at += 1
+    assert at >= 4
+
+
+def test_crashes_are_at_effects(tmp_path: Path):
+    dataset = made(tmp_path / "d")
+    with crashing(None) as reached:
+        written(dataset, rows_from(0, 3), {})
+    assert reached == [
+        ("before", "write"),
+        ("after", "write"),
+        ("before", "commit"),
+        ("after", "commit"),
+    ]

@@ -1,0 +1,337 @@
+"""Data sets: descriptors, finding and making them, reading, parts and copies."""
+
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from described import FORMS, SCHEMA, check_sorted, found_in, made, rows_from
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+import deltaproduce as dp
+from deltaproduce.datasets.descriptor import PROPERTY
+
+
+def write(dataset: dp.Dataset, *given: object) -> None:
+    with dataset.writer() as writer:
+        for rows in given:
+            writer.write(rows)
+
+
+def descriptor_at(place: Path) -> dict[str, object]:
+    text = DeltaTable(str(place)).metadata().configuration[PROPERTY]
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def described_as(place: Path, text: str) -> None:
+    """Give a table another descriptor, as someone else may."""
+    DeltaTable(str(place)).alter.set_table_properties(
+        {PROPERTY: text}, raise_if_not_exists=False, commit_properties=CommitProperties({}, 0)
+    )
+
+
+def test_a_descriptor_is_a_property_set_in_the_one_commit_that_makes_the_table(tmp_path: Path):
+    found = made(tmp_path / "d", "by expressions", compression="ZSTD", order="id DESC, Day")
+    assert (
+        descriptor_at(tmp_path / "d")
+        == found.descriptor.as_dict()
+        == {
+            "schema": SCHEMA,
+            "partition": ["kind", "`id` % 3 AS bucket", "year ( `day` ) AS `ye-ar`"],
+            "order": ["id DESC", "day"],
+            "compression": "zstd",
+            "version": 1,
+        }
+    )
+    assert [path.name for path in (tmp_path / "d" / "_delta_log").iterdir()] == [f"{0:020}.json"]
+
+
+@pytest.mark.parametrize(("given", "stored"), [(None, None), ("", []), ("day", ["day"])])
+def test_a_partition_is_none_or_by_nothing_or_by_columns(tmp_path: Path, given, stored):
+    dp.Dataset.create(None, tmp_path / "d", schema=SCHEMA, partition=given)
+    assert descriptor_at(tmp_path / "d")["partition"] == stored
+    found = dp.Dataset.find(None, tmp_path / "d").descriptor.partition
+    assert found == (None if stored is None else tuple(stored))
+
+
+def test_seed_create_is_refused_where_a_table_is(tmp_path: Path):
+    made(tmp_path / "d")
+    write_deltalake(tmp_path / "other", pa.table({"n": [1]}))
+    for name in ("d", "other"):
+        with pytest.raises(dp.AlreadyExistsError) as refused:
+            made(tmp_path / name)
+        assert refused.value.location == str(tmp_path / name)
+    with pytest.raises(dp.AlreadyExistsError):
+        dp.Dataset.find_or_create(None, tmp_path / "other", schema=SCHEMA)
+
+
+def test_seed_find_is_refused_where_none_is_or_of_another_schema(tmp_path: Path):
+    made(tmp_path / "d", "sorted")
+    write_deltalake(tmp_path / "other", pa.table({"n": [1]}))
+    for name in ("nothing", "other"):
+        with pytest.raises(dp.NotFoundError):
+            dp.Dataset.find(None, tmp_path / name)
+    found = dp.Dataset.find(None, tmp_path / "d", schema="id long not null, day DATE, kind string")
+    assert found.descriptor == made(tmp_path / "e", "sorted").descriptor
+    with pytest.raises(dp.DescriptorMismatchError) as refused:
+        dp.Dataset.find(None, tmp_path / "d", schema="id bigint, day date, kind string")
+    assert refused.value.differences == {"schema": ("id bigint, day date, kind string", SCHEMA)}
+    assert refused.value.location == str(tmp_path / "d")
+
+
+def test_seed_find_or_create_compares_by_meaning(tmp_path: Path):
+    place = tmp_path / "d"
+    first = dp.Dataset.find_or_create(
+        None, place, schema="id bigint, kind string", partition="id%3 AS b", order="id"
+    )
+    same = StructType([StructField("id", LongType()), StructField("kind", StringType())])
+    again = dp.Dataset.find_or_create(
+        None, place, schema=same, partition=" ID % 3  as b", order="`id` asc", compression="Snappy"
+    )
+    assert again.descriptor == first.descriptor
+    with pytest.raises(dp.DescriptorMismatchError) as refused:
+        dp.Dataset.find_or_create(
+            None, place, schema="id int, kind string", partition="kind", compression="gzip"
+        )
+    assert refused.value.differences == {
+        "schema": ("id int, kind string", "id bigint, kind string"),
+        "partition": (["kind"], ["`id` % 3 AS b"]),
+        "order": ([], ["id"]),
+        "compression": ("gzip", "snappy"),
+    }
+
+
+def test_500_who_find_or_create_at_once_all_get_one_table(tmp_path: Path):
+    def find(_: int) -> dp.Dataset:
+        return dp.Dataset.find_or_create(None, tmp_path / "d", schema=SCHEMA, partition="kind")
+
+    with ThreadPoolExecutor(500) as threads:
+        found = list(threads.map(find, range(500)))
+    assert len({one.descriptor for one in found}) == 1
+    assert [path.name for path in (tmp_path / "d" / "_delta_log").iterdir()] == [f"{0:020}.json"]
+
+
+WRONG = {
+    "a schema of nothing": {"schema": ""},
+    "a type that is none": {"schema": "id text"},
+    "a reserved name": {"schema": "_id bigint"},
+    "a column twice": {"schema": "id bigint, ID int"},
+    "a partition of no column": {"partition": "week"},
+    "an expression without a name": {"partition": "id % 3"},
+    "an expression with the name of a column": {"partition": "id % 3 AS kind"},
+    "an expression of time": {"partition": "current_date AS day2"},
+    "an expression that only Spark computes": {"partition": "date_format(day, 'yyyy') AS y"},
+    "a partition twice": {"partition": "day, day"},
+    "all columns": {"schema": "id bigint", "partition": "id"},
+    "a type to partition by": {"schema": "id double, n int", "partition": "id"},
+    "text that is no list": {"partition": "day,,kind"},
+    "a partition that is no text": {"partition": 3},
+    "an order of no column": {"order": "week"},
+    "an order of an expression": {"order": "id % 3"},
+    "an order twice": {"order": "id, id desc"},
+    "a type to order by": {"schema": "id double, n int", "order": "id"},
+    "a codec": {"compression": "middle-out"},
+    "a codec that is no text": {"compression": None},
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_definition_leaves_nothing(tmp_path: Path, what: str):
+    for make in (dp.Dataset.create, dp.Dataset.find_or_create):
+        with pytest.raises(dp.DefinitionError):
+            make(None, tmp_path / "d", **{"schema": SCHEMA, **WRONG[what]})
+    assert not list(tmp_path.iterdir())
+
+
+GOOD = {"schema": SCHEMA, "partition": None, "order": [], "compression": "snappy", "version": 1}
+BROKEN = {
+    "no JSON": "{",
+    "no object": "[]",
+    "a key missing": json.dumps({k: v for k, v in GOOD.items() if k != "order"}),
+    "a schema that does not parse": json.dumps({**GOOD, "schema": "id bigint,"}),
+    "a partition of no column": json.dumps({**GOOD, "partition": ["week"]}),
+    "a partition of another kind": json.dumps({**GOOD, "partition": "day"}),
+    "an order of no column": json.dumps({**GOOD, "order": ["week"]}),
+    "an unknown codec": json.dumps({**GOOD, "compression": "middle-out"}),
+    "a newer version": json.dumps({**GOOD, "version": 2}),
+    "other columns than the table's": json.dumps({**GOOD, "schema": "id bigint"}),
+    "another partition than the table's": json.dumps({**GOOD, "partition": ["day"]}),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_descriptor_is_told(tmp_path: Path, what: str):
+    dataset = made(tmp_path / "d")
+    described_as(tmp_path / "d", BROKEN[what])
+    for call in (
+        lambda: dp.Dataset.find(None, tmp_path / "d"),
+        lambda: dp.Dataset.find_or_create(None, tmp_path / "d", schema=SCHEMA),
+        dataset.read,
+    ):
+        with pytest.raises(dp.CorruptStoreError):
+            call()
+    described_as(tmp_path / "d", json.dumps({**GOOD, "more": 1}))
+    assert dp.Dataset.find(None, tmp_path / "d").descriptor == dataset.descriptor
+
+
+@pytest.mark.parametrize("location", ["events", "lake.events", "hdfs://host/events"])
+def test_a_place_where_none_can_be_is_refused(location: str):
+    with pytest.raises(dp.DefinitionError):
+        dp.Dataset.create(None, location, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_written_is_read_by_conditions_and_by_other_engines(tmp_path: Path, form: str):
+    dataset, rows = made(tmp_path / "d", form), rows_from(0, 40)
+    with dataset.writer() as writer:
+        writer.write(rows)
+    assert found_in(dataset) == Counter(rows)
+    conditions = {
+        "id BETWEEN 3 AND 20": lambda row: 3 <= row[0] <= 20,
+        "kind = 'a/b' AND id > 7": lambda row: row[2] == "a/b" and row[0] > 7,
+        "day IS NULL OR kind IS NULL": lambda row: row[1] is None or row[2] is None,
+        "day = '2026-01-31'": lambda row: row[1] == date(2026, 1, 31),
+    }
+    for where, holds in conditions.items():
+        assert found_in(dataset, where) == Counter(filter(holds, rows))
+    names = ", ".join(dataset.read().column_names)
+    table = DeltaTable(str(tmp_path / "d"))
+    others = QueryBuilder().register("t", table).execute(f"SELECT {names} FROM t").read_all()
+    got = zip(*(column.to_pylist() for column in pa.table(others).columns), strict=True)
+    assert Counter(got) == Counter(rows)
+
+
+def test_an_expression_is_a_plain_column_of_the_table_and_none_of_the_rows(tmp_path: Path):
+    dataset = made(tmp_path / "d", "by expressions")
+    with dataset.writer() as writer:
+        writer.write(rows_from(0, 40))
+    assert DeltaTable(str(tmp_path / "d")).metadata().partition_columns == [
+        *("kind", "bucket", "ye-ar")
+    ]
+    assert dataset.read().column_names == ["id", "day", "kind"]
+    assert found_in(dataset, "bucket = 1") == Counter(r for r in rows_from(0, 40) if r[0] % 3 == 1)
+    kept = dataset.files("bucket = 1 AND `ye-ar` = 1999 AND id > 3")
+    assert kept == [path for path in dataset.files() if "bucket=1/ye-ar=1999" in path]
+    assert kept
+
+
+def test_files_are_relative_and_sorted_and_pruned(tmp_path: Path):
+    dataset = made(tmp_path / "d", "by day and kind")
+    with dataset.writer(roll_rows=2) as writer:
+        writer.write(rows_from(0, 40))
+    paths = dataset.files()
+    assert paths == sorted(paths)
+    assert all((tmp_path / "d" / path).is_file() for path in paths)
+    days = [path for path in paths if path.startswith("day=1999-12-31/")]
+    assert dataset.files("day = '1999-12-31'") == days != []
+    assert dataset.files("day = '1999-12-31' AND kind = '.' AND id = 3") == [
+        path for path in days if "/kind=./" in path
+    ]
+    assert dataset.files("day > DATE '2030-01-01'") == []
+    assert dataset.partition(day="1999-12-31").files() == days
+
+
+def test_parts_are_by_some_or_all_partition_columns(tmp_path: Path):
+    dataset, rows = made(tmp_path / "d", "by day and kind"), rows_from(0, 40)
+    with dataset.writer() as writer:
+        writer.write(rows)
+    for day in (date(2026, 1, 31), None):
+        part = dataset.partition(day=day)
+        assert found_in(part) == Counter(row for row in rows if row[1] == day)
+        for kind in ("a/b", "ä %41=", None):
+            both = part.partition(kind=kind)
+            assert found_in(both) == Counter(r for r in rows if r[1:] == (day, kind))
+            assert found_in(dataset.partition(kind=kind, day=day)) == found_in(both)
+    never = dataset.partition(day="2000-01-01")
+    assert not found_in(never)
+    with never.writer() as writer:
+        writer.write((100, date(2000, 1, 1), "x"))
+    assert found_in(never) == Counter([(100, date(2000, 1, 1), "x")])
+    for wrong in ((101, date(2000, 1, 2), "x"), (101, None, "x")):
+        for given in (wrong, [wrong], pa.table({"id": [101], "day": [wrong[1]], "kind": ["x"]})):
+            with pytest.raises(dp.InvalidChangesError) as refused:
+                write(never, [(102, date(2000, 1, 1), "y")], given)
+            assert refused.value.column == "day"
+    assert found_in(dataset) == Counter([*rows, (100, date(2000, 1, 1), "x")])
+
+
+def test_a_part_by_an_expression_refuses_other_rows(tmp_path: Path):
+    part = made(tmp_path / "d", "by expressions").partition(bucket=1)
+    with part.writer() as writer:
+        writer.write((1, None, "a"))
+        with pytest.raises(dp.InvalidChangesError):
+            writer.write((2, None, "a"))
+    assert found_in(part) == Counter([(1, None, "a")])
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"week": 1}, {"id": 1}, {"day": "soon"}, {"kind": 3}, {"day": 3}]
+)
+def test_a_part_of_no_partition_is_refused(tmp_path: Path, values):
+    dataset = made(tmp_path / "d", "by day and kind")
+    with pytest.raises(dp.InvalidArgumentError):
+        dataset.partition(**values)
+    with pytest.raises(dp.InvalidArgumentError):
+        dataset.partition(day="2026-01-31").partition(day="2026-01-30")
+
+
+@pytest.mark.parametrize("where", [3, "week = 1", "id", "id =", "sum(id) > 1", "now() > day"])
+def test_a_wrong_condition_is_refused(tmp_path: Path, where):
+    dataset = made(tmp_path / "d")
+    for call in (dataset.read, dataset.files):
+        with pytest.raises(dp.InvalidArgumentError) as refused:
+            call(where)
+        assert refused.value.argument == "where"
+
+
+def test_a_condition_that_only_spark_computes_needs_a_session(tmp_path: Path):
+    dataset = made(tmp_path / "d")
+    with pytest.raises(dp.SessionError):
+        dataset.read("kind LIKE 'a%'")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("other", FORMS)
+def test_a_copy_has_the_rows_and_another_descriptor(tmp_path: Path, form: str, other: str):
+    dataset, rows = made(tmp_path / "d", form), rows_from(0, 40)
+    with dataset.writer(roll_rows=7) as writer:
+        writer.write(rows)
+    wanted = {"partition": None, "order": None, **FORMS[other]}
+    copy = dataset.copy(tmp_path / "copy", compression="zstd", **wanted)
+    assert copy.descriptor == made(tmp_path / "e", other, compression="zstd").descriptor
+    assert found_in(copy) == Counter(rows)
+    check_sorted(copy)
+    assert len(list((tmp_path / "copy" / "_delta_log").iterdir())) == 1
+    with copy.writer() as writer:
+        writer.write((100, None, "x"))
+    assert found_in(copy) == Counter([*rows, (100, None, "x")])
+    same = dataset.copy(tmp_path / "same")
+    assert (same.descriptor, found_in(same)) == (dataset.descriptor, Counter(rows))
+    with pytest.raises(dp.AlreadyExistsError):
+        dataset.copy(tmp_path / "copy")
+    assert found_in(copy) == Counter([*rows, (100, None, "x")])
+
+
+def test_a_copy_of_a_part_has_its_rows(tmp_path: Path):
+    dataset = made(tmp_path / "d", "by day and kind")
+    with dataset.writer() as writer:
+        writer.write(rows_from(0, 40))
+    copy = dataset.partition(kind="a/b").copy(tmp_path / "copy", partition="day")
+    assert found_in(copy) == Counter(row for row in rows_from(0, 40) if row[2] == "a/b")
+    assert found_in(made(tmp_path / "empty").copy(tmp_path / "empty copy")) == Counter()
+
+
+def test_its_repr_is_one_line(tmp_path: Path):
+    dataset = made(tmp_path / "d", "by day and kind")
+    part = dataset.partition(day="2026-01-31")
+    for one in (dataset, part):
+        assert repr(one).startswith("Dataset('")
+        assert len(repr(one)) < 120
+    assert "partition=day=2026-01-31" in repr(part)
+    assert "partition" not in repr(dataset)
