@@ -4,12 +4,13 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from described import FORMS, SCHEMA, check_sorted, found_in, made, rows_from
+from described import FORMS, SCHEMA, check_sorted, crashed, found_in, made, rows_from
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import deltaproduce as dp
@@ -335,3 +336,29 @@ def test_its_repr_is_one_line(tmp_path: Path):
         assert len(repr(one)) < 120
     assert "partition=day=2026-01-31" in repr(part)
     assert "partition" not in repr(dataset)
+
+
+def test_a_copy_or_a_new_one_is_there_as_a_whole_or_not_at_all_after_a_crash(tmp_path: Path):
+    dataset = made(tmp_path / "d", "by day and kind")
+    write(dataset, rows_from(0, 20))
+    actions = {
+        "copy": lambda place: dataset.copy(place, partition="kind"),
+        "new": lambda place: made(place, "by day and kind"),
+    }
+    for name, action in actions.items():
+        at, outcomes = 0, set[bool]()
+        while crashed(partial(action, tmp_path / f"{name}{at}"), at):
+            place = tmp_path / f"{name}{at}"
+            is_there = (place / "_delta_log").exists()
+            outcomes.add(is_there)
+            if is_there:
+                with pytest.raises(dp.AlreadyExistsError):
+                    action(place)
+            else:
+                with pytest.raises(dp.NotFoundError):
+                    dp.Dataset.find(None, place)
+                action(place)
+            expected = Counter(rows_from(0, 20)) if name == "copy" else Counter()
+            assert found_in(dp.Dataset.find(None, place)) == expected
+            at += 1
+        assert outcomes == {True, False}

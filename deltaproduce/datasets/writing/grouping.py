@@ -65,14 +65,17 @@ class Grouping:
             for one in self._by
         )
 
+    @property
+    def checks_rows(self) -> bool:
+        """Whether a row may be of no partition that it may be of."""
+        return bool(self._by)
+
     def check_row(self, values: Sequence[Any], number: int, taker: RowTaker) -> None:
         """Refuse one row that is of no partition that it may be of, before it is one of many.
 
         Raises:
             InvalidChangesError: as by `groups`.
         """
-        if not self._by:
-            return
         for place, one in self._in_rows:
             value = values[place]
             if value == "":

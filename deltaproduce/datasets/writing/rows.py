@@ -48,7 +48,7 @@ class RowTaker:
         fields: tuple[str, ...] = row_type(columns.names)._fields  # type: ignore[attr-defined]
         self._by_position = partial(row_by_position, names=columns.names, fields=fields)
         self._writers = [rows_writer(Columns((c,)), clock) for c in columns]
-        self._sure = [_sure(c.data_type) for c in columns]
+        self._sure = [_sure(c) for c in columns]
 
     def row(self, row: object, number: int) -> Sequence[Any]:
         """One row as a sequence of values, which are sure to fit, as they are now.
@@ -56,6 +56,17 @@ class RowTaker:
         Raises:
             InvalidChangesError: it is no row, or a value does not fit.
         """
+        if type(row) is tuple and len(row) == len(self._sure):
+            for value, is_sure in zip(row, self._sure, strict=True):
+                if not is_sure(value):
+                    break
+            else:
+                plain: tuple[Any, ...] = row
+                return plain
+        return self._tried(row, number)
+
+    def _tried(self, row: object, number: int) -> Sequence[Any]:
+        """One row of any form, each of whose values is tried."""
         try:
             values = self._by_position(row)
         except Misfit as misfit:
@@ -63,15 +74,14 @@ class RowTaker:
         for column, value, is_sure, write in zip(
             self._columns, values, self._sure, self._writers, strict=True
         ):
-            if value is None:
-                if not column.nullable:
-                    raise self._wrong("is NOT NULL, and null", number, column)
-            elif not is_sure(value):
+            if value is None and not column.nullable:
+                raise self._wrong("is NOT NULL, and null", number, column)
+            if not is_sure(value):
                 try:
                     write([value])
                 except Misfit as misfit:
                     raise self._wrong(_said(misfit, column), number, column) from misfit
-        return values if type(values) is tuple and row is values else settled(values)
+        return settled(values)
 
     def of_rows(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
         """Rows that `row` has given, as a table."""
@@ -239,8 +249,9 @@ _SURE: Final[Mapping[type[t.DataType], _Sure]] = MappingProxyType(
 """Of which values of a type it is seen at once that they fit; others are tried."""
 
 
-def _sure(data_type: t.DataType) -> _Sure:
-    return _SURE.get(type(data_type), _never)
+def _sure(column: Column) -> _Sure:
+    is_one = _SURE.get(type(column.data_type), _never)
+    return (lambda value: value is None or is_one(value)) if column.nullable else is_one
 
 
 def is_row(given: object) -> bool:

@@ -8,8 +8,7 @@ so, wherever a writer stops and the next one goes on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import Any, Final
@@ -134,14 +133,16 @@ class DatasetWriter:
         trace: TracebackType | None,
     ) -> None:
         try:
-            with self._told():
-                if error is None:
-                    self._finish()
-                else:
-                    discard(self._table, self._files)
-                    if isinstance(error, DeltaProduceError):
-                        error.resume_from = self.resume_from
+            if error is None:
+                self._finish()
+            else:
+                discard(self._table, self._files)
+        except DeltaProduceError as failure:
+            failure.resume_from = self.resume_from
+            raise
         finally:
+            if isinstance(error, DeltaProduceError) and error.resume_from is None:
+                error.resume_from = self.resume_from
             self._is_open = False
             self._next = -1
             self._pending.close()
@@ -163,7 +164,7 @@ class DatasetWriter:
         """
         if not self._is_open:
             raise ClosedError(_CLOSED)
-        with self._told():
+        try:
             if is_row(rows):
                 self._take_row(rows)
             elif isinstance(rows, list):
@@ -175,6 +176,9 @@ class DatasetWriter:
                 self._flush()
                 for table in self._taker.tables(rows, self._next):
                     self._take(table)
+        except DeltaProduceError as error:
+            error.resume_from = self.resume_from
+            raise
 
     def _take_frame(self, rows: DataFrame) -> None:
         """Rows of Spark, a partition of theirs at a time."""
@@ -186,7 +190,8 @@ class DatasetWriter:
     def _take_row(self, row: object) -> None:
         number = self._next + len(self._rows)
         values = self._taker.row(row, number)
-        self._grouping.check_row(values, number, self._taker)
+        if self._grouping.checks_rows:
+            self._grouping.check_row(values, number, self._taker)
         self._rows.append(values)
         if len(self._rows) >= self._most_buffered:
             self._flush()
@@ -304,12 +309,3 @@ class DatasetWriter:
                 f"the data set at {self._table.address} was made anew, or is described otherwise "
                 "than when this writer was opened; open another one"
             )
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Errors of the library say where to go on."""
-        try:
-            yield
-        except DeltaProduceError as error:
-            error.resume_from = self.resume_from
-            raise
