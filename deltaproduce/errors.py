@@ -63,10 +63,11 @@ class InvalidChangesError(DeltaProduceError):
     """Changes contradict themselves or the schema of their source; nothing was written.
 
     Attributes:
-        source: the name of the source the changes were meant for.
+        source: the name of the source the changes were meant for, or a data set's location.
         column: the name of the column that is wrong; of the first, if there are several.
         columns: the names of all columns that are wrong.
         keys: some of the keys that are wrong, as produce functions get them; maybe not all.
+        row: the number, from 0, of the first row that a data set's writer does not take.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class InvalidChangesError(DeltaProduceError):
         column: str | None = None,
         columns: tuple[str, ...] = (),
         keys: tuple[object, ...] = (),
+        row: int | None = None,
     ) -> None:
         super().__init__(message)
+        self.row = row
         self.source = source
         self.column = column
         self.columns = columns

@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
-from deltaproduce.datasets.tables import Change, DataTable, Snapshot, added, removed
+from deltaproduce.datasets.actions import added, removed
+from deltaproduce.datasets.tables import Change, DataTable, Snapshot
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.errors import (
     ConflictError,
@@ -124,7 +125,7 @@ def absorb(into: DataTable, other: DataTable) -> None:
 
     Raises:
         ConflictError: a writer of either has undone it, or others were faster too often.
-        StorageError: files cannot be linked or copied; it is undone.
+        StorageError: something cannot be written; the rows are in one of the two.
     """
     for _ in range(_TRIES):
         settled(into)

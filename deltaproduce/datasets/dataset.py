@@ -266,7 +266,7 @@ class Dataset:
             InvalidArgumentError: it is this data set itself, or one of the two is a part.
             DescriptorMismatchError: it is described otherwise.
             ConflictError: a writer of either has undone it; the rows are where they were.
-            StorageError: files cannot be linked or copied; the rows are where they were.
+            StorageError: something cannot be written; the rows are in one of the two.
         """
         if not isinstance(other, Dataset):
             raise InvalidArgumentError(

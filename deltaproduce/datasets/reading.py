@@ -15,9 +15,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, NullType
 
 from deltaproduce.datasets.absorbing import visible
+from deltaproduce.datasets.actions import values_in_log
 from deltaproduce.datasets.descriptor import Description
 from deltaproduce.datasets.partitions import read_values
-from deltaproduce.datasets.tables import DataTable, Snapshot, values_in_log
+from deltaproduce.datasets.tables import DataTable, Snapshot
 from deltaproduce.engines.choice import Engines, needs_spark
 from deltaproduce.engines.delta_tables import MARKS_ROWS, Place
 from deltaproduce.engines.local.arrays import empty

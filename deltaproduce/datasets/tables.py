@@ -14,12 +14,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
 from functools import cached_property
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Any, Final
-from urllib.parse import quote, unquote
+from typing import Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import (
@@ -32,19 +31,18 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from deltaproduce.datasets.actions import action
 from deltaproduce.datasets.descriptor import (
     PROPERTY,
     BrokenDescriptorError,
     Description,
     arrow_fields,
 )
-from deltaproduce.datasets.partitions import logged
 from deltaproduce.engines.delta_log import commit_file, newest_commits
 from deltaproduce.engines.delta_tables import MARKS_ROWS, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.file_systems.this_machine import ThisMachine
 from deltaproduce.engines.local import commit_probe
-from deltaproduce.engines.local.data_files import logged_end
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.engines.spark.delta import unwritable
 from deltaproduce.errors import (
@@ -215,7 +213,7 @@ class DataTable:
             place = Directory(ThisMachine(), f"{aside}/table")
             _make(place, descriptor)
             made = place.read(commit_file(0)).text.rstrip("\n")
-        actions = [made, *(json.dumps({"add": _action(file)}) for file in files)]
+        actions = [made, *(json.dumps({"add": action(file)}) for file in files)]
         if not self.directory.put_first(commit_file(0), "\n".join(actions) + "\n"):
             raise RefusedError("there is a first commit")
 
@@ -324,65 +322,12 @@ def _make(directory: Directory, descriptor: Description) -> None:
     )
 
 
-def _action(file: AddAction) -> dict[str, object]:
-    """An action ``add`` as the log has it."""
-    return {
-        "path": quote(file.path, safe="/="),
-        "partitionValues": dict(file.partition_values),
-        "size": file.size,
-        "modificationTime": file.modification_time,
-        "dataChange": file.data_change,
-        "stats": file.stats,
-    }
-
-
 def already_there(address: str) -> AlreadyExistsError:
     """What is said where there is a Delta table already."""
     return AlreadyExistsError(
         f"there is a Delta table at {address} already; find it, or choose another location",
         location=address,
     )
-
-
-def added(file: Mapping[str, Any], path: str, descriptor: Description) -> AddAction:
-    """A file of another data set of the same descriptor, as it is added to one.
-
-    Args:
-        file: a row of `Snapshot.files`.
-        path: its new one.
-    """
-    stats = {
-        "numRecords": file["num_records"],
-        "minValues": _kept(file.get("min")),
-        "maxValues": _kept(file.get("max")),
-        "nullCount": {n: count for n, count in (file.get("null_count") or {}).items() if count},
-    }
-    values, size = values_in_log(file, descriptor), file["size_bytes"]
-    now = int(time.time() * 1000)
-    return AddAction(path, size, values, now, data_change=True, stats=json.dumps(stats))
-
-
-def removed(file: Mapping[str, Any], descriptor: Description) -> RemoveAction:
-    """A file that goes: a row of `Snapshot.files`."""
-    now, values = int(time.time() * 1000), values_in_log(file, descriptor)
-    return RemoveAction(file["path"], True, now, file["size_bytes"], values)
-
-
-def values_in_log(file: Mapping[str, Any], descriptor: Description) -> dict[str, str | None]:
-    """The values of a file's partition, as the log has them: of a row of `Snapshot.files`."""
-    return {
-        one.column.name: logged(file["partition"][one.column.name], one.column.data_type)
-        for one in descriptor.partitions
-    }
-
-
-def _kept(ends: Mapping[str, Any] | None) -> dict[str, object]:
-    """Those ends of columns that are written the same again."""
-    return {
-        name: logged_end(value)
-        for name, value in (ends or {}).items()
-        if isinstance(value, int | str | date) and not isinstance(value, bool)
-    }
 
 
 def _said(attempt: str, positions: Mapping[str, int] | None = None) -> CommitProperties:

@@ -30,7 +30,13 @@ CASES = [
     (DefinitionError, {"stage": "totals", "column": "amount"}),
     (
         InvalidChangesError,
-        {"source": "orders", "column": "n", "columns": ("n", "t"), "keys": (1, ("a", None))},
+        {
+            "source": "orders",
+            "column": "n",
+            "columns": ("n", "t"),
+            "keys": (1, ("a", None)),
+            "row": 4,
+        },
     ),
     (MissingPartitionsError, {"stage": "month", "partitions": (date(2026, 1, 2), 3)}),
     (ProducerError, {"stage": "totals", "key": (1, "a")}),

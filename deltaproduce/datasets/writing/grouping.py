@@ -125,9 +125,8 @@ class Grouping:
                 return True
 
             number = first + misfits(len(rows), works, 1)[0]
-            raise wrong_rows(
-                self._location, f"row {number} (from 0): its partition cannot be computed: {error}"
-            ) from error
+            finding = f"its partition cannot be computed: {error}"
+            raise wrong_rows(self._location, finding, None, number) from error
 
     def _partition(self, row: pa.Table, number: int) -> Values:
         """The partition of a row by its values."""
@@ -148,4 +147,4 @@ class Grouping:
 
     def _wrong(self, one: Partition, number: int, finding: str) -> InvalidChangesError:
         name = one.column.name
-        return wrong_rows(self._location, f"row {number} (from 0): column {name!r} {finding}", name)
+        return wrong_rows(self._location, f"column {name!r} {finding}", name, number)

@@ -81,7 +81,8 @@ class RowTaker:
                     write([value])
                 except Misfit as misfit:
                     raise self._wrong(_said(misfit, column), number, column) from misfit
-        return settled(values)
+        found: Sequence[Any] = settled(values)
+        return found
 
     def of_rows(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
         """Rows that `row` has given, as a table."""
@@ -171,18 +172,21 @@ class RowTaker:
         name: str | None = None,
     ) -> InvalidChangesError:
         called = column.name if column is not None else name
-        row = "" if number is None else f"row {number} (from 0): "
         what = "" if called is None else f"column {called!r} "
-        return wrong_rows(self._location, f"{row}{what}{finding}", called)
+        return wrong_rows(self._location, f"{what}{finding}", called, number)
 
 
-def wrong_rows(location: str, finding: str, column: str | None = None) -> InvalidChangesError:
+def wrong_rows(
+    location: str, finding: str, column: str | None = None, number: int | None = None
+) -> InvalidChangesError:
     """What is said of rows that a data set does not take."""
+    row = "" if number is None else f"row {number} (from 0): "
     return InvalidChangesError(
-        f"rows for the data set at {location}: {finding}",
+        f"rows for the data set at {location}: {row}{finding}",
         source=location,
         column=column,
         columns=() if column is None else (column,),
+        row=number,
     )
 
 

@@ -66,7 +66,7 @@ def opened_writer(
     if not isinstance(checkpoint, bool):
         name = arguments.text(checkpoint, "checkpoint")
     if name is not None and within:
-        name += json.dumps(within)
+        name += json.dumps(within, sort_keys=True)
     table.check_commits()
     snapshot = settled(table)
     grouping = Grouping(snapshot.descriptor, table.address, within)
