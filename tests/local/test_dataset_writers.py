@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -31,6 +32,7 @@ from hypothesis import strategies as st
 
 import deltaproduce as dp
 from deltaproduce.datasets.writing.pending import Pending
+from deltaproduce.storage import failpoints
 
 
 class Event(NamedTuple):
@@ -95,6 +97,27 @@ def test_rows_are_taken_in_each_form(tmp_path: Path, way: str):
         for part in WAYS[way](rows):
             writer.write(part)
     assert (found_in(dataset), writer.resume_from) == (Counter(rows), 30)
+
+
+def test_a_frame_of_pandas_has_whole_numbers_dates_and_an_index(tmp_path: Path):
+    dataset = dp.Dataset.create(None, tmp_path / "d", schema="id bigint, day date, n int")
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2],
+            "day": pd.to_datetime(["2026-01-31", None]),
+            "n": [3, None],
+        },
+        index=["a", "b"],
+    )
+    with dataset.writer() as writer:
+        writer.write(frame)
+        with pytest.raises(dp.InvalidChangesError) as refused:
+            writer.write(frame.assign(n=[1.0, 1.5]))
+        assert refused.value.column == "n"
+    assert dataset.read().to_pylist() == [
+        {"id": 1, "day": date(2026, 1, 31), "n": 3},
+        {"id": 2, "day": None, "n": None},
+    ]
 
 
 def test_rows_that_are_changed_later_are_written_as_they_were(tmp_path: Path):
@@ -361,6 +384,30 @@ def test_of_two_writers_of_one_checkpoint_one_is_refused(tmp_path: Path, rows: i
     assert refused.value.resume_from == late.resume_from == 0
     assert (found_in(dataset), left_over(dataset)) == (Counter(rows_from(0, rows)), set())
     assert dataset.writer(checkpoint="a").resume_from == rows
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_writer_that_failed_does_not_go_on(tmp_path: Path, checkpoint: bool):
+    """Who catches its error inside of the block gets none of the rows that were lost with it."""
+
+    def full(when: str, name: str, table: str) -> None:
+        if (when, name) == ("before", "write"):
+            raise OSError("No space left on device")
+
+    def write() -> None:
+        with dataset.writer(roll_rows=4, checkpoint=checkpoint) as writer:
+            writer.write(as_table(rows[:5]))
+            with failpoints.armed(full), pytest.raises(dp.StorageError):
+                writer.write(as_table(rows[5:8]))
+            with pytest.raises(dp.ClosedError):
+                writer.write(rows[8:])
+
+    dataset = made(tmp_path / "d")
+    rows = rows_from(0, 10)
+    with pytest.raises(dp.ClosedError):
+        write()
+    assert found_in(dataset) == Counter(rows[:4] if checkpoint else [])
+    assert not left_over(dataset)
 
 
 def test_open_partitions_are_bounded_and_least_recently_used_ones_go_first(

@@ -20,6 +20,7 @@ from pyspark.sql import types as t
 
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.errors import InvalidChangesError
+from deltaproduce.stages.given.formats import without_pandas
 from deltaproduce.types.atoms import Misfit, arrow_type
 from deltaproduce.types.columns import Column, Columns, row_type
 from deltaproduce.types.conversions import conformed, misfits, widens
@@ -99,8 +100,8 @@ class RowTaker:
         Raises:
             InvalidChangesError: it is nothing of the kind, or does not fit.
         """
-        for found in _read(given, self._location):
-            yield self.table(found, first)
+        for found, by_pandas in _read(given, self._location):
+            yield self.table(found, first, by_pandas=by_pandas)
             first += len(found)
 
     def frame(self, rows: DataFrame) -> DataFrame:
@@ -122,15 +123,19 @@ class RowTaker:
             wanted.append(col(found.name).cast(column.data_type).alias(column.name))
         return rows.select(*wanted)
 
-    def table(self, found: pa.Table, first: int) -> pa.Table:
+    def table(self, found: pa.Table, first: int, *, by_pandas: bool = False) -> pa.Table:
         """A table in the declared columns.
+
+        Args:
+            first: the number of its first row.
+            by_pandas: it is a frame of pandas, which has no type for some of what it has.
 
         Raises:
             InvalidChangesError: it has others, or a value does not fit.
         """
         places = self._places(found.column_names)
         made = [
-            self._conformed(column, found.column(place), first)
+            self._conformed(column, found.column(place), first, by_pandas=by_pandas)
             for column, place in zip(self._columns, places, strict=True)
         ]
         return pa.Table.from_arrays(made, names=list(self._columns.names))
@@ -148,13 +153,17 @@ class RowTaker:
                 raise self._wrong("is missing", None, name=name)
         return [there.index(name.lower()) for name in self._columns.names]
 
-    def _conformed(self, column: Column, values: pa.ChunkedArray, first: int) -> pa.Array:
+    def _conformed(
+        self, column: Column, values: pa.ChunkedArray, first: int, *, by_pandas: bool
+    ) -> pa.Array:
         if values.null_count and not column.nullable:
             place = int(np.flatnonzero(np.asarray(values.is_null()))[0])
             raise self._wrong("is NOT NULL, and null", first + place, column)
         if values.type == arrow_type(column.data_type):
             return values
         whole = values.combine_chunks()
+        if by_pandas:
+            whole = without_pandas(whole, column.data_type)
         try:
             return conformed(whole, column.data_type, clock=self._clock)
         except Misfit as misfit:
@@ -190,25 +199,24 @@ def wrong_rows(
     )
 
 
-def _read(given: object, location: str) -> Iterator[pa.Table]:
-    """The tables of what speaks Arrow."""
+def _read(given: object, location: str) -> Iterator[tuple[pa.Table, bool]]:
+    """The tables of what speaks Arrow, and whether they are of pandas, without its index."""
     kind = type(given).__name__
     if isinstance(given, pa.Table):
-        yield given
+        yield given, False
         return
     if isinstance(given, pa.RecordBatch):
-        yield pa.Table.from_batches([given])
+        yield pa.Table.from_batches([given]), False
         return
-    if not isinstance(given, pa.RecordBatchReader) and not hasattr(given, "__arrow_c_stream__"):
+    is_reader = isinstance(given, pa.RecordBatchReader)
+    if not is_reader and not hasattr(given, "__arrow_c_stream__"):
         raise wrong_rows(location, f"they are a {kind}; {_TAKEN}")
     try:
-        reader = (
-            given
-            if isinstance(given, pa.RecordBatchReader)
-            else pa.RecordBatchReader.from_stream(given)
-        )
+        reader = given if is_reader else pa.RecordBatchReader.from_stream(given)
+        pandas = None if is_reader else reader.schema.pandas_metadata
+        index = [name for name in (pandas or {}).get("index_columns", ()) if isinstance(name, str)]
         for batch in reader:
-            yield pa.Table.from_batches([batch])
+            yield pa.Table.from_batches([batch]).drop_columns(index), pandas is not None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise wrong_rows(
             location, f"they are a {kind} that cannot be read: {described(error)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import Any, Final
@@ -109,6 +110,7 @@ class DatasetWriter:
         self._rows: list[Sequence[Any]] = []
         self._files: list[AddAction] = []
         self._is_open = False
+        self._is_whole = True
         self._most_buffered = _BUFFERED
         self._flush()
 
@@ -134,15 +136,16 @@ class DatasetWriter:
     ) -> None:
         try:
             if error is None:
+                self._check_whole()
                 self._finish()
-            else:
-                discard(self._table, self._files)
         except DeltaProduceError as failure:
             failure.resume_from = self.resume_from
             raise
         finally:
             if isinstance(error, DeltaProduceError) and error.resume_from is None:
                 error.resume_from = self.resume_from
+            with suppress(DeltaProduceError):  # nobody sees them
+                discard(self._table, self._files)
             self._is_open = False
             self._next = -1
             self._pending.close()
@@ -164,6 +167,7 @@ class DatasetWriter:
         """
         if not self._is_open:
             raise ClosedError(_CLOSED)
+        self._check_whole()
         try:
             if is_row(rows):
                 self._take_row(rows)
@@ -200,6 +204,7 @@ class DatasetWriter:
         """Take the rows that were given one by one."""
         rows, self._rows = self._rows, []
         if rows:
+            self._is_whole = False
             self._take(self._taker.of_rows(rows))
         if self._checkpoint is not None and self._roll_rows is not None:
             # A file is committed with its last row, so it must be seen when that comes.
@@ -209,6 +214,7 @@ class DatasetWriter:
         """Take rows in the declared columns, and write the files that are complete with them."""
         groups = [self._left(group) for group in self._grouping.groups(rows, self._next)]
         taken = [0] * len(groups)
+        self._is_whole = False
         for number, place, end in self._complete(groups):
             group = groups[place]
             self._add(group, taken[place], end)
@@ -227,6 +233,7 @@ class DatasetWriter:
         for group, begun in zip(groups, taken, strict=True):
             self._add(group, begun, len(group.numbers))
         self._next += len(rows)
+        self._is_whole = True
 
     def _left(self, group: Group) -> Group:
         """Those rows of a group that are not durable yet: it may be resumed."""
@@ -302,6 +309,18 @@ class DatasetWriter:
             raise
         if known is not None:
             self._checkpoint = replace(known, commits=known.commits + 1, resume_from=resume_from)
+
+    def _check_whole(self) -> None:
+        """Refuse to go on where rows were taken in part only, as by a commit that failed.
+
+        Raises:
+            ClosedError: it is so.
+        """
+        if not self._is_whole:
+            raise ClosedError(
+                f"this writer of {self._table.address} failed before, and has lost its place: open "
+                "another one"
+            )
 
     def _check_same(self, snapshot: Snapshot) -> None:
         if snapshot.id != self._opened.id or snapshot.descriptor != self._descriptor:

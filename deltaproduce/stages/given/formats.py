@@ -141,7 +141,7 @@ def table_of(changes: object, source: Source, clock: tzinfo, *, is_snapshot: boo
     for column in table_columns(source, arrays):
         array = arrays[column.name.lower()].combine_chunks()
         if by_pandas:
-            array = _without_pandas(array, column.data_type)
+            array = without_pandas(array, column.data_type)
         try:
             made[column.name] = conformed(array, column.data_type, clock=clock)
         except Misfit as misfit:
@@ -226,7 +226,7 @@ _ADVICE: Final = {
 }
 
 
-def _without_pandas(array: pa.Array, data_type: t.DataType) -> pa.Array:
+def without_pandas(array: pa.Array, data_type: t.DataType) -> pa.Array:
     """What pandas has no type for: whole numbers with nulls are doubles, and dates are midnights.
 
     A double stays one if it may have lost digits.
