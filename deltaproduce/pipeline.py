@@ -31,6 +31,7 @@ from deltaproduce.stages.external.kind import External
 from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables, ProduceFunction
 from deltaproduce.stages.functions.preservation import PreserveFunction
 from deltaproduce.stages.given.kind import Given
+from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.stages.queries import key_columns, key_local
 from deltaproduce.stages.queries.kind import KeyLocalQuery
 from deltaproduce.types.columns import SchemaLike, existing_schema, row_schema, unknown_schema
@@ -365,6 +366,38 @@ class Pipeline(Tabular):
         schema = kind.schema(inputs[0], stage=name)
         auxiliary = kept_beside(kind, name, inputs, revision)
         return self.add(Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary))
+
+    def index(
+        self,
+        name: str,
+        feeder: Stage | str,
+        *,
+        key: str,
+        include: str | None = None,
+    ) -> Producer:
+        """Makes a stage that finds the rows of another by other columns than its key.
+
+        It has one row for each row of the feeder, in the same version; null is a key like others.
+        Its value is the feeder's key columns that are not in its own key, and what is included.
+        `Store.lookup` finds rows by its key, and with ``fetch=True`` the feeder's rows.
+
+        Args:
+            name: its name, unique in the pipeline without regard to case.
+            feeder: what it is an index of: a stage of this pipeline, or the name of one.
+            key: columns of the feeder, or expressions over them, as ``"email, lower(name) AS
+                name"``. A column may have a type, which is then checked, and a direction: ``"email
+                string, day date desc"``.
+            include: further columns or expressions that it has of each row; none if None.
+
+        Raises:
+            DefinitionError: the name, the feeder or a column is refused; with `stage` and, if it is
+                about one, `column`.
+        """
+        self._check_name(name)
+        indexed = self._feeder(feeder, stage=name)
+        kind = Index.defined(key, include, indexed, stage=name)
+        schema = kind.schema(indexed, stage=name)
+        return self.add(Producer(name, ((indexed,),), schema, kind))
 
     def add(self, stage: AnyStage) -> AnyStage:
         """Adds a stage of any kind, such as one of your own; the other methods make theirs so.

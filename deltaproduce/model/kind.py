@@ -183,6 +183,11 @@ class Kind(ABC):
         return None
 
     @property
+    def is_index(self) -> bool:
+        """Whether it has a row for each row of its one feeder, under another key."""
+        return False
+
+    @property
     def reads_states(self) -> bool:
         """Whether it goes by the states of its feeders, which may change where no value does."""
         return False

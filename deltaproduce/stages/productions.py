@@ -124,6 +124,18 @@ class DerivedKind(StageKind):
         """
         raise unfit(stage, "kind that has key mappings")
 
+    def indexed(self, stage: Stage, rows: Rows, keys: Selection) -> Rows:
+        """Of some rows of its feeder those whose rows in the stage have one of some keys.
+
+        It is asked of stages that are an index.
+
+        Args:
+            stage: one of this kind.
+            rows: in the columns of the feeder's content.
+            keys: of the stage.
+        """
+        raise unfit(stage, "kind that is an index")
+
     def stored(
         self, production: Production, before: Rows | None, emitted: Rows, count: int
     ) -> tuple[Rows, int]:

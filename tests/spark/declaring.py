@@ -5,6 +5,8 @@ from typing import Any
 
 from deltaproduce import Producer
 from deltaproduce.stages.aggregates.kind import Aggregate
+from deltaproduce.stages.indexes.columns import IndexColumn
+from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.types.columns import NO_KEY
 from deltaproduce.types.ddl import identifier
 
@@ -26,3 +28,21 @@ def aggregate_arguments(stage: Producer) -> dict[str, Any]:
         "where": None if kind.where is None else kind.where.text,
         "window": kind.window,
     }
+
+
+def index_arguments(stage: Producer) -> dict[str, Any]:
+    """What `Pipeline.index` is to be called with, beside name and feeder, to make a stage."""
+    kind = stage.kind
+    assert isinstance(kind, Index)
+    own = {c.name for c in stage.feeders[0].schema.key}
+    included = [c for c in kind.value if c.expression.column != c.name or c.name not in own]
+    return {
+        "key": ", ".join(map(_listed, kind.key)),
+        "include": ", ".join(map(_listed, included)) or None,
+    }
+
+
+def _listed(column: IndexColumn) -> str:
+    if column.expression.column == column.name:
+        return column.expression.text + (" desc" if column.descending else "")
+    return f"{column.expression.text} AS {identifier(column.name)}"

@@ -24,7 +24,7 @@ from comparing import (
     read_by_delta_rs,
 )
 from crashing import CrashAt, CrashError, fail
-from declaring import aggregate_arguments
+from declaring import aggregate_arguments, index_arguments
 from forcing import Way, forced
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -50,6 +50,7 @@ from deltaproduce import (
 )
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.functions.kinds import ByKey
+from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Delete, Oracle, Upsert, strategies
 from deltaproduce.types.columns import NO_KEY, row_schema
@@ -83,6 +84,8 @@ def defined(drawn: Pipeline, edited: frozenset[str], *, with_query: bool) -> Pip
         declared: dict[str, Any] = {"name": stage.name, **columns}
         if isinstance(stage.kind, Aggregate):
             made.aggregate(stage.name, *inputs, **aggregate_arguments(stage))
+        elif isinstance(stage.kind, Index):
+            made.index(stage.name, *inputs, **index_arguments(stage))
         elif isinstance(stage.kind, ByKey):
             kept = {"surrogate": stage.kind.surrogate, "preserve": stage.kind.preserve}
             function = without_first(stage.function) if stage.name in edited else stage.function

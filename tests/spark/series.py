@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from declaring import aggregate_arguments
+from declaring import aggregate_arguments, index_arguments
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StructField, StructType
@@ -19,6 +19,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from deltaproduce import Pipeline, Producer, merge
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.functions.kinds import ByKey, OverTables
+from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.testing import Change, Delete, Upsert, strategies
 from deltaproduce.testing.oracle import record_items
 from deltaproduce.types.columns import Columns, row_type
@@ -113,6 +114,10 @@ def _packed(
             arguments = aggregate_arguments(stage)
             arguments["key"] = ", ".join(filter(None, (SERIES.name, arguments["key"])))
             return pipeline.aggregate(stage.name, *inputs, **arguments)
+        case Index():
+            arguments = index_arguments(stage)
+            arguments["key"] = f"{SERIES.name}, {arguments['key']}"
+            return pipeline.index(stage.name, inputs[0].feeders[0], **arguments)
     raise TypeError(f"no way to pack a stage of kind {stage.kind!r}")
 
 

@@ -61,6 +61,15 @@ def calls():
             lambda **given: shop().sql(**given),
             {"name": "totals", "query": "SELECT id, n FROM orders", "key": "id"},
         ),
+        "index": (
+            lambda **given: shop().index(**given),
+            {
+                "name": "by_n",
+                "feeder": "orders",
+                "key": "n",
+                "include": "n AS m",
+            },
+        ),
         "aggregate": (
             lambda **given: shop().aggregate(**given),
             {
@@ -92,6 +101,7 @@ TAKEN = {
     *(("arrow_producer", "streaming", True), ("aggregate", "revision", None)),
     *(("aggregate", "key", ""), ("aggregate", "where", None)),
     *(("aggregate", "window", None), ("source", "retain", None)),
+    ("index", "include", None),
 }
 """Values that mean something."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -13,7 +12,7 @@ from pyspark.sql.types import DataType, NullType, StringType, StructField, Struc
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.selections import Selection
-from deltaproduce.errors import DefinitionError, SessionError
+from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_text
 from deltaproduce.model.graph import Stage, belongs_to
 from deltaproduce.model.kind import Definition, ModelOfAll
@@ -37,7 +36,7 @@ from deltaproduce.stages.aggregates.windowed import (
 from deltaproduce.stages.inputs import StageInput, all_parts
 from deltaproduce.stages.productions import DerivedKind, Found, Production
 from deltaproduce.stages.sql.expressions.expression import Expression, items
-from deltaproduce.stages.sql.projection import Projection
+from deltaproduce.stages.sql.projection import Projection, naming
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.columns import (
@@ -236,7 +235,7 @@ class Aggregate(DerivedKind):
             row_columns(stage.feeders[0]),
             partial(Projection.resolved, engines=tables.engines),
         )
-        with _of(belongs_to(stage.name)):
+        with naming(belongs_to(stage.name)):
             types = typing(self.projection, read)
         partials = self.partials(stage.merged, typing, stage=stage.name)
         return replace(stage, schema=self.typed(types, partials, stage=stage.name))
@@ -248,7 +247,7 @@ class Aggregate(DerivedKind):
             DefinitionError: a function does not take its argument, or states of several feeders do
                 not add up; with `stage` and `column`.
         """
-        with _of(stage):
+        with naming(stage):
             types = self.projection.types(row_columns(feeders[0]))
         merged = (c for feeder in feeders for c in row_columns(feeder) if self.reads_states)
         if any(isinstance(found, NullType) for found in types.values()) or not all(
@@ -487,7 +486,7 @@ def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Exp
     if not text.strip():
         yield from ((name, Expression.read("true", ())) for name in NO_KEY.names)
         return
-    with _of(stage):
+    with naming(stage):
         parts = list(items(text))
     for part, name in parts:
         found = _read(part, feeder, "its key", stage)
@@ -506,17 +505,6 @@ def _read(
     except DefinitionError as error:
         message = f"stage {stage!r}, {what}: {error}"
         raise DefinitionError(message, stage=stage, column=column) from None
-
-
-@contextmanager
-def _of(stage: str) -> Iterator[None]:
-    """Says of which stage an error of its expressions is."""
-    try:
-        yield
-    except DefinitionError as error:
-        raise DefinitionError(f"stage {stage!r}: {error}", stage=stage) from error.__cause__
-    except SessionError as error:
-        raise SessionError(f"stage {stage!r}: {error}") from None
 
 
 def _any_type(names: Iterable[str]) -> StructType:

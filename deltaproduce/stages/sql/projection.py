@@ -7,7 +7,8 @@ driver are projected there if all that is asked of them is sure to be what Spark
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -152,6 +153,17 @@ class Projection:
             assert computing is not None
             raise _failed(computing.text, str(error), stage) from error
         return pa.table(found)
+
+
+@contextmanager
+def naming(stage: str) -> Iterator[None]:
+    """Says of which stage an error of its expressions is."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise DefinitionError(f"stage {stage!r}: {error}", stage=stage) from error.__cause__
+    except SessionError as error:
+        raise SessionError(f"stage {stage!r}: {error}") from None
 
 
 def _failed(text: str | None, said: str, stage: str) -> ProducerError:

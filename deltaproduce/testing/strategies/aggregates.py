@@ -164,7 +164,7 @@ def aggregates(
     is_known = {"n", "t"} <= {*schema.names} and draw(st.booleans())
     found = draw(_known(schema) if is_known else _any_of(schema, adds_up, number))
     arguments = dict(found.arguments)
-    conditions = [text for text, data_type in _computed(schema) if _is_boolean(data_type)]
+    conditions = [text for text, data_type in computed_of(schema) if _is_boolean(data_type)]
     if conditions and draw(st.integers(0, 2)) == 2:
         arguments["where"] = draw(st.sampled_from(conditions))
     columns = [column for column in schema.key if may_have_window(column)]
@@ -195,8 +195,8 @@ def _known(draw: st.DrawFn, schema: RowSchema) -> Drawn:
 @st.composite
 def _any_of(draw: st.DrawFn, schema: RowSchema, adds_up: Sequence[str], number: int) -> Drawn:
     """One of any columns and functions."""
-    bare, computed = [*_columns(schema)], [*_computed(schema)]
-    groups = [text for text, data_type in [*bare, *bare, *computed] if _may_be_key(data_type)]
+    bare, computed = [*columns_of(schema)], [*computed_of(schema)]
+    groups = [text for text, data_type in [*bare, *bare, *computed] if may_be_key(data_type)]
     chosen = draw(st.lists(st.sampled_from(groups), max_size=2, unique=True)) if groups else []
     key = ", ".join(f"{text} AS g{number}_{place}" for place, text in enumerate(chosen))
     values: dict[str, AggregateCall] = {}
@@ -221,20 +221,21 @@ def _call(draw: st.DrawFn, arguments: Sequence[Argument]) -> tuple[AggregateCall
     return function.call(*given), function.adds_up
 
 
-def _may_be_key(data_type: DataType) -> bool:
+def may_be_key(data_type: DataType) -> bool:
+    """Whether a key may have a column of that type."""
     return _has_order(data_type) and not isinstance(data_type, _FLOATS)
 
 
-def _columns(schema: RowSchema) -> Iterator[Argument]:
+def columns_of(schema: RowSchema) -> Iterator[Argument]:
     """The columns of a feeder, as expressions."""
     for column in (*schema.key, *schema.value):
         if not column.is_hidden:
             yield identifier(column.name), column.data_type
 
 
-def _computed(schema: RowSchema) -> Iterator[Argument]:
+def computed_of(schema: RowSchema) -> Iterator[Argument]:
     """What can be computed of the columns of a feeder."""
-    for text, data_type in _columns(schema):
+    for text, data_type in columns_of(schema):
         for takes, template, made in _EXPRESSIONS:
             if takes(data_type):
                 yield template.format(text), made

@@ -27,6 +27,7 @@ from deltaproduce.testing.strategies.functions import (
     scattered,
     totals,
     unchanged,
+    unindexed,
 )
 from deltaproduce.testing.strategies.tables import (
     by_text_table,
@@ -73,6 +74,7 @@ WIDE = Shape(
 DAYS = Shape("day date, k bigint", "n bigint, t string")
 TIMES = Shape("k bigint, at timestamp desc", "n bigint, t string")
 NUMBERS = Shape("k bigint, s smallint", "n bigint, t string")
+INDEXED = Shape("t string", "k bigint, n bigint")
 PARTITIONED = (DAYS, TIMES, NUMBERS)
 """Those that windows are over; other keys may have days, too."""
 
@@ -106,6 +108,7 @@ CATALOGUE = (
     Rule(by_text, DAYS, BY_TEXT),
     Rule(by_text, TIMES, BY_TEXT),
     Rule(filtered, NUMBERS, NUMBERS),
+    Rule(unindexed, INDEXED, ROWS),
     Rule(unchanged_table, ROWS, ROWS, "with tables"),
     Rule(rekeyed_table, ROWS, ROWS, "with tables"),
     Rule(filtered_table, ROWS, ROWS, "with tables"),

@@ -105,6 +105,12 @@ def joined(key: Value, values: Iterator[Value]) -> Emissions:
     yield key.k, (key.n, "|".join(text or "-" for text in values)[-40:])
 
 
+def unindexed(key: Value, values: Iterator[Value]) -> Emissions:
+    """Give the rows of an index the key back that they were found by."""
+    for value in values:
+        yield value.k, (value.n, key)
+
+
 def flattened(key: Value, values: Iterator[Value]) -> Emissions:
     """Flatten lists, each item with its position."""
     for items in values:

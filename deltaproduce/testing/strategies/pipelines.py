@@ -1,4 +1,4 @@
-"""Random pipelines: sources, and stages of a catalogue and aggregates in chains and fan-out."""
+"""Random pipelines: sources, and stages of a catalogue, aggregates and indexes in chains."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deltaproduce.pipeline import Merged, Pipeline, merge
 from deltaproduce.testing.strategies.aggregates import aggregates
 from deltaproduce.testing.strategies.catalogue import CATALOGUE, PARTITIONED, Rule, Shape
 from deltaproduce.testing.strategies.functions import counted, gathered, last_first, matched
+from deltaproduce.testing.strategies.indexes import indexes, may_have_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def pipelines(
 
     Stages with several feeders, merged or joined, come where two have the same keys: of different
     sources, or a stage and its own feeder, or two stages of one ancestor. Aggregates come over any
-    stage, with windows where its key has partitions.
+    stage, with windows where its key has partitions, and so do indexes.
 
     The stages' functions are deterministic, sensitive to the order of their values, and at the
     top level of a module, so that Spark's workers can unpickle them.
@@ -67,7 +68,11 @@ def pipelines(
         feeder = stages[draw(st.integers(0, len(stages) - 1))]
         others = [one for one in stages if one is not feeder and one.has_key_of(feeder)]
         some = others if draw(st.booleans()) else []
-        if feeder.shape is None or draw(st.sampled_from(_SHARES[feeder.shape in PARTITIONED])):
+        if may_have_index(feeder.stage) and not draw(st.integers(0, 5)):
+            drawn = draw(indexes(feeder.stage, number))
+            index = pipeline.index(f"index_{number}", feeder.stage, **drawn.arguments)
+            stages.append(_Drawn(index, drawn.made))
+        elif feeder.shape is None or draw(st.sampled_from(_SHARES[feeder.shape in PARTITIONED])):
             options = {"windowed": remembering, "strict": strict}
             stages.append(_aggregate(draw, pipeline, feeder, some, number, **options))
         else:

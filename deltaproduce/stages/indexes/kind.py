@@ -1,0 +1,232 @@
+"""Index stages: a row for each row of the feeder, by other columns than its key.
+
+The invariant: the rows of an index are those of its feeder in the same version, one for one, each
+with the key that the feeder's row has; null is a key like others. A row joins, leaves and moves as
+its feeder's does, because it goes with the feeder's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.types import DataType, NullType, StringType, StructField, StructType
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.selections import Selection
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.kind import Definition, KeyRows, Model
+from deltaproduce.model.layouts import Layout, sources_of
+from deltaproduce.stages.indexes.columns import IndexColumn, check_types, include_list, key_list
+from deltaproduce.stages.inputs import StageInput, all_parts, changed_parts
+from deltaproduce.stages.productions import Production
+from deltaproduce.stages.source_keys import ProducerKind
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.model import value_of
+from deltaproduce.stages.sql.projection import Projection, naming
+from deltaproduce.storage.tables import Tables
+from deltaproduce.types.columns import (
+    ORDINAL_COLUMN,
+    POSITION_COLUMN,
+    Column,
+    RowSchema,
+    row_schema,
+    unknown_schema,
+)
+from deltaproduce.types.ddl import DESCENDING
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Index(ProducerKind):
+    """A stage with one row for each row of its feeder.
+
+    Attributes:
+        key: the key columns.
+        value: the feeder's key columns that are not among them, and what else is included.
+        read: the names of the feeder's key columns, and of its value columns.
+    """
+
+    key: tuple[IndexColumn, ...]
+    value: tuple[IndexColumn, ...]
+    read: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @staticmethod
+    def defined(key: str, include: str | None, feeder: Stage, *, stage: str) -> Index:
+        """The kind of a stage, from what its definition says.
+
+        Args:
+            key: columns of the feeder, perhaps with types, or ``expression AS name``.
+            include: further columns of the same sort; none if None.
+
+        Raises:
+            DefinitionError: that is none; with `stage` and, if it is about one column, `column`.
+        """
+        schema = feeder.schema
+        keys = key_list(key, schema, stage=stage)
+        included = () if include is None else include_list(include, schema, stage=stage)
+        sought = {column.expression.column for column in keys}
+        own = (c.name for c in schema.key if not c.is_hidden and c.name not in sought)
+        values = (*(IndexColumn(name, Expression.of_column(name)) for name in own), *included)
+        if not values:
+            message = (
+                f"stage {stage!r}: its key has all key columns of {feeder.name!r}, so it has no "
+                "value; include a column"
+            )
+            raise DefinitionError(message, stage=stage)
+        return Index(keys, values, (schema.key.names, schema.value.names))
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "index"
+
+    @property
+    def made_by(self) -> object:
+        """See `Kind.made_by`."""
+        return tuple(
+            tuple((column.name, column.expression.text) for column in part)
+            for part in (self.key, self.value)
+        )
+
+    def definition(self, feeders: Sequence[str]) -> Definition:
+        """See `Kind.definition`."""
+        named = ((c.name, c.expression) for c in (*self.key, *self.value))
+        chosen = (
+            one.text if one.column == name else f"{one.text} AS {name}" for name, one in named
+        )
+        lines = ["SELECT", ",\n".join(f"  {one}" for one in chosen), f"FROM {', '.join(feeders)}"]
+        return Definition("sql", "\n".join(lines))
+
+    def passed_on(self, column: str) -> str | None:
+        """See `Kind.passed_on`."""
+        return next((c.expression.column for c in self.key if c.name == column), None)
+
+    @property
+    def is_index(self) -> bool:
+        """See `Kind.is_index`."""
+        return True
+
+    @property
+    def model(self) -> Model:
+        """See `Kind.model`."""
+
+        def model(rows: KeyRows) -> Iterator[tuple[Any, Any]]:
+            keys, values = self.read
+            of_key = dict(zip(keys, _items(rows.key, keys), strict=True))
+            for value in rows.values[0]:
+                row = of_key | dict(zip(values, _items(value, values), strict=True))
+                yield _record(self.key, row), _record(self.value, row)
+
+        return model
+
+    def schema(self, feeder: Stage, *, stage: str) -> RowSchema:
+        """The columns of such a stage; of no type if only Spark knows some.
+
+        Raises:
+            DefinitionError: a column has a type that is not the declared one, or that no key has;
+                with `stage` and `column`.
+        """
+        with naming(stage):
+            types = self._projection.types(_columns(feeder))
+        if all(not isinstance(found, NullType) for found in types.values()):
+            return self._typed(types, stage=stage)
+        known = {n: StringType() if isinstance(t, NullType) else t for n, t in types.items()}
+        check_types(self.key, types, stage=stage)
+        names = replace(self, key=tuple(replace(column, declared=None) for column in self.key))
+        schema = names._typed(known, stage=stage)  # which checks the names
+        return unknown_schema({c.name: c.descending for c in self.key}, schema.value.names)
+
+    def resolved(self, stage: Stage, tables: Tables) -> Stage:
+        """See `StageKind.resolved`: with the types that its feeder's columns give."""
+        (feeder,) = stage.feeders
+        with naming(stage.name):
+            types = self._projection.resolved(_columns(feeder), tables.engines)
+        return replace(stage, schema=self._typed(types, stage=stage.name))
+
+    def emitted(
+        self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
+    ) -> tuple[Rows, int] | None:
+        """See `ProducerKind.emitted`: each row of the feeder under its key here."""
+        parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
+        if not parts:
+            return None if keys is None else (empty(production.content), 0)
+        ((feeder, rows),) = parts
+        engines, stage = production.engines, production.stage.name
+        rows, place = _numbered(rows, feeder.stage, engines)
+        moved = zip(
+            (*sources_of(feeder.stage.schema.key), ORDINAL_COLUMN),
+            (*feeder.stage.schema.key, place),
+            strict=True,
+        )
+        goes_with = ((c.name, Expression.of_column(of.name)) for c, of in moved)
+        projection = Projection((*_outputs(self.key), *goes_with, *_outputs(self.value)))
+        found = projection.of(rows, (*_columns(feeder.stage), place), engines, stage=stage)
+        if isinstance(found, pa.Table):
+            return found, len(found)
+        try:
+            return production.computed(found)
+        except PySparkException as error:
+            raise projection.failed(error, stage=stage) from error
+
+    def indexed(self, stage: Stage, rows: Rows, keys: Selection) -> Rows:
+        """See `DerivedKind.indexed`."""
+        columns = Layout.of(stage.feeders[0]).content
+        named = tuple(replace(c, name=f"_key_{n}") for n, c in enumerate(stage.schema.key))
+        key = (
+            (place.name, column.expression) for place, column in zip(named, self.key, strict=True)
+        )
+        projection = Projection(tuple(key)).beside(columns)
+        found = projection.of(rows, columns, keys.engines, stage=stage.name)
+        return keys.renamed(named).only(found, (*named, *columns))
+
+    @property
+    def _projection(self) -> Projection:
+        """What is computed of each row of its feeder."""
+        return Projection((*_outputs(self.key), *_outputs(self.value)))
+
+    def _typed(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
+        """The columns of such a stage, from the types of those of `_projection`."""
+        check_types(self.key, types, stage=stage)
+        key, value = (
+            StructType([_field(column, types[column.name]) for column in columns])
+            for columns in (self.key, self.value)
+        )
+        return row_schema(key, value, stage=stage)
+
+
+def _columns(feeder: Stage) -> tuple[Column, ...]:
+    """The columns of a feeder that expressions are over."""
+    return (*feeder.schema.key, *feeder.schema.value)
+
+
+def _numbered(rows: Rows, feeder: Stage, engines: Engines) -> tuple[Rows, Column]:
+    """The rows of a feeder, and a column of numbers that go up with a key's order."""
+    layout = Layout.of(feeder)
+    if not layout.sources:
+        return rows, ORDINAL_COLUMN
+    return engines.of(rows).placed(rows, layout), POSITION_COLUMN
+
+
+def _outputs(columns: Iterable[IndexColumn]) -> Iterator[tuple[str, Expression]]:
+    return ((column.name, column.expression) for column in columns)
+
+
+def _field(column: IndexColumn, data_type: DataType) -> StructField:
+    direction = {DESCENDING: True} if column.descending else {}
+    return StructField(column.name, data_type, metadata=direction)
+
+
+def _items(given: Any, names: Sequence[str]) -> tuple[Any, ...]:  # noqa: ANN401 as functions get it
+    """A key or value of the oracle's by column: one column's is bare."""
+    return (given,) if len(names) == 1 else tuple(given)
+
+
+def _record(columns: Sequence[IndexColumn], row: Mapping[str, Any]) -> Any:  # noqa: ANN401 as emitted
+    found = tuple(value_of(column.expression, row) for column in columns)
+    return found[0] if len(found) == 1 else found

@@ -1,0 +1,59 @@
+"""Random indexes: keys of columns, of expressions, or of both, over what a feeder has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from deltaproduce.model.graph import Stage
+from deltaproduce.testing.strategies.aggregates import columns_of, computed_of, may_be_key
+from deltaproduce.testing.strategies.catalogue import INDEXED, Shape
+from deltaproduce.types.ddl import identifier
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnIndex:
+    """The definition of an index.
+
+    Attributes:
+        arguments: those of `Pipeline.index` behind the feeder.
+        made: its columns, if they are those of the catalogue.
+    """
+
+    arguments: dict[str, Any]
+    made: Shape | None = None
+
+
+def may_have_index(feeder: Stage) -> bool:
+    """Whether a column of a stage, or what is computed of one, may be a key."""
+    return any(may_be_key(data_type) for _, data_type in columns_of(feeder.schema))
+
+
+@st.composite
+def indexes(draw: st.DrawFn, feeder: Stage, number: int) -> DrawnIndex:
+    """An index of a stage, with columns of the catalogue or others.
+
+    Args:
+        draw: given by Hypothesis.
+        feeder: what it is an index of; it `may_have_index`.
+        number: what its columns are called by.
+    """
+    schema = feeder.schema
+    if (schema.key.ddl, schema.value.names) == ("k bigint", ("n", "t")) and draw(st.booleans()):
+        texts = ["t", "t string", "coalesce(t, '-') AS t"]
+        return DrawnIndex({"key": draw(st.sampled_from(texts)), "include": "n"}, INDEXED)
+    bare = [text for text, data_type in columns_of(schema) if may_be_key(data_type)]
+    computed = [text for text, data_type in computed_of(schema) if may_be_key(data_type)]
+    own = {identifier(c.name) for c in schema.key if not c.is_hidden}
+    columns = draw(st.lists(st.sampled_from(bare), max_size=2, unique=True))
+    key = [text + draw(st.sampled_from(["", " desc"])) for text in columns]
+    last = draw(st.sampled_from(computed or bare)) if not key or draw(st.booleans()) else None
+    if last is not None:
+        key.append(f"{last} AS i{number}")
+    free = [text for text, _ in columns_of(schema) if text not in own and text not in columns]
+    included = draw(st.lists(st.sampled_from(free), max_size=2, unique=True)) if free else []
+    if not included and own <= {*columns, last}:
+        included = [f"{bare[0]} AS same{number}"]
+    return DrawnIndex({"key": ", ".join(key), "include": ", ".join(included) or None})
