@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from deltaproduce.pipeline import Merged, Pipeline, merge
     from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
     from deltaproduce.reading.lineages import Lineage
+    from deltaproduce.reading.lookups import Lookup
     from deltaproduce.reading.remains import Forgotten, Remaining
     from deltaproduce.reading.selects import Dialect
     from deltaproduce.shown.phases import Progress
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
     from deltaproduce.stages.functions.preservation import PreserveFunction
     from deltaproduce.storage.figures import StageFigures
+    from deltaproduce.storage.parquet.lookups import Strategy
     from deltaproduce.storage.versions import Version
     from deltaproduce.store import Store
     from deltaproduce.types.columns import SchemaLike
@@ -93,6 +95,7 @@ _HOMES: Final = MappingProxyType(
         "KeyDiff": "deltaproduce.reading.diffs",
         "Limits": "deltaproduce.model.limits",
         "Lineage": "deltaproduce.reading.lineages",
+        "Lookup": "deltaproduce.reading.lookups",
         "Loss": "deltaproduce.operations.told.plans",
         "Merged": "deltaproduce.pipeline",
         "MissingPartitionsError": "deltaproduce.errors",
@@ -117,6 +120,7 @@ _HOMES: Final = MappingProxyType(
         "Step": "deltaproduce.operations.step.plan",
         "StorageError": "deltaproduce.errors",
         "Store": "deltaproduce.store",
+        "Strategy": "deltaproduce.storage.parquet.lookups",
         "StreamWriter": "deltaproduce.operations.streams",
         "SyncError": "deltaproduce.errors",
         "Table": "deltaproduce.shown.table",
@@ -163,6 +167,7 @@ __all__ = [
     "KeyDiff",
     "Limits",
     "Lineage",
+    "Lookup",
     "Loss",
     "Merged",
     "MissingPartitionsError",
@@ -187,6 +192,7 @@ __all__ = [
     "Step",
     "StorageError",
     "Store",
+    "Strategy",
     "StreamWriter",
     "SyncError",
     "Table",

@@ -32,9 +32,10 @@ from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.operations.writer import OnConflict, opened
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.reading import changes as changes_between
-from deltaproduce.reading import lineages, selects, stage_tables
+from deltaproduce.reading import lineages, lookups, selects, stage_tables
 from deltaproduce.reading.diffs import Diff, diff
 from deltaproduce.reading.lineages import Lineage
+from deltaproduce.reading.lookups import Lookup
 from deltaproduce.reading.opened import Opened
 from deltaproduce.reading.overview import overview
 from deltaproduce.reading.remains import Forgotten
@@ -43,6 +44,7 @@ from deltaproduce.report import openlineage, writing
 from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, one_line
+from deltaproduce.storage.parquet.lookups import Strategy
 from deltaproduce.storage.versions import Version
 
 _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
@@ -641,6 +643,44 @@ class Store(Tabular):
             InvalidArgumentError: a number is none.
         """
         return diff(self._opened, before, after, sample)
+
+    def lookup(
+        self,
+        stage: str | Stage,
+        keys: object,
+        *,
+        version: int | None = None,
+        strategy: Strategy = "auto",
+        fetch: bool = False,
+        ordered: bool = False,
+    ) -> Lookup:
+        """All rows of some keys of a stage.
+
+        Where its files are seen without Spark, the row groups that may have a key are read, and no
+        Spark job is run. The cost is that of these row groups (a *seek*), or of all (a *scan*).
+
+        Args:
+            keys: a DataFrame, a pyarrow Table or what else speaks Arrow, which has the key columns
+                by name, in types that lose nothing; or a list of keys as functions get them. Equal
+                keys count once; null is a value.
+            version: in this version; in the head if None.
+            strategy: ``auto`` seeks in a file while the keys that it may have are less than 30 % of
+                its rows, and scans it above; ``seek`` and ``scan`` are forced. What cannot be
+                sought is scanned whichever is asked for, and the answer says so: what only Spark
+                reads, and keys of a type whose order the files do not tell.
+            fetch: of an index, give the rows of its feeder that have the keys in it, of the same
+                version; the strategy is for both.
+            ordered: sort the rows by the table's order.
+
+        Raises:
+            NotFoundError: there is no such stage or version; or, with ``fetch``, the index was
+                defined otherwise in it.
+            InvalidArgumentError: the keys do not fit the stage's key columns; or, with ``fetch``,
+                the stage is no index.
+        """
+        return lookups.lookup(
+            self._opened, stage, keys, version, strategy, fetch=fetch, ordered=ordered
+        )
 
     def lineage(self, stage: str | Stage, key: object, version: int | None = None) -> Lineage:
         """The keys that a key was made from, up to the sources, and those made from it.

@@ -73,6 +73,12 @@ class Reader:
         stage = stage_at(version, stage)
         return self._stored(version, stage, CONTENT, Layout.of(stage).content)
 
+    def content_in_files(self, version: Version, stage: Stage) -> Stored | None:
+        """As `content`, also of rows that are kept here to be read from their files."""
+        stage = stage_at(version, stage)
+        columns = Layout.of(stage).content
+        return self._stored(version, stage, CONTENT, columns, in_files=True)
+
     def key_mappings(self, version: Version, stage: Stage) -> Stored | None:
         """The key mappings of a stage; None if it has no rows in that version."""
         stage = stage_at(version, stage)
@@ -228,7 +234,13 @@ class Reader:
         return numbered_by_values(rows, Layout.of(stage))
 
     def _stored(
-        self, version: Version, stage: Stage, kind: str, columns: Sequence[Column]
+        self,
+        version: Version,
+        stage: Stage,
+        kind: str,
+        columns: Sequence[Column],
+        *,
+        in_files: bool = False,
     ) -> Stored | None:
         figures = version.stages.get(stage.name)
         if figures is None or not figures.rows:
@@ -239,9 +251,9 @@ class Reader:
         files, base = None, by_log
         if figures.origin.table:
             base = partial(self._in_place, figures.origin.table, delta_version, stage)
-        elif kind == CONTENT and kept is not None and kept[0] == _place(figures):
+        elif not in_files and kind == CONTENT and kept and kept[0] == _place(figures):
             base = kept[1]
-        elif self._from_files:
+        elif in_files or self._from_files:
             files = self._tables.files(table, delta_version)
             if figures.base.added.get(kind) == 0:
                 base = partial(self._tables.read_whole, table, delta_version)

@@ -30,6 +30,7 @@ from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
 from deltaproduce.storage.parquet.held import Held
+from deltaproduce.storage.parquet.lookups import LookedUp, Strategy
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.seeks import ParquetFiles
 from deltaproduce.types.columns import IS_ALIVE, IS_ALIVE_COLUMN, ORDINAL, VERSION, Column
@@ -248,6 +249,19 @@ class Stored:
         if found is None or (most is not None and len(found) > most):
             return keys.rows_of(self.all())
         return self._merged(found, keys)
+
+    @in_phase("reading")
+    def looked_up(self, keys: Selection, strategy: Strategy) -> tuple[Rows, LookedUp]:
+        """All rows of these keys, and of no others; and how they were found.
+
+        Spark scans what the driver does not see, or what are more rows than it takes.
+        """
+        found = None
+        if keys.is_here and self.files is not None:
+            found = self.files.looked_up(keys, self.columns, strategy, self._most_rows)
+        if found is not None and found.rows is not None:
+            return self._merged(found.rows, keys), found
+        return keys.exactly(self.read(keys)), found or LookedUp(None, "scan", None, None)
 
     @in_phase("reading")
     def within(self, column: Column, values: Ranges) -> Rows:

@@ -28,8 +28,11 @@ def show(
     with call.store() as store:
         columns = readings.key_columns(call.pipeline().graph(), stage)
         filters = filters_of(key or (), columns)
-        rows = store.content(stage, version, ordered=True)
-        return readings.printed(readings.where(rows, filters), limit)
+        if filters and len(filters) == len(columns):
+            rows = store.lookup(stage, [filters], version=version, ordered=True).rows
+        else:
+            rows = readings.where(store.content(stage, version, ordered=True), filters)
+        return readings.printed(rows, limit)
 
 
 def updates(call: Invocation, stage: Stage, version: Version = None, limit: Limit = 20) -> Answer:

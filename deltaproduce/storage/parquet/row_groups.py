@@ -59,8 +59,27 @@ class _Range(NamedTuple):
     greatest: Any
 
 
+class _PastAll:
+    """What comes after all bytes."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __le__(self, other: object) -> bool:
+        return self is other
+
+    def __gt__(self, other: object) -> bool:
+        return self is not other
+
+    def __ge__(self, other: object) -> bool:
+        return True
+
+
+_PAST_ALL: Final = _PastAll()
 NO_VALUE: Final = _Range(np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 """That of numbers which are all null."""
+NO_TEXT: Final = _Range(_PAST_ALL, b"")
+"""That of texts which are all null."""
 
 
 class Reach(NamedTuple):
@@ -111,6 +130,7 @@ class FileFooter:
             return None
         column = self.said.schema.column(place)
         is_number = column.physical_type in ("INT32", "INT64")
+        is_text = column.logical_type.type == "STRING"
         if column.logical_type.type == "TIMESTAMP" and "microseconds" not in str(
             column.logical_type
         ):
@@ -119,11 +139,21 @@ class FileFooter:
             known = self.said.row_group(group).column(place).statistics
             if known is not None and known.has_min_max:
                 ranges.append(_Range(known.min_raw, known.max_raw))
-            elif known is not None and is_number and known.null_count == rows:
-                ranges.append(NO_VALUE)
+            elif known is not None and (is_number or is_text) and known.null_count == rows:
+                ranges.append(NO_VALUE if is_number else NO_TEXT)
             else:
                 return None
         return tuple(ranges)
+
+    def nulls_in(self, name: str) -> Marks:
+        """Which row groups may have a null in one column."""
+        place = place_of(self.said, name)
+        if place is None:
+            return np.ones(len(self.numbers), bool)
+        found = (self.said.row_group(n).column(place).statistics for n in self.numbers.tolist())
+        return np.array(
+            [s is None or not s.has_null_count or s.null_count > 0 for s in found], bool
+        )
 
 
 class Footers:
@@ -141,6 +171,16 @@ class Footers:
         nothing = np.zeros(0, np.int64)
         self._numbers = np.concatenate([nothing, *(file.numbers for file in files.values())])
         self.rows: Numbers = np.concatenate([nothing, *(file.rows for file in files.values())])
+
+    @property
+    def of(self) -> Numbers:
+        """The number of the file that each row group is in."""
+        return self._of
+
+    def nulls_in(self, name: str) -> Marks:
+        """Which row groups may have a null in one column."""
+        found = [file.nulls_in(name) for file in self.files.values()]
+        return np.concatenate([np.zeros(0, bool), *found])
 
     def groups(self, places: Numbers) -> Iterator[Group]:
         """The row groups at some places among all."""
@@ -224,4 +264,5 @@ def place_of(footer: pq.FileMetaData, name: str) -> int | None:
 
 def _values(values: Sequence[object]) -> Values:
     """Whole numbers, or bytes as Python compares them: numpy's own bytes lose zeros at the end."""
-    return np.array(values, object if values and isinstance(values[0], bytes) else np.int64)
+    is_bytes = bool(values) and isinstance(values[0], bytes | _PastAll)
+    return np.array(values, object if is_bytes else np.int64)

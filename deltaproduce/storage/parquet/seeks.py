@@ -38,6 +38,7 @@ from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
+from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.readings import Readings
 from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of, reach_of
@@ -102,6 +103,26 @@ class ParquetFiles:
         if footers.rows[holding].sum() > keys.engines.limits.seek_rows:
             return None
         return self._found_in(footers, holding, keys, columns, most)
+
+    def looked_up(
+        self, keys: Selection, columns: Sequence[Column], strategy: Strategy, most: int | None
+    ) -> LookedUp | None:
+        """All rows of these keys, which are here, and of no others; None if nothing is seen here.
+
+        Args:
+            columns: as for `rows_of`; and ``most``.
+        """
+        footers = self._footers(np.ones(len(self._paths), bool))
+        if footers is None:
+            return None
+        groups, way = chosen(footers, keys, strategy)
+        limits, alone = keys.engines.limits, keys.engines.session is None
+        found = None
+        if alone or way == "seek" or footers.rows[groups].sum() <= limits.seek_rows:
+            found = self._found_in(footers, groups, keys, columns, most)
+        if found is None or (most is not None and len(found) > most):
+            return LookedUp(None, "scan", len(footers.rows), len(footers.rows))
+        return LookedUp(found, way, len(groups), len(footers.rows))
 
     def first_rows(
         self,

@@ -1,0 +1,113 @@
+"""Given keys: what people have to look up, as a selection of keys of a stage.
+
+The invariant: every key is of the stage's columns and stands for what was given, unchanged, or an
+`InvalidArgumentError` says which column does not fit; equal keys are one, and null is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.selections import Selection
+from deltaproduce.engines.spark.columns import col
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.types.atoms import Misfit
+from deltaproduce.types.columns import Columns
+from deltaproduce.types.conversions import conformed, widens
+from deltaproduce.types.excerpts import described, shown
+from deltaproduce.types.row_readers import zone_of
+from deltaproduce.types.row_writers import rows_writer
+
+
+def selected(given: object, key: Columns, engines: Engines) -> Selection:
+    """The keys that are given.
+
+    Args:
+        given: a DataFrame, or what speaks Arrow, with the key columns by name, and perhaps others;
+            or a list of keys as functions get them.
+        key: the key columns of the stage.
+
+    Raises:
+        InvalidArgumentError: it is nothing of the kind, or does not fit; with ``argument``.
+        SessionError: it is a DataFrame, and there is no session.
+    """
+    nullable = Columns(tuple(replace(column, nullable=True) for column in key))
+    if isinstance(given, DataFrame):
+        _ = engines.spark  # refuses a store without a session
+        found: Rows = _of_frame(given, nullable)
+    elif hasattr(given, "__arrow_c_stream__"):
+        found = _of_arrow(given, nullable, engines)
+    elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        found = _of_list(given, nullable, engines)
+    else:
+        _refuse(f"are {shown(given)}; give a DataFrame, a pyarrow Table, or a list of keys")
+    return Selection.of(found, key.columns, engines)
+
+
+def _of_frame(given: DataFrame, key: Columns) -> DataFrame:
+    places = _places(given.columns, key)
+    types = [given.schema[place].dataType for place in places]
+    for column, found in zip(key, types, strict=True):
+        if not widens(found, column.data_type):
+            wanted = column.data_type.simpleString()
+            _refuse(f"have column {column.name!r} of type {found.simpleString()}, not {wanted}")
+    numbered = given.toDF(*(f"_{place}" for place in range(len(given.columns))))
+    named = zip(places, key, strict=True)
+    return numbered.select(*(col(f"_{n}").cast(c.data_type).alias(c.name) for n, c in named))
+
+
+def _of_arrow(given: Any, key: Columns, engines: Engines) -> pa.Table:  # noqa: ANN401 see `selected`
+    try:
+        table = pa.RecordBatchReader.from_stream(given).read_all()
+    except Exception as error:
+        raise InvalidArgumentError(
+            f"keys are a {type(given).__name__} that cannot be read: {described(error)}",
+            argument="keys",
+        ) from error
+    made, clock = dict[str, pa.Array](), zone_of(engines.time_zone)
+    for place, column in zip(_places(table.column_names, key), key, strict=True):
+        try:
+            array = table.column(place).combine_chunks()
+            made[column.name] = conformed(array, column.data_type, clock=clock)
+        except Misfit as misfit:
+            _refuse(f"have column {column.name!r}, which does not fit: {misfit}")
+    return pa.table(made)
+
+
+def _of_list(given: Sequence[object], key: Columns, engines: Engines) -> pa.Table:
+    rows = [_bare(one, key) for one in given]
+    try:
+        arrays = rows_writer(key, zone_of(engines.time_zone))(rows)
+    except Misfit as misfit:
+        _refuse(f"are not all of the columns {key.ddl}: {misfit}")
+    return pa.table(arrays, list(key.names))
+
+
+def _bare(given: object, key: Columns) -> object:
+    """A key of one column without its name, if it comes with it."""
+    if len(key) == 1 and isinstance(given, Mapping) and {*given} == {*key.names}:
+        return given[key.names[0]]
+    return given
+
+
+def _places(names: Sequence[str], key: Columns) -> list[int]:
+    """Where the key columns are among some names, without regard to case."""
+    found = list[int]()
+    for column in key:
+        places = [n for n, name in enumerate(names) if name.lower() == column.name.lower()]
+        if len(places) != 1:
+            what = f"column {column.name!r} twice" if places else f"no column {column.name!r}"
+            _refuse(f"have {what}; the key is {key.ddl}")
+        found += places
+    return found
+
+
+def _refuse(finding: str) -> NoReturn:
+    raise InvalidArgumentError(f"keys {finding}", argument="keys")

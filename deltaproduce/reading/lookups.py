@@ -1,0 +1,157 @@
+"""Look-ups: all rows of some keys of a stage in a version, and how they were found.
+
+The invariant: the rows are those of the content that have one of the keys, whichever strategy finds
+them; and what is fetched through an index are those of its feeder, in the same version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+import pyarrow as pa
+
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.selections import Selection
+from deltaproduce.errors import InvalidArgumentError, NotFoundError
+from deltaproduce.model import arguments
+from deltaproduce.model.fingerprints import fingerprint
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import CONTENT, RUNS, Layout
+from deltaproduce.reading.given_keys import selected
+from deltaproduce.reading.opened import Opened
+from deltaproduce.shown.table import UNKNOWN, Table
+from deltaproduce.shown.tabular import Tabular, one_line
+from deltaproduce.stages.productions import derived_kind
+from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, Way
+from deltaproduce.storage.versions import Version, stage_at
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Tabular):
+    """The rows of some keys, and how they were found.
+
+    Attributes:
+        rows: all rows of the keys, in the columns of the content: a DataFrame, or a pyarrow Table
+            without a session. Of an index, with ``fetch=True``, those of its feeder.
+        strategy: ``seek`` if only row groups were read that may have one of the keys, ``scan`` if
+            all were, ``mixed`` if some files were sought and others scanned.
+        keys: how many distinct keys were looked up; None if only Spark can tell.
+        row_groups_read: how many row groups of Parquet files were read; None if only Spark can
+            tell. Rows that were written since in runs, and lie in memory, are not among them.
+        row_groups: how many there are.
+    """
+
+    rows: Rows
+    strategy: Way
+    keys: int | None
+    row_groups_read: int | None
+    row_groups: int | None
+
+    def __repr__(self) -> str:
+        read = None if self.row_groups is None else f"{self.row_groups_read}/{self.row_groups}"
+        return one_line(self, self.strategy, keys=self.keys, row_groups=read)
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """How the keys were found, and how many rows they have, where these are at hand."""
+        rows = len(self.rows) if isinstance(self.rows, pa.Table) else UNKNOWN
+        cells = (self.keys, rows, self.strategy, self.row_groups_read, self.row_groups)
+        told = tuple(UNKNOWN if cell is None else cell for cell in cells)
+        columns = ("keys", "rows", "strategy", "row groups read", "row groups")
+        return (Table("look-up", columns, (told,)),)
+
+
+def lookup(
+    store: Opened,
+    stage: str | Stage,
+    keys: object,
+    version: int | None,
+    strategy: Strategy,
+    *,
+    fetch: bool,
+    ordered: bool,
+) -> Lookup:
+    """See `Store.lookup`."""
+    arguments.choice(strategy, "strategy", get_args(Strategy))
+    arguments.flag(fetch, "fetch")
+    arguments.flag(ordered, "ordered")
+    asked, wanted = store.stage(stage), store.version(version)
+    found = stage_at(wanted, asked)
+    feeder = _feeder(wanted, asked) if fetch else None
+    read = [one.name for one in (found, feeder) if one is not None]
+    store.check_there(wanted, read, CONTENT, RUNS)
+    if any(column.is_hidden for column in found.schema.key):
+        message = f"stage {found.name!r} has one row over all, and no key to look up; read content"
+        raise InvalidArgumentError(message, argument="stage")
+    sought = selected(keys, found.schema.key, store.engines)
+    with store.noticing():
+        rows, how = _looked_up(store, wanted, found, sought, strategy)
+        if feeder is not None:
+            index, found = found, feeder
+            rows, also = _fetched(store, wanted, index, feeder, rows, sought, strategy)
+            how = _together(how, also)
+    layout = Layout.of(found)
+    order = layout.order(CONTENT) if ordered else ()
+    shown = store.frame(rows, layout.shown, order)
+    count = len(sought.keys) if isinstance(sought.keys, pa.Table) else None
+    return Lookup(shown, how.way, count, how.groups_read, how.groups)
+
+
+def _looked_up(
+    store: Opened, version: Version, stage: Stage, keys: Selection, strategy: Strategy
+) -> tuple[Rows | None, LookedUp]:
+    """All rows of some keys; None if the stage has none at all."""
+    content = store.reader.content_in_files(version, stage)
+    if content is None:
+        return None, LookedUp(None, "scan" if strategy == "scan" else "seek", 0, 0)
+    return content.looked_up(keys, strategy)
+
+
+def _feeder(version: Version, index: Stage) -> Stage:
+    """The stage that an index is of, as both were in a version."""
+    if not index.kind.is_index:
+        message = f"fetch is True, and {index.name!r} is no index; look its own rows up"
+        raise InvalidArgumentError(message, argument="fetch")
+    (feeder,) = index.feeders
+    made = version.definitions.get(index.name)
+    was = stage_at(version, feeder)
+    if version.stages.get(index.name) is not None and (
+        made != fingerprint(index) or was is not feeder
+    ):
+        raise NotFoundError(
+            f"index {index.name!r} or {feeder.name!r} was defined otherwise in version "
+            f"{version.number}, so it is not known which rows have a key; look up the index alone"
+        )
+    return feeder
+
+
+def _fetched(
+    store: Opened,
+    version: Version,
+    index: Stage,
+    feeder: Stage,
+    rows: Rows | None,
+    keys: Selection,
+    strategy: Strategy,
+) -> tuple[Rows | None, LookedUp]:
+    """The rows of a feeder whose rows in an index have some keys.
+
+    Args:
+        rows: those in the index.
+    """
+    own, engines = feeder.schema.key.columns, store.engines
+    if rows is None:
+        return None, LookedUp(None, "scan" if strategy == "scan" else "seek", 0, 0)
+    sources = Selection.of(rows, Layout.of(index).sources, engines).renamed(own)
+    found, how = _looked_up(store, version, feeder, sources, strategy)
+    indexed = None if found is None else derived_kind(index).indexed(index, found, keys)
+    return indexed, how
+
+
+def _together(one: LookedUp, other: LookedUp) -> LookedUp:
+    """How rows of two stages were found."""
+    read, groups = (
+        None if mine is None or theirs is None else mine + theirs
+        for mine, theirs in ((one.groups_read, other.groups_read), (one.groups, other.groups))
+    )
+    return LookedUp(None, one.way if one.way == other.way else "mixed", read, groups)

@@ -1,0 +1,126 @@
+"""Look-ups: which row groups are read for some keys, file by file, by a seek or by a scan.
+
+Pure. A *seek* reads the row groups of a file that may have one of the keys, a *scan* reads all of
+them. Of few keys a seek reads little; of many it reads as much as a scan, which need not find out
+where they are. So a file is sought while the keys that it may have are less than a share of its
+rows, as in Hudi's design of a record index (RFC-08). The invariant: the row groups that are chosen
+have all rows of the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.selections import Selection
+from deltaproduce.storage.parquet.row_groups import Footers, reach_of
+
+Strategy: TypeAlias = Literal["auto", "seek", "scan"]
+"""How keys are looked up; ``auto`` decides it for each file."""
+Way: TypeAlias = Literal["seek", "scan", "mixed"]
+"""How keys were looked up; ``mixed`` if some files were sought and others scanned."""
+
+SEEK_SHARE: Final = 0.3
+"""Of a file in which keys are at least this share of the rows, all row groups are read."""
+
+
+class LookedUp(NamedTuple):
+    """What was found.
+
+    Attributes:
+        rows: None if Spark is to read them.
+        groups_read: how many row groups were read; None if only Spark can tell.
+        groups: how many there are; likewise.
+    """
+
+    rows: pa.Table | None
+    way: Way
+    groups_read: int | None
+    groups: int | None
+
+
+class Chosen(NamedTuple):
+    """What is to be read.
+
+    Attributes:
+        groups: the places of row groups among all.
+    """
+
+    groups: Numbers
+    way: Way
+
+
+def chosen(footers: Footers, keys: Selection, strategy: Strategy) -> Chosen:
+    """Which row groups are read.
+
+    Args:
+        footers: those of all files.
+        keys: they are on the driver.
+        strategy: ``seek`` scans only files whose footers say nothing of the keys.
+    """
+    assert isinstance(keys.keys, pa.Table)
+    numbers, file = np.unique(footers.of, return_inverse=True)
+    rows = np.bincount(file, footers.rows, len(numbers))
+    if strategy == "scan" or (strategy == "auto" and len(keys.keys) >= SEEK_SHARE * rows.sum()):
+        is_scanned = np.ones(len(numbers), bool)
+        return Chosen(np.arange(len(file)), _way(is_scanned, strategy))
+    holding, entries = np.zeros(len(file), bool), np.zeros(len(numbers))
+    for part, nulls in _by_nulls(keys):
+        groups, found = _holding(footers, part, nulls, file, len(numbers))
+        holding |= groups
+        entries += found
+    is_scanned = entries >= (SEEK_SHARE * rows if strategy == "auto" else np.inf)
+    return Chosen(np.flatnonzero(holding | is_scanned[file]), _way(is_scanned, strategy))
+
+
+def _way(is_scanned: Marks, strategy: Strategy) -> Way:
+    if not len(is_scanned):
+        return "scan" if strategy == "scan" else "seek"
+    if is_scanned.all():
+        return "scan"
+    return "mixed" if is_scanned.any() else "seek"
+
+
+def _by_nulls(keys: Selection) -> Iterator[tuple[Selection, list[str]]]:
+    """The keys by the columns in which they are null, and the names of these."""
+    assert isinstance(keys.keys, pa.Table)
+    nulls = [np.asarray(column.is_null()) for column in keys.keys.columns]
+    which = sum((marks.astype(np.int64) << n for n, marks in enumerate(nulls)), np.int64(0))
+    for code in np.unique(which).tolist():
+        part = replace(keys, keys=keys.keys.filter(pa.array(which == code)))
+        yield part, [c.name for n, c in enumerate(keys.columns) if code >> n & 1]
+
+
+def _holding(
+    footers: Footers, keys: Selection, nulls: Sequence[str], file: Numbers, files: int
+) -> tuple[Marks, NDArray[np.float64]]:
+    """Which row groups may have some keys, and how many of the keys each file may have.
+
+    Args:
+        keys: null in some columns, and in no others.
+        nulls: the names of these columns.
+        file: which of the files each row group is in.
+
+    Returns:
+        As many as can be for a file of which nothing is known.
+    """
+    assert isinstance(keys.keys, pa.Table)
+    bounds, groups = footers.bounds(keys), np.ones(len(file), bool)
+    first, last = np.zeros(len(file), np.int64), np.full(len(file), len(keys.keys))
+    if bounds:
+        _, first, last = reach_of(bounds)
+        groups = first < last
+    for name in nulls:
+        groups &= footers.nulls_in(name)
+    if not bounds and not nulls:
+        return groups, np.full(files, np.inf)
+    lowest, highest = np.full(files, np.inf), np.zeros(files)
+    np.minimum.at(lowest, file[groups], first[groups])
+    np.maximum.at(highest, file[groups], last[groups])
+    return groups, np.maximum(highest - lowest, 0)
