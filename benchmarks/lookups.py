@@ -135,7 +135,7 @@ def ways(store: dp.Store, spark: SparkSession) -> Mapping[str, Way]:
         with duckdb.connect() as connection:
             connection.register("keys", keys)
             query = f"SELECT * FROM read_parquet([{files}]) SEMI JOIN keys USING (id)"
-            return connection.execute(query).to_arrow_table()
+            return connection.sql(query).to_arrow_table()
 
     return {
         "seek": ours("seek"),

@@ -12,6 +12,7 @@ from benchmarks import (
     forms,
     grouped,
     joins,
+    lookups,
     memory,
     planner,
     policy,
@@ -190,6 +191,14 @@ def test_moves_of_a_window_are_checked(spark: SparkSession, tmp_path: Path) -> N
     found = windows.moves(bench(spark, tmp_path), ROWS, ONE_STEP)
     assert [one.right for one in found] == [True, True, True]
     assert {len(one.steps) for one in found} == {1}
+
+
+@long
+def test_lookups_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    with lookups.stored(bench(spark, tmp_path), 2_000) as store:
+        found = dict(lookups.looked_up(store, spark, 2_000, 1))
+    assert all(figure.right for figure in found.values())
+    assert {name for name, count in found if count == 10} == {*lookups.ways(store, spark)}
 
 
 @long
