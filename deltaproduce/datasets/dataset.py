@@ -173,8 +173,8 @@ class Dataset:
         """The rows, in no order.
 
         Args:
-            where: a condition in SQL over the columns of rows and of partitions. Files of other
-                partitions are not read.
+            where: a condition in SQL over the columns of rows and of partitions. Files that cannot
+                have such rows are not read.
 
         Returns:
             The columns of rows; a DataFrame with a session, else a pyarrow Table, which lies in a
@@ -193,7 +193,8 @@ class Dataset:
         """The paths of its files from the location, sorted.
 
         Args:
-            where: as for `read`: those that may have rows of it, by the values of partitions.
+            where: as for `read`: those that may have rows of it, by their partitions and by the
+                least and greatest values of columns.
         """
         snapshot = _found(self._table)
         found = reading.files(self._table, snapshot, self._asked(snapshot, where))

@@ -1,7 +1,6 @@
 """Reading: the rows of a data set, or of some of its partitions, and the files that have them.
 
-The invariant: what is read is one snapshot of the table. Files are left out by the values of their
-partitions alone, so those that are left may have no row of what is asked for.
+The invariant: what is read is one snapshot of the table.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from deltaproduce.datasets.absorbing import visible
 from deltaproduce.datasets.actions import values_in_log
 from deltaproduce.datasets.descriptor import Description
 from deltaproduce.datasets.partitions import read_values
+from deltaproduce.datasets.pruning import may_have
 from deltaproduce.datasets.tables import DataTable, Snapshot
 from deltaproduce.engines.choice import Engines, needs_spark
 from deltaproduce.engines.delta_tables import MARKS_ROWS, Place
@@ -29,8 +29,8 @@ from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import holds
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
-from deltaproduce.stages.sql.expressions.terms import Junction, Reference, Term
-from deltaproduce.types.atoms import arrow_schema, in_arrow_types
+from deltaproduce.stages.sql.expressions.terms import Term
+from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.excerpts import described, shown
 
 
@@ -74,38 +74,23 @@ class Condition:
             raise _refused(f"it is of type {term.data_type.simpleString()}")
         return Condition(expression, term, within)
 
-    def of_partitions(self, names: set[str]) -> list[Term]:
-        """The parts of the condition that must hold and are about partition columns alone."""
-        return [] if self.term is None else [t for t in _all_of(self.term) if _named(t) <= names]
-
 
 def files(table: DataTable, snapshot: Snapshot, condition: Condition) -> pa.Table:
     """The files that may have rows of what is asked for, as `Snapshot.files`."""
     found, descriptor = visible(table, snapshot), snapshot.descriptor
-    by = descriptor.partitions
-    if not by or not len(found):
-        return found
-    logged = [values_in_log(file, descriptor) for file in found.select(["partition"]).to_pylist()]
-    kept = [
-        all(values[name] == wanted for name, wanted in condition.within.items())
-        for values in logged
-    ]
-    parts = condition.of_partitions({one.column.name for one in by})
-    if parts:
-        partitions = pa.table(
-            {
-                name: [read_values(tuple(values.values()), by)[name] for values in logged]
-                for name in logged[0]
-            },
-            arrow_schema(one.column for one in by),
+    if condition.within:
+        values = [
+            values_in_log(file, descriptor) for file in found.select(["partition"]).to_pylist()
+        ]
+        within = condition.within.items()
+        found = found.filter(
+            pa.array(
+                [all(one[name] == text for name, text in within) for one in values], pa.bool_()
+            )
         )
-        for part in parts:
-            try:
-                found_in = holds(part, partitions)
-            except EvaluationError:
-                continue  # of a row it may not be computed, for what is before it
-            kept = [one and bool(other) for one, other in zip(kept, found_in, strict=True)]
-    return found.filter(pa.array(kept))
+    if condition.term is None or not len(found):
+        return found
+    return found.filter(pa.array(may_have(condition.term, found, descriptor)))
 
 
 def rows(
@@ -188,19 +173,6 @@ def _in_spark(
     if condition.expression is not None:
         found = found.where(f.expr(condition.expression.text))
     return found.select(*cols(descriptor.columns))
-
-
-def _all_of(term: Term) -> list[Term]:
-    """The parts of a condition that all have to hold."""
-    if isinstance(term, Junction) and not term.settled:
-        return [*_all_of(term.left), *_all_of(term.right)]
-    return [term]
-
-
-def _named(term: Term) -> set[str]:
-    """The columns that a term is computed from."""
-    own = {term.name} if isinstance(term, Reference) else set[str]()
-    return own.union(*map(_named, term.parts))
 
 
 def _refused(finding: str) -> InvalidArgumentError:

@@ -264,6 +264,7 @@ def test_a_killed_process_leaves_rows_in_one(tmp_path: Path):
             break
         outcomes.add(check_one_of(into, other))
         NEXT[at % len(NEXT)](into, other)
+        into.writer()
         settled(into, other, not found_in(other))
         at += 1
     assert outcomes == {True, False}

@@ -212,7 +212,7 @@ def _read(given: object, location: str) -> Iterator[tuple[pa.Table, bool]]:
     if not is_reader and not hasattr(given, "__arrow_c_stream__"):
         raise wrong_rows(location, f"they are a {kind}; {_TAKEN}")
     try:
-        reader = given if is_reader else pa.RecordBatchReader.from_stream(given)
+        reader: Any = given if is_reader else pa.RecordBatchReader.from_stream(given)
         pandas = None if is_reader else reader.schema.pandas_metadata
         index = [name for name in (pandas or {}).get("index_columns", ()) if isinstance(name, str)]
         for batch in reader:

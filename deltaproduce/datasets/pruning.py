@@ -1,0 +1,123 @@
+"""Pruning: which files may have rows of a condition, by what the log says of them.
+
+Pure. The invariant: a file that is left out has no row for which the condition is true; one that is
+left may have none either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import DateType, IntegralType, StringType
+
+from deltaproduce.datasets.actions import values_in_log
+from deltaproduce.datasets.descriptor import Description
+from deltaproduce.datasets.partitions import read_values
+from deltaproduce.engines.local.arrays import Marks
+from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.terms import Call, Junction, Reference, Term
+from deltaproduce.types.atoms import arrow_schema, arrow_type
+
+_SWAPPED: Final = MappingProxyType({"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="})
+_ONE_ROW: Final = pa.table({"n": [0]})
+
+
+def may_have(condition: Term, files: pa.Table, descriptor: Description) -> Marks:
+    """Which files may have rows for which a condition is true.
+
+    Args:
+        files: as `Snapshot.files`, at least one.
+    """
+    kept = np.ones(len(files), bool)
+    by = {one.column.name for one in descriptor.partitions}
+    partitions = _partitions(files, descriptor) if by else None
+    for part in _all_of(condition):
+        names = set(_named(part))
+        found = None
+        if partitions is not None and names <= by:
+            found = _of_partitions(part, partitions)
+        elif isinstance(part, Call) and len(names) == 1:
+            found = _within_ends(part, files)
+        if found is not None:
+            kept &= found
+    return kept
+
+
+def _partitions(files: pa.Table, descriptor: Description) -> pa.Table:
+    """The values of the partitions of files, a row for each."""
+    by = descriptor.partitions
+    values = [
+        read_values(tuple(values_in_log(file, descriptor).values()), by)
+        for file in files.select(["partition"]).to_pylist()
+    ]
+    schema = arrow_schema(one.column for one in by)
+    return pa.table({name: [row[name] for row in values] for name in schema.names}, schema)
+
+
+def _of_partitions(part: Term, partitions: pa.Table) -> Marks | None:
+    try:
+        return holds(part, partitions)
+    except EvaluationError:  # of a row it may not be computed, for what is before it
+        return None
+
+
+def _within_ends(part: Call, files: pa.Table) -> Marks | None:
+    """By the least and the greatest value of a column that is compared with a constant."""
+    if part.function not in _SWAPPED:
+        return None
+    match part.arguments:
+        case (Reference() as column, other) if not set(_named(other)):
+            how = part.function
+        case (other, Reference() as column) if not set(_named(other)):
+            how = _SWAPPED[part.function]
+        case _:
+            return None
+    ends = [_end(files, name, column) for name in ("min", "max")]
+    if None in ends:
+        return None
+    try:
+        (value,) = evaluated(other, _ONE_ROW)
+    except EvaluationError:
+        return None
+    least, greatest = ends
+    below = pc.less(least, value) if how == "<" else pc.less_equal(least, value)
+    above = pc.greater(greatest, value) if how == ">" else pc.greater_equal(greatest, value)
+    both = {"<": below, "<=": below, ">": above, ">=": above}
+    may = both.get(how, pc.and_(below, above))
+    return np.asarray(pc.fill_null(may, fill_value=True), bool)
+
+
+def _end(files: pa.Table, end: str, column: Reference) -> pa.Array | None:
+    """The ends of a column, one a file; None if the log has not the values themselves."""
+    place = files.schema.get_field_index(end)
+    kinds = (DateType, IntegralType, StringType)
+    if place < 0 or not isinstance(column.data_type, kinds):
+        return None
+    struct = files.column(place).combine_chunks()
+    if struct.type.get_field_index(column.name) < 0:
+        return None
+    found = pc.struct_field(struct, column.name)
+    return found if found.type == arrow_type(column.data_type) else None
+
+
+def _all_of(term: Term) -> Iterator[Term]:
+    """The parts of a condition that all have to hold."""
+    if isinstance(term, Junction) and not term.settled:
+        yield from _all_of(term.left)
+        yield from _all_of(term.right)
+    else:
+        yield term
+
+
+def _named(term: Term) -> Iterator[str]:
+    """The columns that a term is computed from."""
+    if isinstance(term, Reference):
+        yield term.name
+    for part in term.parts:
+        yield from _named(part)
