@@ -71,7 +71,7 @@ def fetched(address: str, delta_version: int | None) -> tuple[pa.Table, StructTy
         return None
     query = QueryBuilder().register("found", found).execute("SELECT * FROM found")
     struct = StructType.fromJson(json.loads(fields))
-    return pa.table(query.read_all()).cast(to_arrow_schema(struct, timezone="UTC")), struct
+    return pa.table(query.read_all()).cast(to_arrow_schema(struct)), struct
 
 
 def _updates(
