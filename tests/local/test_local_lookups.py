@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from local_stores import IN_PARTS, WAYS, as_rows
+from odd_columns import TYPES
 from selecting import some
 
 import deltaproduce as dp
@@ -105,6 +106,34 @@ def check_figures(found: dp.Lookup, strategy: dp.Strategy) -> None:
         assert found.strategy == strategy
     if found.strategy == "scan":
         assert found.row_groups_read == found.row_groups
+
+
+@pytest.mark.parametrize("limits", [dp.Limits(), dp.Limits(small_table_rows=0, group_rows=2)])
+def test_keys_of_every_type_are_found(location: str, limits: dp.Limits) -> None:
+    """Each odd value of a type under a number of its own, through an index of that column."""
+    pipeline = dp.Pipeline("types")
+    for place, (data_type, _) in enumerate(TYPES):
+        name, value = f"rows_{place}", f"v {data_type.simpleString()}"
+        pipeline.source(name, key="id int", value=value)
+        pipeline.index(f"index_{place}", name, key=value)
+    batch = {
+        f"rows_{place}": [{"id": n, "v": value} for n, value in enumerate(values)]
+        for place, (_, values) in enumerate(TYPES)
+    }
+    with dp.Store(None, location, pipeline, limits=limits) as store:
+        store.update(batch)
+        for place, (_, values) in enumerate(TYPES):
+            content = store.content(f"index_{place}")
+            assert isinstance(content, pa.Table)
+            for wanted in ({*range(0, len(values), 2)}, {*range(1, len(values), 3)}, {0}):
+                given = [value for n, value in enumerate(values) if n in wanted]
+                ids = content.column("id").to_pylist()
+                table = content.select(["v"]).filter(pa.array([n in wanted for n in ids]))
+                for strategy in STRATEGIES:
+                    for keys in (given, table):
+                        found = store.lookup(f"index_{place}", keys, strategy=strategy)
+                        assert {*found.rows.column("id").to_pylist()} == wanted
+                        assert (found.keys, len(found.rows)) == (len(wanted), len(wanted))
 
 
 def members() -> dp.Pipeline:
