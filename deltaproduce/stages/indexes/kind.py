@@ -96,10 +96,8 @@ class Index(ProducerKind):
 
     def definition(self, feeders: Sequence[str]) -> Definition:
         """See `Kind.definition`."""
-        named = ((c.name, c.expression) for c in (*self.key, *self.value))
-        chosen = (
-            one.text if one.column == name else f"{one.text} AS {name}" for name, one in named
-        )
+        named = ((c.name, c.expression.name) for c in (*self.key, *self.value))
+        chosen = (text if text == name else f"{text} AS {name}" for name, text in named)
         lines = ["SELECT", ",\n".join(f"  {one}" for one in chosen), f"FROM {', '.join(feeders)}"]
         return Definition("sql", "\n".join(lines))
 
