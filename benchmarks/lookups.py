@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import operator
 import statistics
 import sys
 import time
@@ -34,9 +35,10 @@ LARGE: Final = 50_000_000
 KEYS: Final = (10, 1_000, 100_000)
 SHARES: Final = (0.0001, 0.001, 0.01, 0.1, 0.3, 0.6)
 """Of a table's rows, so many keys are looked up to see where seek and scan cross."""
+PAIR: Final = ("seek s", "scan s", "ratio")
 WARM_UP: Final = 1
 
-Way = Callable[[pa.Table], pa.Table]
+Way = Callable[[pa.Table], pa.Table | dp.Lookup]
 """From keys, as ids and as emails, to their rows."""
 
 
@@ -48,11 +50,13 @@ class Figure:
         first: seconds of the first call, which reads the footers of files.
         seconds: the median of those after it.
         right: the rows are those of the keys.
+        groups: the share of the row groups that was read; None of another's way.
     """
 
     first: float
     seconds: float
     right: bool
+    groups: float | None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -122,10 +126,10 @@ def ways(store: dp.Store, spark: SparkSession) -> Mapping[str, Way]:
     files = ", ".join(f"'{path}'" for path in sorted(map(str, Path(place).glob("*.parquet"))))
 
     def ours(strategy: dp.Strategy) -> Way:
-        return lambda keys: store.lookup("members", keys, strategy=strategy).rows
+        return lambda keys: store.lookup("members", keys, strategy=strategy)
 
-    def by_index(keys: pa.Table) -> pa.Table:
-        return store.lookup("by_email", keys).rows
+    def by_index(keys: pa.Table) -> dp.Lookup:
+        return store.lookup("by_email", keys)
 
     def by_spark(keys: pa.Table) -> pa.Table:
         content = spark.read.format("delta").load(place)
@@ -149,15 +153,17 @@ def ways(store: dp.Store, spark: SparkSession) -> Mapping[str, Way]:
 
 def measured(way: Way, keys: pa.Table, steps: int) -> Figure:
     """What a way takes, once and then so many times."""
-    seconds, found = list[float](), keys
+    seconds, found = list[float](), None
     for _ in range(WARM_UP + steps):
         started = time.perf_counter()
         found = way(keys)
         seconds.append(time.perf_counter() - started)
-    right = (
-        found.column("id").combine_chunks().sort().equals(keys.column("id").combine_chunks().sort())
-    )
-    return Figure(seconds[0], statistics.median(seconds[WARM_UP:]), right)
+    is_ours = isinstance(found, dp.Lookup)
+    rows, groups = found.rows if is_ours else found, None
+    if is_ours and found.row_groups:
+        groups = found.row_groups_read / found.row_groups
+    ids = (table.column("id").combine_chunks().sort() for table in (rows, keys))
+    return Figure(seconds[0], statistics.median(seconds[WARM_UP:]), operator.eq(*ids), groups)
 
 
 def markdown(rows: int, found: Mapping[tuple[str, int], Figure]) -> list[str]:
@@ -182,13 +188,15 @@ def markdown(rows: int, found: Mapping[tuple[str, int], Figure]) -> list[str]:
         f"## {rows:,} rows",
         "",
         *table(header, lines),
-        *table(["keys", "of the rows", "seek s", "scan s", "ratio"], crossing, texts=0),
+        *table(["keys", "of the rows", "of the row groups", *PAIR], crossing, texts=0),
     ]
 
 
 def _pair(found: Mapping[tuple[str, int], Figure], count: int) -> list[str]:
-    seek, scan = (found[name, count].seconds for name in ("seek", "scan"))
-    return [f"{seek:.3f}", f"{scan:.3f}", f"{seek / scan:.2f}" if scan else NO_FIGURE]
+    seek, scan = (found[name, count] for name in ("seek", "scan"))
+    read = NO_FIGURE if seek.groups is None else f"{seek.groups:.2%}"
+    ratio = f"{seek.seconds / scan.seconds:.2f}"
+    return [read, f"{seek.seconds:.3f}", f"{scan.seconds:.3f}", ratio]
 
 
 if __name__ == "__main__":
