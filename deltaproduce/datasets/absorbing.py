@@ -32,6 +32,7 @@ from deltaproduce.errors import (
     ConflictError,
     CorruptStoreError,
     DeltaProduceError,
+    InvalidArgumentError,
     NotFoundError,
 )
 from deltaproduce.types.json_fields import Kind, fields, is_integer, is_text, parsed
@@ -124,6 +125,7 @@ def absorb(into: DataTable, other: DataTable) -> None:
     """Make the rows of another data set of the same descriptor the first one's.
 
     Raises:
+        InvalidArgumentError: rows of the other one are marked as deleted.
         ConflictError: a writer of either has undone it, or others were faster too often.
         StorageError: something cannot be written; the rows are in one of the two.
     """
@@ -132,6 +134,12 @@ def absorb(into: DataTable, other: DataTable) -> None:
         start = settled(other)
         if not len(start.files):
             return
+        if start.has_marked_rows:
+            raise InvalidArgumentError(
+                f"rows of the data set at {other.address} are marked as deleted, and would come "
+                "back with their files: have Spark write these anew (REORG TABLE … APPLY (PURGE))",
+                argument="other",
+            )
         begun = Absorption(uuid.uuid4().hex, into.address, other.address, start.delta_version)
         try:
             _mark(into, begun)

@@ -264,7 +264,8 @@ class Dataset:
         completes it, or undoes it. So it must not be begun while writers of either are at work.
 
         Raises:
-            InvalidArgumentError: it is this data set itself, or one of the two is a part.
+            InvalidArgumentError: it is this data set itself, or one of the two is a part, or Spark
+                has marked rows of it as deleted.
             DescriptorMismatchError: it is described otherwise.
             ConflictError: a writer of either has undone it; the rows are where they were.
             StorageError: something cannot be written; the rows are in one of the two.

@@ -20,7 +20,7 @@ from deltaproduce.datasets.partitions import read_values
 from deltaproduce.datasets.pruning import may_have
 from deltaproduce.datasets.tables import DataTable, Snapshot
 from deltaproduce.engines.choice import Engines, needs_spark
-from deltaproduce.engines.delta_tables import MARKS_ROWS, Place
+from deltaproduce.engines.delta_tables import Place
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.delta import SparkDelta
@@ -117,9 +117,7 @@ def parts(table: DataTable, snapshot: Snapshot, condition: Condition) -> Iterato
     descriptor = snapshot.descriptor
     if condition.expression is not None and condition.term is None:
         raise needs_spark()
-    if snapshot.properties.get(MARKS_ROWS) == "true" and len(
-        pa.table(snapshot.table.deletion_vectors())
-    ):
+    if snapshot.has_marked_rows:
         raise needs_spark()
     names = list(descriptor.columns.names)
     for file in files(table, snapshot, condition).to_pylist():

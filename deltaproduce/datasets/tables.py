@@ -114,6 +114,12 @@ class Snapshot:
         place = told.schema.get_field_index("path")
         return told.set_column(place, "path", pa.array(paths, pa.string())).sort_by("path")
 
+    @property
+    def has_marked_rows(self) -> bool:
+        """Whether rows of its files are marked as deleted, which only Spark sees."""
+        may = self.properties.get(MARKS_ROWS) == "true"
+        return may and bool(len(pa.table(self.table.deletion_vectors())))
+
     def position(self, name: str) -> int | None:
         """A number that the table keeps; None if it has none of that name."""
         found = self.table.transaction_version(name)

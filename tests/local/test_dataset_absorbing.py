@@ -255,7 +255,7 @@ def test_a_data_set_that_was_moved_meanwhile_is_told(tmp_path: Path):
 def test_a_killed_process_leaves_rows_in_one(tmp_path: Path):
     at, outcomes = 0, set[bool]()
     while True:
-        into, other = two(tmp_path / str(at))
+        into, other = two(tmp_path / str(at), "plain")
         action = (
             f"dp.Dataset.find(None, {into.location!r})"
             f".absorb(dp.Dataset.find(None, {other.location!r}))"

@@ -4,9 +4,11 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
@@ -308,6 +310,18 @@ def test_parts_are_by_some_or_all_partition_columns(tmp_path: Path):
                 write(never, [(102, date(2000, 1, 1), "y")], given)
             assert refused.value.column == "day"
     assert found_in(dataset) == Counter([*rows, (100, date(2000, 1, 1), "x")])
+
+
+def test_values_of_a_part_may_be_spelled_otherwise(tmp_path: Path):
+    dataset = dp.Dataset.create(
+        None, tmp_path / "d", schema="id bigint, n decimal(5,2), b boolean", partition="n, b"
+    )
+    part = dataset.partition(n=Decimal("1.5"), b=True)
+    write(part, (1, Decimal("1.50"), True), (2, Decimal("1.5"), np.True_))
+    with pytest.raises(dp.InvalidChangesError):
+        write(part, (3, Decimal("1.51"), True))
+    assert part.read()["id"].to_pylist() == [1, 2]
+    assert dataset.partition(n=Decimal("1.500")).files() == dataset.files()
 
 
 def test_a_part_by_an_expression_refuses_other_rows(tmp_path: Path):

@@ -108,6 +108,24 @@ def test_spark_reads_rows_in_one_of_two_wherever_an_absorption_stops(
     assert outcomes == {True, False}
 
 
+def test_rows_that_spark_has_marked_as_deleted_do_not_come_back(spark: SparkSession, tmp_path):
+    into, other = made(tmp_path / "a"), made(tmp_path / "b")
+    with other.writer() as writer:
+        writer.write(ROWS)
+    table = f"delta.`{other.location}`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM {table} WHERE id = 3")
+    with pytest.raises(dp.SessionError):
+        other.read()
+    with pytest.raises(dp.InvalidArgumentError):
+        into.absorb(other)
+    kept = Counter(row for row in ROWS if row[0] != 3)
+    assert as_rows(in_session(spark, other).read()) == kept
+    spark.sql(f"REORG TABLE {table} APPLY (PURGE)")
+    into.absorb(other)
+    assert found_in(into) == kept
+
+
 def test_timestamps_are_instants_in_any_session(spark: SparkSession, tmp_path: Path):
     dataset = dp.Dataset.create(
         spark, tmp_path / "d", schema="n int, t timestamp", partition="date(t) AS day"

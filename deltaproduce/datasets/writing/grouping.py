@@ -76,13 +76,15 @@ class Grouping:
         Raises:
             InvalidChangesError: as by `groups`.
         """
+        tried = self._is_computed
         for place, one in self._in_rows:
             value = values[place]
             if value == "":
                 raise self._wrong(one, number, _EMPTY)
             if one.column.name in self._within:
-                self._check(one, logged(value, one.column.data_type), number)
-        if self._is_computed:
+                text = logged(value, one.column.data_type)
+                tried |= text != self._within[one.column.name]  # or it is spelled otherwise
+        if tried:
             self.groups(taker.of_rows([values]), number)
 
     def groups(self, rows: pa.Table, first: int) -> list[Group]:
