@@ -55,6 +55,14 @@ if TYPE_CHECKING:
     from deltaproduce.reading.lookups import Lookup
     from deltaproduce.reading.remains import Forgotten, Remaining
     from deltaproduce.reading.selects import Dialect
+    from deltaproduce.record_index.decisions.buckets import HashFunction
+    from deltaproduce.record_index.index import RecordIndex
+    from deltaproduce.record_index.results import (
+        Changed,
+        ChangeStrategy,
+        RecordIndexStats,
+        WrongEntry,
+    )
     from deltaproduce.shown.phases import Progress
     from deltaproduce.shown.table import Table
     from deltaproduce.stages.aggregates import agg
@@ -73,6 +81,8 @@ _HOMES: Final = MappingProxyType(
         "AlreadyExistsError": "deltaproduce.errors",
         "Altered": "deltaproduce.model.fingerprints",
         "ArrowFunction": "deltaproduce.stages.functions.kinds",
+        "ChangeStrategy": "deltaproduce.record_index.results",
+        "Changed": "deltaproduce.record_index.results",
         "ClosedError": "deltaproduce.errors",
         "CommitUnknownError": "deltaproduce.errors",
         "ConflictError": "deltaproduce.errors",
@@ -90,6 +100,7 @@ _HOMES: Final = MappingProxyType(
         "Finding": "deltaproduce.operations.verifying.findings",
         "Forgotten": "deltaproduce.reading.remains",
         "Graph": "deltaproduce.model.graph",
+        "HashFunction": "deltaproduce.record_index.decisions.buckets",
         "InvalidArgumentError": "deltaproduce.errors",
         "InvalidChangesError": "deltaproduce.errors",
         "KeyDiff": "deltaproduce.reading.diffs",
@@ -110,6 +121,8 @@ _HOMES: Final = MappingProxyType(
         "Producer": "deltaproduce.model.graph",
         "ProducerError": "deltaproduce.errors",
         "Progress": "deltaproduce.shown.phases",
+        "RecordIndex": "deltaproduce.record_index.index",
+        "RecordIndexStats": "deltaproduce.record_index.results",
         "Remaining": "deltaproduce.reading.remains",
         "SchemaLike": "deltaproduce.types.columns",
         "SessionError": "deltaproduce.errors",
@@ -130,6 +143,7 @@ _HOMES: Final = MappingProxyType(
         "ViewError": "deltaproduce.errors",
         "Window": "deltaproduce.model.windows",
         "WindowMove": "deltaproduce.model.window_moves",
+        "WrongEntry": "deltaproduce.record_index.results",
         "agg": "deltaproduce.stages.aggregates",
         "local_session": "deltaproduce.engines.spark.sessions.session",
         "merge": "deltaproduce.pipeline",
@@ -145,6 +159,8 @@ __all__ = [
     "AlreadyExistsError",
     "Altered",
     "ArrowFunction",
+    "ChangeStrategy",
+    "Changed",
     "ClosedError",
     "CommitUnknownError",
     "ConflictError",
@@ -162,6 +178,7 @@ __all__ = [
     "Finding",
     "Forgotten",
     "Graph",
+    "HashFunction",
     "InvalidArgumentError",
     "InvalidChangesError",
     "KeyDiff",
@@ -182,6 +199,8 @@ __all__ = [
     "Producer",
     "ProducerError",
     "Progress",
+    "RecordIndex",
+    "RecordIndexStats",
     "Remaining",
     "SchemaLike",
     "SessionError",
@@ -202,6 +221,7 @@ __all__ = [
     "ViewError",
     "Window",
     "WindowMove",
+    "WrongEntry",
     "agg",
     "local_session",
     "merge",

@@ -51,6 +51,19 @@ def actions(directory: Directory) -> Iterator[Action]:
         raise BrokenLogError(str(error)) from error
 
 
+def between(directory: Directory, since: int, until: int) -> Iterator[Action]:
+    """What the commits after one delta version did to files, up to another one and with it.
+
+    Raises:
+        BrokenLogError: a commit of them is gone, or is none.
+    """
+    try:
+        for number in range(since + 1, until + 1):
+            yield from _of_commit(directory.read(commit_file(number)).text, number)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BrokenLogError(str(error)) from error
+
+
 def _of_commit(text: str, number: int) -> Iterator[Action]:
     for line in text.split("\n"):
         if not any(f'"{kind}"' in line for kind in _ACTIONS):

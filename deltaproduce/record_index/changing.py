@@ -1,0 +1,249 @@
+"""Changing: given rows or keys put into the table, and the index with it.
+
+The table's commit is the commit point. The index says it afterwards; if it does not come to that,
+whoever opens it next catches up. The invariant: only files are opened that have a given key, only
+those are removed that have a row which changes, and a key's entry changes only if its row comes,
+goes or moves to another partition: a rewritten file is still the same file group.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from deltalake.transaction import AddAction
+from pyspark.sql import SparkSession
+
+from deltaproduce.engines.delta_tables import RefusedError
+from deltaproduce.engines.local.arrays import Marks, Numbers, empty, factorize
+from deltaproduce.errors import CorruptStoreError
+from deltaproduce.record_index import table
+from deltaproduce.record_index.decisions.comparing import Outcome, deleting, places, upserting
+from deltaproduce.record_index.decisions.entries import NOWHERE, entries, no_entries, together
+from deltaproduce.record_index.decisions.features import is_written_alike, logged
+from deltaproduce.record_index.merging import merge
+from deltaproduce.record_index.results import Changed
+from deltaproduce.record_index.view import View
+from deltaproduce.types.columns import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is given, a row for each key.
+
+    Attributes:
+        rows: all columns of the table, or, if they delete, the key columns.
+        deletes: they delete.
+        lost: rows of the same keys that did not count.
+    """
+
+    rows: pa.Table
+    deletes: bool
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _InFile:
+    """What is given of the rows of one file.
+
+    Attributes:
+        group: the file's group.
+        given: which of the given rows.
+        add: the file that takes its place; None if none does, or it was not written.
+    """
+
+    group: int
+    given: Numbers
+    outcome: Outcome
+    add: AddAction | None = None
+
+
+def change(
+    view: View, given: Given, ordering: Column | None, spark: SparkSession | None
+) -> Changed:
+    """Put rows into the table of an index, or delete them, and bring the index up to it.
+
+    Raises:
+        ConflictError: someone else has changed the table meanwhile.
+        SessionError: it takes Spark's ``MERGE``, and there is no session.
+        CorruptStoreError: the index is wrong, or a file of the table cannot be read.
+    """
+    keys = given.rows.select(view.keying.names)
+    groups = view.groups_of(keys)
+    why = _obstacle(view, np.unique(groups[groups != NOWHERE]).tolist())
+    found = _compared(view, given, groups, ordering, writes=why is None)
+    counts = _counts(given, groups, found)
+    version, then = view.snapshot.delta_version, view
+    if counts.inserted or counts.updated or counts.deleted:
+        if why is None:
+            then = _replaced(view, given, groups, found, counts)
+            version = then.state.delta_version
+        else:
+            version = _merged(view, given, groups, found, why, spark)
+    if not then.is_written:
+        with suppress(RefusedError):  # someone else has caught up, or will
+            written(then)
+    return replace(counts, delta_version=version, strategy="files" if why is None else "merge")
+
+
+def written(view: View) -> None:
+    """Have an index say what a view says.
+
+    Raises:
+        RefusedError: someone else was faster.
+    """
+    parts = view.keying.parts(view.newer, view.state.descriptor.buckets)
+    view.runs.append(view.state, view.groups, parts)
+
+
+def _compared(
+    view: View, given: Given, groups: Numbers, ordering: Column | None, *, writes: bool
+) -> tuple[_InFile, ...]:
+    """What is given, file by file.
+
+    Args:
+        writes: the files that take the place of those that change are written.
+    """
+    snapshot, names = view.snapshot, view.keying.names
+
+    def compare(group: int) -> _InFile:
+        rows = np.flatnonzero(groups == group)
+        some = given.rows.take(pa.array(rows))
+        old = snapshot.rows(view.groups[group], snapshot.columns)
+        at = places(old, some.select(names))
+        if (at == NOWHERE).any():
+            raise CorruptStoreError(
+                f"the record index at {view.runs.place.path!r} says of keys that they are in "
+                f"{view.groups[group]!r}, which does not have them: build it again",
+                table=view.runs.place.path,
+            )
+        partitions = snapshot.partitioned_by
+        outcome = deleting(at) if given.deletes else upserting(old, some, at, partitions, ordering)
+        found = _InFile(group, rows, outcome)
+        stay = outcome.rows(old, some) if writes and outcome.changes.any() else None
+        if stay is None or not len(stay):
+            return found
+        file = snapshot.files[view.groups[group]]
+        new = table.NewFile(stay, file.partition, file.path)
+        return replace(found, add=snapshot.written(new))
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        there = np.unique(groups[groups != NOWHERE]).tolist()
+        return tuple(threads.map(compare, there))
+
+
+def _marks(given: Given, found: Iterable[_InFile], which: str) -> Marks:
+    """Of all given rows those that do something."""
+    marks = np.zeros(len(given.rows), bool)
+    for one in found:
+        marks[one.given[getattr(one.outcome, which)]] = True
+    return marks
+
+
+def _counts(given: Given, groups: Numbers, found: Sequence[_InFile]) -> Changed:
+    inserted = 0 if given.deletes else int((groups == NOWHERE).sum())
+    moved = sum(int(one.outcome.moved.sum()) for one in found)
+    updated = moved + sum(int(one.outcome.updated.sum()) for one in found)
+    deleted = sum(int(one.outcome.deleted.sum()) for one in found)
+    ignored = given.lost + len(given.rows) - inserted - updated - deleted
+    return Changed(inserted, updated, deleted, ignored, 0, "files")
+
+
+def _obstacle(view: View, groups: Iterable[int]) -> str | None:
+    """Why some files cannot be replaced by a commit of ours; None if they can."""
+    if view.snapshot.obstacle is not None:
+        return view.snapshot.obstacle
+    for group in groups:
+        file = view.snapshot.files[view.groups[group]]
+        if file.alive is not None:
+            return f"rows of its file {file.path!r} are marked as deleted"
+        if not is_written_alike(file.path):
+            return f"its log writes the path {file.path!r} in another way"
+    return None
+
+
+def _replaced(
+    view: View, given: Given, groups: Numbers, found: Sequence[_InFile], counts: Changed
+) -> View:
+    """Put files in the place of others; what the index is to say then."""
+    snapshot, state = view.snapshot, view.state
+    changed = [one for one in found if one.outcome.changes.any()]
+    comes = _marks(given, found, "moved")
+    if not given.deletes:
+        comes |= groups == NOWHERE
+    arriving = given.rows.filter(pa.array(comes))
+    files = [*_by_partition(arriving, snapshot)] if comes.any() else []
+    adds = [snapshot.written(file) for file in files]
+    rewritten = [one.add for one in changed if one.add is not None]
+    removed = [view.groups[one.group] for one in changed]
+    told = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+    version = snapshot.commit(removed, [*rewritten, *adds], {"record_index": told})
+    new = dict(enumerate((add.path for add in adds), state.next_group))
+    ended = {one.group for one in changed if one.add is None}
+    kept = {group: path for group, path in view.groups.items() if group not in ended}
+    kept |= {one.group: logged(one.add.path) for one in changed if one.add is not None}
+    kept |= {group: logged(path) for group, path in new.items()}
+    key = view.keying.columns
+    arrived = [
+        entries(file.rows.select(view.keying.names), np.full(len(file.rows), group))
+        for group, file in zip(new, files, strict=True)
+    ]
+    gone = given.rows.filter(pa.array(_marks(given, found, "deleted"))).select(view.keying.names)
+    tombstones = entries(gone, np.full(len(gone), NOWHERE))
+    return view.changed(
+        replace(
+            state,
+            delta_version=version,
+            mark=table.mark(snapshot.directory, version),
+            records=state.records + counts.inserted - counts.deleted,
+            next_group=state.next_group + len(new),
+        ),
+        kept,
+        together([no_entries(key, empty(key)), *arrived, tombstones]),
+    )
+
+
+def _merged(
+    view: View,
+    given: Given,
+    groups: Numbers,
+    found: Sequence[_InFile],
+    why: str,
+    spark: SparkSession | None,
+) -> int:
+    """Change the table by ``MERGE``: the delta version that comes of it."""
+    snapshot, directory = view.snapshot, view.snapshot.directory
+    if table.newest(directory).delta_version != snapshot.delta_version:
+        raise table.overtaken(directory)
+    columns, keys = snapshot.columns, given.rows.select(view.keying.names)
+    counts = _marks(given, found, "changes")
+    if given.deletes:
+        upserts, deletes = empty(columns), keys.filter(pa.array(counts))
+    else:
+        upserts = given.rows.filter(pa.array(counts | (groups == NOWHERE)))
+        deletes = keys.slice(0, 0)
+    merge(spark, directory.path, why, upserts, deletes, columns)
+    return table.newest(directory).delta_version
+
+
+def _by_partition(rows: pa.Table, snapshot: table.Snapshot) -> Iterable[table.NewFile]:
+    """Rows as new files, one for each partition, each beside another file of it if there is one."""
+    names = list(snapshot.partitioned_by)
+    if not names:
+        yield table.NewFile(rows, {}, None)
+        return
+    numbers = factorize(rows.select(names).columns)
+    beside = {_partition(file.partition, names): path for path, file in snapshot.files.items()}
+    for number in np.unique(numbers):
+        some = rows.filter(pa.array(numbers == number))
+        (partition,) = some.select(names).slice(0, 1).to_pylist()
+        yield table.NewFile(some, partition, beside.get(_partition(partition, names)))
+
+
+def _partition(values: Mapping[str, object], names: Sequence[str]) -> tuple[object, ...]:
+    return tuple(values.get(name) for name in names)

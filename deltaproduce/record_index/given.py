@@ -1,0 +1,117 @@
+"""What is given to an index: rows and keys, as Arrow tables in the columns of its table.
+
+The invariant: every value stands in the column of its name, in the table's type, unchanged, or it
+is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from deltaproduce.engines.local.arrays import Numbers, factorize, order_codes, taken
+from deltaproduce.engines.spark.frames import fetched
+from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
+from deltaproduce.model.graph import Source
+from deltaproduce.record_index.decisions.entries import doubled
+from deltaproduce.record_index.view import keys_as_given
+from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_of
+from deltaproduce.stages.given.kind import Given
+from deltaproduce.types.columns import Column, Columns, RowSchema
+from deltaproduce.types.excerpts import shown
+from deltaproduce.types.row_readers import zone_of, zone_of_machine
+
+_SHOWN = 10
+
+
+def rows_given(
+    spark: SparkSession | None,
+    given: object,
+    columns: Iterable[Column],
+    key: Iterable[Column],
+    table: str,
+) -> pa.Table:
+    """Rows in all columns of a table.
+
+    Raises:
+        InvalidChangesError: they do not fit, or a column that is NOT NULL is null.
+    """
+    every, names = tuple(columns), [column.name for column in key]
+    keys = tuple(column for name in names for column in every if column.name == name)
+    values = tuple(column for column in every if column.name not in names)
+    source = Source(table, RowSchema(Columns(keys), Columns(values)), Given())
+    rows = _taken(spark, given, source).select([column.name for column in every])
+    for column in every:
+        if not column.nullable and rows.column(column.name).null_count:
+            wrong = rows.filter(rows.column(column.name).is_null()).select(names)
+            found = keys_as_given(wrong.slice(0, _SHOWN))
+            raise InvalidChangesError(
+                f"rows of table {table!r}: column {column.name!r} is NOT NULL, and null in "
+                f"{len(wrong)} rows, of keys {shown(found)}",
+                source=table,
+                column=column.name,
+                columns=(column.name,),
+                keys=found,
+            )
+    return rows
+
+
+def keys_given(
+    spark: SparkSession | None, given: object, key: Iterable[Column], table: str
+) -> pa.Table:
+    """Keys in the key columns of a table.
+
+    Raises:
+        InvalidArgumentError: they do not fit.
+    """
+    source = Source(table, RowSchema(Columns(tuple(key)), Columns(())), Given())
+    try:
+        return _taken(spark, given, source).select(source.schema.key.names)
+    except InvalidChangesError as error:
+        message = str(error).replace("changes of source", "keys of table", 1)
+        raise InvalidArgumentError(message, argument="keys") from error
+
+
+def newest_of_each(rows: pa.Table, key: list[str], ordering: Column | None) -> pa.Table:
+    """The row of each key that counts: the greatest by the ordering, the last of equal ones.
+
+    Raises:
+        InvalidChangesError: there is no ordering, and a key is there twice.
+    """
+    keys = rows.select(key)
+    twice = doubled(keys)
+    if not len(twice):
+        return rows
+    if ordering is None:
+        found = keys_as_given(keys.take(pa.array(twice[:_SHOWN])))
+        raise InvalidChangesError(
+            f"{len(twice)} rows have a key that another row has, of keys {shown(found)}: give one "
+            "row of each, or say by ordering= which is newer",
+            column=key[0],
+            columns=tuple(key),
+            keys=found,
+        )
+    numbers, (order,) = factorize(keys.columns), order_codes(rows, [ordering])
+    return taken(rows, np.sort(_last_of_each(numbers, order)))
+
+
+def _last_of_each(numbers: Numbers, order: Numbers) -> Numbers:
+    """Of rows with equal numbers the one that is last in some order."""
+    in_order = np.lexsort((order, numbers))  # stable: of equal ones the later comes later
+    ends = np.append(np.diff(numbers[in_order]) != 0, True)
+    return np.asarray(in_order[ends], np.int64)
+
+
+def _taken(spark: SparkSession | None, given: object, source: Source) -> pa.Table:
+    """What is given, in the columns of a source."""
+    columns = (*source.schema.key, *source.schema.value)
+    if isinstance(given, DataFrame):
+        if given.isStreaming:
+            refuse(source, "are a streaming DataFrame, which has no end: use foreachBatch")
+        check(frame_faults(given.schema, source, is_snapshot=True), source)
+        return fetched(given, columns)
+    zone = zone_of_machine() if spark is None else spark.conf.get("spark.sql.session.timeZone")
+    return table_of(given, source, zone_of(str(zone)), is_snapshot=True)

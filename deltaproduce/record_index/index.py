@@ -1,0 +1,376 @@
+"""`RecordIndex`: what a user has of a record index.
+
+The invariant: each method but `build` works on a `View`, which is right for the newest delta
+version of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from deltaproduce.engines.delta_tables import RefusedError
+from deltaproduce.engines.file_systems.choice import directory
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.arrays import distinct
+from deltaproduce.engines.spark.delta import SparkDelta
+from deltaproduce.engines.spark.frames import frame
+from deltaproduce.errors import (
+    DefinitionError,
+    InvalidArgumentError,
+    NotFoundError,
+    SessionError,
+)
+from deltaproduce.model.limits import Limits
+from deltaproduce.record_index import runs, table
+from deltaproduce.record_index.building import build, refold
+from deltaproduce.record_index.changing import Given, change, written
+from deltaproduce.record_index.decisions.buckets import HashFunction, hash_name, sized
+from deltaproduce.record_index.decisions.descriptor import Descriptor, check
+from deltaproduce.record_index.decisions.entries import NOWHERE
+from deltaproduce.record_index.given import keys_given, newest_of_each, rows_given
+from deltaproduce.record_index.results import Changed, RecordIndexStats, WrongEntry
+from deltaproduce.record_index.verifying import wrong_entries
+from deltaproduce.record_index.view import Keying, View, caught_up
+from deltaproduce.storage.locations import Location, Table
+from deltaproduce.types.atoms import arrow_type
+from deltaproduce.types.catalogue import atom
+from deltaproduce.types.columns import Column, existing_schema, key_columns
+from deltaproduce.types.excerpts import shown
+
+
+class RecordIndex:
+    """Where each record of a Delta table is, by its key; for upserts that open few files.
+
+    The table is someone else's, in any order. The index knows for each key the partition and the
+    file of its row, so that an upsert or a delete opens the files that have its keys, and no other.
+    Others may write to the table at any time: each method catches up with them first.
+
+    Args:
+        spark: a session, which is needed where a table is named by a catalog, or has a feature that
+            only Spark's ``MERGE`` keeps; None if there is none.
+        table: the table's path, or its name in a catalog.
+        key: the columns that a record is known by: ``"id"``, ``"country, id"``, with their types as
+            ``"id bigint"``, or a list of names. Null is a value.
+        location: the directory that the index is in, or is to be.
+        buckets: into how many keys are hashed; if None, as it was built, and to begin with one for
+            each 1,000,000 keys, with 30 % to spare.
+        hash: ``"xxhash64"``, which is Spark's, or a function that gives a whole number of 64 bits
+            for each row of a pyarrow Table of the key columns.
+        ordering: a column that says which of two rows of a key is newer: a smaller value loses.
+
+    Raises:
+        NotFoundError: there is no such table.
+        DefinitionError: it has no such columns, or cannot have an index.
+        DescriptorMismatchError: the index was built with something else.
+        InvalidArgumentError: an argument is none of these.
+        SessionError: the table is named by a catalog, and there is no session.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        table: str,
+        key: str | Sequence[str],
+        location: str,
+        *,
+        buckets: int | None = None,
+        hash: str | HashFunction = "xxhash64",
+        ordering: str | None = None,
+    ) -> None:
+        if buckets is not None:
+            _check_buckets(buckets)
+        self._spark = spark
+        self._directory = _table_directory(spark, table)
+        self._place = _index_directory(location)
+        self._keys, self._hash = _key_names(key), hash
+        self._ordering, self._buckets = ordering, buckets
+        wanted = self._wanted(self._newest())
+        found = runs.opened(self._place)
+        if found is not None:
+            check(found.state.descriptor, wanted, location, buckets=buckets)
+
+    def build(self) -> None:
+        """Index all rows of the table, anew if there is an index, in one commit.
+
+        Reads the key columns of all files, and holds them in memory.
+
+        Raises:
+            InvalidChangesError: a key is there twice; with ``keys``.
+            ConflictError: someone else has written the index meanwhile.
+        """
+        snapshot = self._newest()
+        build(self._place, snapshot, self._keying(snapshot), self._wanted(snapshot))
+
+    def lookup(self, keys: object) -> pa.Table | DataFrame:
+        """Where the records of some keys are.
+
+        Args:
+            keys: a DataFrame, pyarrow Table or list of dicts with the key columns; equal keys
+                count once.
+
+        Returns:
+            For each key that the table has a row with its columns, the table's partition columns,
+            and ``_file``, the path of the file in the table as Delta's log has it. A DataFrame if
+            there is a session, else a pyarrow Table.
+
+        Raises:
+            InvalidArgumentError: the keys do not fit the key columns.
+            NotFoundError: the index was not built.
+            InvalidChangesError: someone else has doubled a key of the table.
+            CorruptStoreError: the index is not of this table, or cannot catch up: build it again.
+        """
+        view = self._view()
+        columns = view.keying.columns
+        wanted = distinct(keys_given(self._spark, keys, columns, self._directory.path))
+        groups = view.groups_of(wanted)
+        found = wanted.filter(pa.array(groups != NOWHERE))
+        paths = [view.groups[group] for group in groups[groups != NOWHERE].tolist()]
+        every = list(columns)
+        for column in view.snapshot.columns:
+            if column.name in view.snapshot.partitioned_by and column not in columns:
+                values = [view.snapshot.files[path].partition[column.name] for path in paths]
+                array = pa.array(values, arrow_type(column.data_type))
+                found, every = found.append_column(column.name, array), [*every, column]
+        found = found.append_column(runs.FILE, pa.array(paths, pa.string()))
+        return (
+            found if self._spark is None else frame(found, self._spark, [*every, runs.FILE_COLUMN])
+        )
+
+    def upsert(self, rows: object) -> Changed:
+        """Put rows into the table: in the place of those with their keys, or beside them.
+
+        In one commit, which removes the files that have a row that is replaced, and adds what takes
+        their place, and files with the new rows. A row whose partition is another one moves. Rows
+        that change nothing commit nothing.
+
+        Args:
+            rows: a DataFrame, pyarrow Table or list of dicts with all columns of the table; what a
+                dict lacks is null.
+
+        Raises:
+            InvalidChangesError: they do not fit; or a key is there twice, and there is no
+                ``ordering``; nothing is written.
+            ConflictError: someone else has committed to the table meanwhile; nothing is changed.
+            SessionError: it takes Spark's ``MERGE``, and there is no session.
+            NotFoundError, CorruptStoreError: as for `lookup`.
+        """
+        view = self._view()
+        columns, key = view.snapshot.columns, view.keying
+        given = rows_given(self._spark, rows, columns, key.columns, self._directory.path)
+        ordering = next((c for c in columns if c.name == self._ordering), None)
+        counting = newest_of_each(given, key.names, ordering)
+        lost = len(given) - len(counting)
+        return change(view, Given(counting, False, lost), ordering, self._spark)
+
+    def delete(self, keys: object) -> Changed:
+        """Delete the rows of some keys, whatever the ordering says.
+
+        Args:
+            keys: as for `lookup`; those that are not there change nothing.
+
+        Raises:
+            InvalidArgumentError: the keys do not fit the key columns.
+            ConflictError, SessionError, NotFoundError, CorruptStoreError: as for `upsert`.
+        """
+        view = self._view()
+        given = keys_given(self._spark, keys, view.keying.columns, self._directory.path)
+        return change(view, Given(distinct(given), True), None, self._spark)
+
+    def compact(self) -> None:
+        """Write the index anew, without tombstones and with one sorted file a bucket at most.
+
+        Does nothing if it is so already. Holds the index in memory.
+
+        Raises:
+            ConflictError: someone else has written the index meanwhile.
+            NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
+        """
+        view = self._view()
+        files = view.runs.files
+        mixed = len(files) > 1 and any(file.bucket is None for file in files)
+        many = len(files) > view.state.descriptor.buckets
+        if mixed or many or len(view.newer) or any(file.tombstones for file in files):
+            refold(view, view.state.descriptor.buckets)
+        elif not view.is_written:
+            with suppress(RefusedError):  # someone else has caught up
+                written(view)
+
+    def rebuild(self, buckets: int | None = None) -> None:
+        """Write the index anew with another number of buckets, from what it has.
+
+        Args:
+            buckets: so many; if None, as for `build`.
+
+        Raises:
+            InvalidArgumentError: it is no number from 1 on.
+            ConflictError, NotFoundError, InvalidChangesError, CorruptStoreError: as for `compact`.
+        """
+        if buckets is not None:
+            _check_buckets(buckets)
+        view = self._view()
+        self._buckets = buckets or sized(view.state.records)
+        refold(view, self._buckets)
+
+    def verify(self) -> tuple[WrongEntry, ...]:
+        """Compare the index with all of the table; nothing is written.
+
+        Returns:
+            The keys of which it is wrong, the first 1,000 of them; none if it is right.
+
+        Raises:
+            NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
+        """
+        return wrong_entries(self._view())
+
+    def stats(self) -> RecordIndexStats:
+        """What the index is made of, once it has caught up.
+
+        Raises:
+            NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
+        """
+        view = self._view()
+        descriptor, files = view.state.descriptor, view.runs.files
+        newer = view.newer.column(view.newer.num_columns - 1)
+        return RecordIndexStats(
+            buckets=descriptor.buckets,
+            hash=descriptor.hash,
+            records=view.state.records,
+            runs=len(files) + bool(len(newer)),
+            tombstones=sum(file.tombstones for file in files) + newer.null_count,
+            delta_version=view.state.delta_version,
+        )
+
+    def __repr__(self) -> str:
+        key = ", ".join(self._keys)
+        return f"RecordIndex({self._directory.path!r}, {key!r}, {self._place.path!r})"
+
+    def _newest(self) -> table.Snapshot:
+        return table.newest(self._directory)
+
+    def _view(self) -> View:
+        found = runs.opened(self._place)
+        if found is None:
+            raise NotFoundError(
+                f"there is no record index at {self._place.path!r}: build() makes it"
+            )
+        snapshot = self._newest()
+        return caught_up(found, self._keying(snapshot), snapshot)
+
+    def _keying(self, snapshot: table.Snapshot) -> Keying:
+        columns = tuple(_column(snapshot, name) for name in self._keys)
+        fields = [StructField(c.name, c.data_type, c.nullable) for c in columns]
+        return Keying(key_columns(StructType(fields)).columns, self._hash)
+
+    def _wanted(self, snapshot: table.Snapshot) -> Descriptor:
+        """What an index is to be built with; 0 buckets if any number will do.
+
+        Raises:
+            DefinitionError: the table has no such columns.
+        """
+        if self._ordering is not None:
+            column = _column(snapshot, self._ordering)
+            if atom(column.data_type) is None:
+                found = column.data_type.simpleString()
+                raise DefinitionError(
+                    f"ordering {column.name!r} is {found!r}: use numbers, text or times",
+                    column=column.name,
+                )
+        keying = self._keying(snapshot)
+        return Descriptor(
+            table=self._directory.path,
+            key=tuple(keying.names),
+            types=keying.types,
+            hash=hash_name(self._hash),
+            buckets=self._buckets or 0,
+            ordering=self._ordering,
+        )
+
+
+def _check_buckets(buckets: object) -> None:
+    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 1 << 20:
+        message = f"buckets is {shown(buckets)}: use a whole number from 1 to {1 << 20}"
+        raise InvalidArgumentError(message, argument="buckets")
+
+
+def _key_names(key: object) -> tuple[str, ...]:
+    """The names of the key columns, as they are given."""
+    if isinstance(key, str):
+        names = existing_schema(key, None, stage="record index").key.names
+    elif isinstance(key, Sequence) and all(isinstance(name, str) for name in key):
+        names = tuple(key)
+    else:
+        names = ()
+    if not names or len(set(names)) < len(names):
+        message = f"key is {shown(key)}: use names of columns, each once, as 'country, id'"
+        raise InvalidArgumentError(message, argument="key")
+    return names
+
+
+def _column(snapshot: table.Snapshot, name: object) -> Column:
+    """A column of a table.
+
+    Raises:
+        DefinitionError: it has none of the name.
+    """
+    found = next((column for column in snapshot.columns if column.name == name), None)
+    if found is None:
+        names = ", ".join(column.name for column in snapshot.columns)
+        raise DefinitionError(
+            f"table {snapshot.directory.path!r} has no column {shown(name)}; it has {names}",
+            column=name if isinstance(name, str) else None,
+        )
+    return found
+
+
+def _table_directory(spark: SparkSession | None, text: str) -> Directory:
+    """Where a table is.
+
+    Raises:
+        NotFoundError: there is no such table.
+        SessionError: it is named by a catalog, and there is no session.
+        DefinitionError: only Spark can read it.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgumentError(
+            f"table is {shown(text)}: use a path or a name", argument="table"
+        )
+    place = Table.existing(text).place
+    address = place.address
+    if place.in_catalog:
+        if spark is None:
+            message = f"table {text!r} is a name in a catalog: give a session, or the table's path"
+            raise SessionError(message)
+        about = SparkDelta(spark, Limits()).describe(place)
+        if about is None or about.format != "delta":
+            raise NotFoundError(f"there is no Delta table {text!r}")
+        address = about.location
+    return _seen(address, f"table {text!r}")
+
+
+def _index_directory(text: str) -> Directory:
+    """Where an index is.
+
+    Raises:
+        DefinitionError: it is no path, or one that only Spark can read.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"location is {shown(text)}: use a path", argument="location")
+    location = Location.parse(text)
+    if location.in_catalog:
+        raise DefinitionError(f"location {text!r} is no path: put a '/' in it, as './{text}'")
+    return _seen(location.address, f"location {text!r}")
+
+
+def _seen(address: str, what: str) -> Directory:
+    found = directory(address)
+    if found is None or not found.is_taken:
+        raise DefinitionError(
+            f"{what} is where only Spark reads: a record index takes plain paths of this machine "
+            "and of object stores that speak S3"
+        )
+    return found

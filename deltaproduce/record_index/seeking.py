@@ -1,0 +1,128 @@
+"""Seeking: the entries of some keys in the files of an index, by few row groups or by all.
+
+A file of which few entries are sought is *seeked*: only row groups whose range may have one of the
+keys are read. Else it is *scanned*. Which one is quicker depends on the share of its entries that
+is sought, as with Hudi's HFiles; the invariant: both find the same.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import compress
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.local.arrays import Numbers, isin_rows
+from deltaproduce.errors import CorruptStoreError
+from deltaproduce.record_index.decisions.entries import GROUP, entries, groups_in
+from deltaproduce.record_index.runs import GROUP_COLUMN, RunFile, Runs
+from deltaproduce.storage.parquet.row_groups import FileFooter
+from deltaproduce.types.atoms import in_arrow_types
+from deltaproduce.types.columns import Column
+
+_SEEK_SHARE: Final = 0.3
+"""A file is seeked if less of its entries is sought."""
+
+
+def entries_of(
+    runs: Runs, keys: pa.Table, buckets: Numbers, key: Sequence[Column]
+) -> Iterator[pa.Table]:
+    """The entries of some keys, tombstones too, the oldest first.
+
+    Args:
+        keys: each once, in the key columns.
+        buckets: of the keys.
+
+    Raises:
+        CorruptStoreError: a file of the index is gone or broken.
+    """
+    of_bucket = {int(bucket): np.flatnonzero(buckets == bucket) for bucket in np.unique(buckets)}
+
+    def found(file: RunFile) -> pa.Table:
+        rows = None if file.bucket is None else of_bucket.get(file.bucket, np.zeros(0, np.int64))
+        wanted = keys if rows is None else keys.take(pa.array(rows))
+        return _found(runs, file, wanted, key)
+
+    yield from _each(found, runs.files)
+
+
+def keys_in(runs: Runs, groups: Numbers, key: Sequence[Column]) -> Iterator[pa.Table]:
+    """The keys of entries with one of some groups, the newest or not, of one file after another.
+
+    Raises:
+        CorruptStoreError: as `entries_of`.
+    """
+
+    def found(file: RunFile) -> pa.Table:
+        every = read(runs, file, key)
+        return every.filter(pa.array(np.isin(groups_in(every), groups))).drop_columns([GROUP])
+
+    yield from _each(found, runs.files)
+
+
+def read(
+    runs: Runs, file: RunFile, key: Sequence[Column], groups: Sequence[int] | None = None
+) -> pa.Table:
+    """All entries of a file, or those of some row groups.
+
+    Raises:
+        CorruptStoreError: as `entries_of`.
+    """
+    names = [*(c.name for c in key), GROUP]
+    try:
+        with runs.place.parquet(file.path) as parquet:
+            every = range(parquet.num_row_groups) if groups is None else groups
+            found = parquet.read_row_groups(list(every), names, use_threads=False)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptStoreError(
+            f"file {file.path!r} of the record index at {runs.place.path!r} cannot be read "
+            f"({error}): build it again",
+            table=runs.place.path,
+        ) from error
+    return in_arrow_types(found, (*key, GROUP_COLUMN))
+
+
+def _each(found: Callable[[RunFile], pa.Table], files: Sequence[RunFile]) -> Iterator[pa.Table]:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        yield from threads.map(found, files)
+
+
+def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> pa.Table:
+    """The entries of keys in one file."""
+    if not len(keys):
+        return entries(keys, np.zeros(0, np.int64))
+    groups = None
+    if len(keys) < _SEEK_SHARE * file.entries:
+        footer = FileFooter(runs.place.footer(file.path))
+        groups = _reached(footer, key[0], keys.column(0))
+    every = read(runs, file, key, groups)
+    return every.filter(pa.array(isin_rows(every.drop_columns([GROUP]), keys)))
+
+
+def _reached(footer: FileFooter, column: Column, values: pa.ChunkedArray) -> list[int] | None:
+    """The row groups that may have one of some values; None if that is not known."""
+    ranges = footer.ranges_in(column.name)
+    sought = _as_in_footers(values)
+    if ranges is None or sought is None:
+        return None
+    reached = (
+        bisect_left(sought, one.least) < bisect_right(sought, one.greatest) for one in ranges
+    )
+    return list(compress(footer.numbers.tolist(), reached))
+
+
+def _as_in_footers(values: pa.ChunkedArray) -> Sequence[Any] | None:
+    """Values in order and as footers have them; None if those of the type are not known."""
+    kind = values.type
+    if values.null_count:
+        return None
+    if pa.types.is_string(kind):
+        return sorted(values.cast(pa.binary()).to_pylist())
+    if pa.types.is_integer(kind):
+        return sorted(values.to_pylist())
+    return None

@@ -1,0 +1,301 @@
+"""The table of someone else: what it is at a delta version, its rows file by file, and our commits.
+
+Effects are here, decisions elsewhere. The invariant: a commit of ours is the next one after the
+delta version that was read, or nothing is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql.types import StructType
+
+from deltaproduce.engines.delta_log import commit_file
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local import data_files
+from deltaproduce.engines.local.arrays import Marks
+from deltaproduce.engines.local.handles import opened_at
+from deltaproduce.engines.local.log_actions import between
+from deltaproduce.errors import ConflictError, CorruptStoreError, DefinitionError, NotFoundError
+from deltaproduce.record_index.decisions.features import Protocol, obstacle, unreadable
+from deltaproduce.record_index.decisions.partition_values import as_text, folder
+from deltaproduce.storage.failpoints import effect
+from deltaproduce.types.atoms import arrow_type, in_arrow_types
+from deltaproduce.types.catalogue import atom
+from deltaproduce.types.columns import Column
+
+_GROUP_ROWS: Final = 1 << 20
+_TOLD_COLUMNS: Final = 32
+"""Of so many columns the log has statistics, as Delta's writers have it."""
+_LEGACY: Final[Mapping[int, frozenset[str]]] = {
+    3: frozenset({"checkConstraints"}),
+    4: frozenset({"changeDataFeed", "generatedColumns"}),
+    5: frozenset({"columnMapping"}),
+    6: frozenset({"identityColumns"}),
+}
+"""What a table has whose protocol names no features: all of the writer versions up to its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A data file.
+
+    Attributes:
+        path: as the log has it.
+        size: in bytes.
+        partition: the values of its partition columns.
+        alive: which of its rows are not deleted; None if all are there.
+    """
+
+    path: str
+    size: int
+    partition: Mapping[str, object]
+    alive: Marks | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """Rows that become a data file.
+
+    Attributes:
+        rows: the table's columns.
+        partition: the values of its partition columns.
+        beside: the path of a file, whose directory it goes to; None if there is none.
+    """
+
+    rows: pa.Table
+    partition: Mapping[str, object]
+    beside: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A table at a delta version.
+
+    Attributes:
+        table_id: Delta's; another table at the same place has another one.
+        columns: all of them, in order.
+        partitioned_by: the names of those that are not in the files.
+        files: by their paths, as the log has them.
+        obstacle: why its files cannot be replaced by a commit of ours; None if they can.
+    """
+
+    directory: Directory
+    handle: DeltaTable
+    table_id: str
+    columns: tuple[Column, ...]
+    partitioned_by: tuple[str, ...]
+    files: Mapping[str, TableFile]
+    obstacle: str | None
+
+    @property
+    def delta_version(self) -> int:
+        """Which version of the table it is."""
+        return int(self.handle.version())
+
+    def rows(self, path: str, columns: Sequence[Column]) -> pa.Table:
+        """Some columns of the rows of a file that are not deleted, in their order.
+
+        Raises:
+            CorruptStoreError: the file is gone or broken.
+        """
+        of = self.files[path]
+        inside = [c.name for c in columns if c.name not in self.partitioned_by]
+        try:
+            with self.directory.parquet(unquote(path)) as file:
+                names = [name for name in inside if name in file.schema_arrow.names]
+                found, count = file.read(names, use_threads=False), file.metadata.num_rows
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _unreadable(self.directory, path, error) from error
+        made = {
+            c.name: found.column(c.name) if c.name in names else _constant(of, c, count)
+            for c in columns
+        }
+        rows = in_arrow_types(pa.table(made), columns)
+        if of.alive is None:
+            return rows
+        alive = np.ones(count, bool)
+        alive[: len(of.alive)] = of.alive
+        return rows.filter(pa.array(alive))
+
+    def written(self, new: NewFile) -> AddAction:
+        """Write a data file, which nobody sees before it is committed."""
+        texts = {name: as_text(value) for name, value in new.partition.items()}
+        inside = folder(texts) if new.beside is None else unquote(new.beside).rpartition("/")[0]
+        where = self.directory.at(inside) if inside else self.directory
+        stored = [c for c in self.columns if c.name not in self.partitioned_by]
+        told = [c for c in stored[:_TOLD_COLUMNS] if atom(c.data_type) is not None]
+        rows = new.rows.select([c.name for c in stored])
+        with effect("write", self.directory.path):
+            (made,) = data_files.written(where, rows, [len(rows)], _GROUP_ROWS, told, ())
+        path = f"{inside}/{made.path}" if inside else made.path
+        return replace(made, path=path, partition_values=texts)
+
+    def commit(
+        self, removed: Iterable[str], added: Sequence[AddAction], metadata: Mapping[str, object]
+    ) -> int:
+        """Put files in the place of others, in one commit.
+
+        Args:
+            removed: the paths of the others.
+            metadata: what the commit says of itself.
+
+        Returns:
+            The delta version of the commit.
+
+        Raises:
+            ConflictError: someone else has committed meanwhile; nothing of this is visible.
+        """
+        now = int(time.time() * 1000)
+        removes = [self._removal(self.files[path], now) for path in removed]
+        said = {"userMetadata": json.dumps(metadata), "isBlindAppend": False}
+        with effect("commit", self.directory.path):
+            try:
+                self.handle.create_write_transaction(
+                    [*removes, *added],
+                    "append",
+                    self.handle.schema(),
+                    [*self.partitioned_by],
+                    commit_properties=CommitProperties(said, 0),
+                    post_commithook_properties=PostCommitHookProperties(True, False),
+                )
+            except CommitFailedError as error:
+                raise overtaken(self.directory) from error
+        return self.delta_version + 1
+
+    def _removal(self, file: TableFile, now: int) -> RemoveAction:
+        texts = {name: as_text(value) for name, value in file.partition.items()}
+        return RemoveAction(unquote(file.path), True, now, file.size, texts)
+
+
+def newest(directory: Directory) -> Snapshot:
+    """A table as it is now.
+
+    Raises:
+        NotFoundError: there is no Delta table.
+        CorruptStoreError: its log cannot be read.
+        DefinitionError: its files cannot be read by the names of its columns.
+    """
+    try:
+        handle = opened_at(directory)
+        fields = json.loads(handle.schema().to_json())["fields"]
+        protocol = _protocol(handle, fields)
+        if fault := unreadable(protocol):
+            raise DefinitionError(f"table {directory.path!r} cannot have a record index: {fault}")
+        files = _files(handle, directory)
+        about = handle.metadata()
+    except TableNotFoundError as error:
+        raise NotFoundError(f"there is no Delta table at {directory.path!r}") from error
+    except (DeltaError, OSError, ValueError) as error:
+        raise CorruptStoreError(
+            f"the log of table {directory.path!r} cannot be read ({error}): restore it",
+            table=directory.path,
+        ) from error
+    struct = StructType.fromJson({"type": "struct", "fields": fields})
+    columns = tuple(Column(f.name, f.dataType, f.nullable) for f in struct.fields)
+    return Snapshot(
+        directory,
+        handle,
+        str(about.id),
+        columns,
+        tuple(about.partition_columns),
+        files,
+        obstacle(protocol),
+    )
+
+
+def touched(directory: Directory, since: int, until: int) -> frozenset[str]:
+    """The paths of the files that were added or removed after a delta version, up to another one.
+
+    Raises:
+        BrokenLogError: the log does not say it any more.
+    """
+    return frozenset(action.path for action in between(directory, since, until))
+
+
+def mark(directory: Directory, delta_version: int) -> str | None:
+    """What tells a commit from another one with its number; None if its file is gone."""
+    try:
+        text = directory.read(commit_file(delta_version)).text
+    except OSError:
+        return None
+    return sha256(text.encode()).hexdigest()
+
+
+def overtaken(directory: Directory) -> ConflictError:
+    """Someone else has committed to a table."""
+    return ConflictError(
+        f"table {directory.path!r} has moved meanwhile, nothing of this change is visible: try it "
+        "again"
+    )
+
+
+def _protocol(handle: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> Protocol:
+    found = handle.protocol()
+    legacy = [
+        features
+        for version, features in _LEGACY.items()
+        if not found.writer_features and version <= found.min_writer_version
+    ]
+    return Protocol(
+        readers=frozenset(found.reader_features or ()),
+        writers=frozenset(found.writer_features or ()).union(*legacy),
+        properties=handle.metadata().configuration,
+        columns=fields,
+    )
+
+
+def _files(handle: DeltaTable, directory: Directory) -> Mapping[str, TableFile]:
+    told = pa.table(handle.get_add_actions())
+    paths, sizes = told.column("path").to_pylist(), told.column("size_bytes").to_pylist()
+    if any("://" in path or path.startswith("/") for path in paths):
+        raise DefinitionError(
+            f"table {directory.path!r} cannot have a record index: it has files that are elsewhere"
+        )
+    none: dict[str, object] = {}
+    partitions = told.column("partition").to_pylist() if "partition" in told.column_names else ()
+    alive = _alive(handle, directory, paths)
+    return {
+        path: TableFile(path, size, partition or none, alive.get(path))
+        for path, size, partition in zip(
+            paths, sizes, partitions or [none] * len(paths), strict=True
+        )
+    }
+
+
+def _alive(handle: DeltaTable, directory: Directory, paths: Sequence[str]) -> Mapping[str, Marks]:
+    """Of the files of which rows are deleted, which rows are not."""
+    marked = pa.table(handle.deletion_vectors())
+    if not len(marked):
+        return {}
+    named = {f"/{unquote(path)}": path for path in paths} | {f"/{path}": path for path in paths}
+    found = dict[str, Marks]()
+    vectors = marked.column("selection_vector").to_pylist()
+    for address, vector in zip(marked.column("filepath").to_pylist(), vectors, strict=True):
+        inside = address[address.index(directory.path) + len(directory.path) :]
+        found[named[inside]] = np.array(vector, bool)
+    return found
+
+
+def _constant(of: TableFile, column: Column, rows: int) -> pa.Array:
+    """A column that a file does not have: it is of its partition, or came to the table later."""
+    kind = arrow_type(column.data_type)
+    return pa.repeat(pa.scalar(of.partition.get(column.name), kind), rows)
+
+
+def _unreadable(directory: Directory, path: str, error: Exception) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"file {path!r} of table {directory.path!r} cannot be read ({error}): restore it",
+        table=directory.path,
+    )

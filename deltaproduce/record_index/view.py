@@ -1,0 +1,240 @@
+"""The view: an index as it is for the newest delta version of its table, caught up in memory.
+
+What others have committed since is found from the log: the files that were added or removed are
+*touched*. Their file groups end, files that are there now are new groups, and only these are read;
+removed ones may be gone. The invariant: a view says of every key what the table has at one delta
+version, or it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.delta_tables import BrokenLogError
+from deltaproduce.engines.local.arrays import Numbers, distinct, empty, isin_rows
+from deltaproduce.errors import CorruptStoreError, InvalidChangesError
+from deltaproduce.record_index import table
+from deltaproduce.record_index.decisions.buckets import HashFunction, buckets_of
+from deltaproduce.record_index.decisions.entries import (
+    GROUP,
+    NOWHERE,
+    doubled,
+    entries,
+    groups_of,
+    newest,
+    no_entries,
+    sorted_by_key,
+    together,
+)
+from deltaproduce.record_index.runs import Runs, State
+from deltaproduce.record_index.seeking import entries_of, keys_in
+from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import shown
+
+_MIXED_ENTRIES: Final = 1 << 16
+"""A run of so many is one file, not one for each bucket."""
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Keying:
+    """By what an index finds records.
+
+    Attributes:
+        columns: the key columns.
+        hashed: the hash function.
+    """
+
+    columns: tuple[Column, ...]
+    hashed: str | HashFunction
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the key columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Their types."""
+        return tuple(column.data_type.simpleString() for column in self.columns)
+
+    def parts(self, found: pa.Table, buckets: int) -> Mapping[int | None, pa.Table]:
+        """Entries as the files of a run, sorted by bucket and key."""
+        of = buckets_of(found.drop_columns([GROUP]), self.hashed, buckets)
+        parts: dict[int | None, pa.Table] = {
+            int(bucket): sorted_by_key(found.filter(pa.array(of == bucket)), self.columns)
+            for bucket in np.unique(of)
+        }
+        few = 0 < len(found) <= _MIXED_ENTRIES
+        return {None: together(parts.values())} if few else parts
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An index, and what is newer than it.
+
+    Attributes:
+        state: what the index would be if it were written now.
+        groups: the path of each file group.
+        newer: entries that count before all of the runs.
+    """
+
+    runs: Runs
+    keying: Keying
+    snapshot: table.Snapshot
+    state: State
+    groups: Mapping[int, str]
+    newer: pa.Table
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the index says all of it."""
+        return self.state == self.runs.state
+
+    def groups_of(self, keys: pa.Table) -> Numbers:
+        """The file group of each of some distinct keys; `NOWHERE` if there is no such key."""
+        buckets = buckets_of(keys, self.keying.hashed, self.state.descriptor.buckets)
+        found = entries_of(self.runs, keys, buckets, self.keying.columns)
+        return groups_of(keys, together([*found, self._newer_of(keys)]))
+
+    def _newer_of(self, keys: pa.Table) -> pa.Table:
+        return self.newer.filter(pa.array(isin_rows(self.newer.select(keys.column_names), keys)))
+
+    def changed(self, state: State, groups: Mapping[int, str], newer: pa.Table) -> View:
+        """The view with other groups, and entries that are newer than its own."""
+        every = newest(together([self.newer, newer]))
+        return replace(self, state=state, groups=groups, newer=every)
+
+
+def caught_up(runs: Runs, keying: Keying, snapshot: table.Snapshot) -> View:
+    """An index as it is for the newest delta version of its table.
+
+    Raises:
+        CorruptStoreError: the log does not say what has changed, or it is another table.
+        InvalidChangesError: the table has a key twice.
+    """
+    groups, none = runs.groups(), no_entries(keying.columns, empty(keying.columns))
+    view = View(runs, keying, snapshot, runs.state, groups, none)
+    _check_table(runs, keying, snapshot)
+    now = snapshot.delta_version
+    if now == runs.state.delta_version:
+        return view
+    try:
+        touched = table.touched(snapshot.directory, runs.state.delta_version, now)
+    except BrokenLogError as error:
+        raise _astray(
+            runs, f"the log does not say what was committed after {runs.state.delta_version}"
+        ) from error
+    return _with(view, touched)
+
+
+def _with(view: View, touched: frozenset[str]) -> View:
+    """A view after some files were added or removed."""
+    state, snapshot = view.state, view.snapshot
+    ended = {group for group, path in view.groups.items() if path in touched}
+    begun = dict(enumerate(sorted(touched & snapshot.files.keys()), state.next_group))
+    added = keys_of(snapshot, begun, view.keying.columns)
+    new_keys = added.drop_columns([GROUP])
+    others = _of_others(view, new_keys, ended)
+    refuse_doubled(new_keys, np.union1d(doubled(new_keys), others), snapshot)
+    gone = _keys_of_groups(view, ended)
+    tombstones = gone.filter(pa.array(~isin_rows(gone, new_keys)))
+    nowhere = np.full(len(tombstones), NOWHERE)
+    now = snapshot.delta_version
+    return view.changed(
+        replace(
+            state,
+            delta_version=now,
+            mark=table.mark(snapshot.directory, now),
+            records=state.records - len(gone) + len(added),
+            next_group=state.next_group + len(begun),
+        ),
+        {group: path for group, path in view.groups.items() if group not in ended} | begun,
+        together([added, entries(tombstones, nowhere)]),
+    )
+
+
+def keys_of(snapshot: table.Snapshot, groups: Mapping[int, str], key: Sequence[Column]) -> pa.Table:
+    """The entries of all rows in some files."""
+    found = [no_entries(key, empty(key))]
+    for group, path in groups.items():
+        rows = snapshot.rows(path, key)
+        found.append(entries(rows, np.full(len(rows), group)))
+    return together(found)
+
+
+def refuse_doubled(keys: pa.Table, places: Numbers, snapshot: table.Snapshot) -> None:
+    """Refuse a table that has keys twice.
+
+    Args:
+        places: of such keys.
+
+    Raises:
+        InvalidChangesError: there are some.
+    """
+    if len(places):
+        found = keys_as_given(keys.take(pa.array(places[:_SHOWN])))
+        raise InvalidChangesError(
+            f"table {snapshot.directory.path!r} has {len(places)} rows with a key that another row "
+            f"has at delta version {snapshot.delta_version}, of keys {shown(found)}: delete one of "
+            "each",
+            column=keys.column_names[0],
+            columns=tuple(keys.column_names),
+            keys=found,
+        )
+
+
+def keys_as_given(keys: pa.Table) -> tuple[object, ...]:
+    """Keys as Python has them: the bare value of one column, a tuple of several."""
+    rows = [tuple(row.values()) for row in keys.to_pylist()]
+    return tuple(row[0] for row in rows) if keys.num_columns == 1 else tuple(rows)
+
+
+def _of_others(view: View, keys: pa.Table, ended: set[int]) -> Numbers:
+    """The places of keys that rows in other files than the touched ones have."""
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    once = distinct(keys)
+    groups = view.groups_of(once)
+    others = (groups != NOWHERE) & ~np.isin(groups, [*ended])
+    return np.flatnonzero(isin_rows(keys, once.filter(pa.array(others))))
+
+
+def _keys_of_groups(view: View, groups: set[int]) -> pa.Table:
+    """The keys that are in some file groups by their newest entries."""
+    wanted = np.array(sorted(groups), np.int64)
+    none = empty(view.keying.columns)
+    if not len(wanted):
+        return none
+    once = distinct(together([none, *keys_in(view.runs, wanted, view.keying.columns)]))
+    return once.filter(pa.array(np.isin(view.groups_of(once), wanted)))
+
+
+def _check_table(runs: Runs, keying: Keying, snapshot: table.Snapshot) -> None:
+    """Refuse a table that is not the one that the index was built for.
+
+    Raises:
+        CorruptStoreError: it is another one.
+    """
+    state = runs.state
+    then = table.mark(snapshot.directory, state.delta_version)
+    if (
+        snapshot.table_id != state.table_id
+        or snapshot.delta_version < state.delta_version
+        or (then is not None and state.mark is not None and then != state.mark)
+    ):
+        raise _astray(runs, f"there is another table at {snapshot.directory.path!r}")
+    if keying.types != state.descriptor.types:
+        raise _astray(runs, "the key columns of the table have other types now")
+
+
+def _astray(runs: Runs, why: str) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"the record index at {runs.place.path!r} does not fit its table: {why}; build it again",
+        table=runs.place.path,
+    )

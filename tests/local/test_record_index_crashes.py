@@ -1,0 +1,153 @@
+"""A crash before or after any effect of a record index leaves it and its table right.
+
+The cases of Hudi's design of its record index are here by name: data and index change together or
+not at all, nobody sees a part of it midway, and whoever comes next goes on.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from records import KEY, Records
+
+from deltaproduce.storage import failpoints
+
+OPERATIONS = {
+    "build": lambda records, _: records.index.build(),
+    "upsert": lambda records, batch: records.index.upsert(batch),
+    "delete": lambda records, batch: records.index.delete(
+        [{name: row[name] for name in KEY} for row in batch]
+    ),
+    "compact": lambda records, _: records.index.compact(),
+    "rebuild": lambda records, _: records.index.rebuild(5),
+}
+
+
+class CrashError(Exception):
+    """The process ends here."""
+
+
+def prepared(place, seed=7):
+    """A table with runs, tombstones, and a commit that the index has not seen."""
+    records = Records(place, seed=seed)
+    records.upsert([records.row(key) for key in list(records.rows)[:5]])
+    records.delete(list(records.rows)[5:8])
+    records.foreign_append([records.fresh_key() for _ in range(4)])
+    keys = [*list(records.rows)[:6], (999, "new")]
+    return records, [{**records.row(key), "v": "after"} for key in keys]
+
+
+def after(operation, rows, batch):
+    """The rows that there are when an operation is done."""
+    changed = {tuple(row[name] for name in KEY): row for row in batch}
+    if operation == "upsert":
+        return {**rows, **changed}
+    if operation == "delete":
+        return {key: row for key, row in rows.items() if key not in changed}
+    return rows
+
+
+def effects(place, operation):
+    """The effects of an operation, in order."""
+    records, batch = prepared(place)
+    reached = []
+    with failpoints.armed(lambda when, name, table: reached.append((when, name))):
+        OPERATIONS[operation](records, batch)
+    return reached
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_crash_at_any_effect_leaves_table_and_index_right(tmp_path, operation):
+    points = effects(tmp_path / "first", operation)
+    assert {name for _, name in points} >= {"write", "index"}
+    firsts = sorted({point: place for place, point in reversed([*enumerate(points)])}.values())
+    for point in firsts:
+        records, batch = prepared(tmp_path / str(point))
+        reached = iter(range(len(points) + 1))
+
+        def crash(when, name, table, reached=reached, point=point):
+            if next(reached) >= point:
+                raise CrashError
+
+        with failpoints.armed(crash), suppress(CrashError):
+            OPERATIONS[operation](records, batch)
+        whole = after(operation, records.rows, batch)
+        is_done = points[: point + 1].count(("after", "commit")) > 0
+        records.rows = whole if is_done else records.rows
+        records.index = records.opened(buckets=None)
+        records.check()
+        records.upsert(batch)
+        records.index.compact()
+        records.check()
+
+
+def test_an_index_whose_build_crashes_is_not_there(tmp_path):
+    records = Records(tmp_path)
+    log = Path(records.location) / "_delta_log"
+    versions = len([*log.iterdir()])
+
+    def crash(when, name, table):
+        if (when, name) == ("before", "index"):
+            raise CrashError
+
+    with failpoints.armed(crash), pytest.raises(CrashError):
+        records.index.build()
+    assert len([*log.iterdir()]) == versions
+
+
+def test_a_table_that_moved_on_without_its_index_is_caught_up_with(tmp_path):
+    """The commit to the table is the commit point: the index follows, whoever opens it."""
+    records, batch = prepared(tmp_path)
+
+    def crash(when, name, table):
+        if (when, name) == ("before", "index"):
+            raise CrashError
+
+    with failpoints.armed(crash), pytest.raises(CrashError):
+        records.index.upsert(batch)
+    records.rows = after("upsert", records.rows, batch)
+    stored = DeltaTable(records.location).version()
+    records.check()
+    assert DeltaTable(records.location).version() == stored
+    assert records.index.upsert(batch).ignored == len(batch)
+    assert DeltaTable(records.location).version() == stored + 1
+
+
+SCRIPT = """
+import os, signal, sys
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+from pathlib import Path
+from deltaproduce.storage import failpoints
+import test_record_index_crashes as tests
+records, batch = tests.prepared(Path(sys.argv[2]))
+left = [int(sys.argv[4])]
+def kill(when, name, table):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+with failpoints.armed(kill):
+    tests.OPERATIONS[sys.argv[3]](records, batch)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_process_that_is_killed_leaves_table_and_index_right(tmp_path, operation):
+    points = effects(tmp_path / "first", operation)
+    search = os.pathsep.join([str(Path(__file__).parent), os.getcwd()])
+    for point in range(len(points)):
+        place = tmp_path / str(point)
+        command = [sys.executable, "-c", SCRIPT, search, str(place), operation, str(point)]
+        ended = subprocess.run(command, capture_output=True, text=True)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        records, batch = prepared(tmp_path / f"{point} whole")
+        is_done = points[: point + 1].count(("after", "commit")) > 0
+        records.rows = after(operation, records.rows, batch) if is_done else records.rows
+        records.table, records.location = str(place / "table"), str(place / "index")
+        records.index = records.opened(buckets=None)
+        records.check()

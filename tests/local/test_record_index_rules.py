@@ -1,0 +1,481 @@
+"""The rules of a record index, one by one; `test_record_index` has them in random series."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from records import KEYS, Records
+
+import deltaproduce as dp
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.record_index import runs, seeking
+from deltaproduce.storage import failpoints
+
+
+def make(place, rows, **more):
+    table = str(place / "t")
+    write_deltalake(table, pa.Table.from_pylist(rows), **more)
+    return table
+
+
+def rows(*keys, v="old"):
+    return [{"k": key, "v": v} for key in keys]
+
+
+def indexed(place, *files, **arguments):
+    """A table of several files, and an index that was built."""
+    for keys in files:
+        make(place, rows(*keys), mode="append")
+    index = dp.RecordIndex(None, str(place / "t"), "k", str(place / "i"), **arguments)
+    index.build()
+    return index
+
+
+def paths(place):
+    return set(DeltaTable(str(place / "t")).get_add_actions().column("path").to_pylist())
+
+
+def found(place):
+    table = DeltaTable(str(place / "t")).to_pyarrow_table()
+    return {row["k"]: row["v"] for row in table.to_pylist()}
+
+
+def last_commit(place):
+    log = sorted((place / "t" / "_delta_log").glob("*.json"))
+    return [json.loads(line) for line in log[-1].read_text().splitlines()]
+
+
+def test_opening_writes_nothing_and_before_build_there_is_no_index(tmp_path):
+    table = make(tmp_path, rows(1))
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    assert not (tmp_path / "i").exists()
+    for method in (index.compact, index.rebuild, index.verify, index.stats):
+        with pytest.raises(dp.NotFoundError):
+            method()
+    for method in (index.lookup, index.upsert, index.delete):
+        with pytest.raises(dp.NotFoundError):
+            method(rows(1))
+    assert not (tmp_path / "i").exists()
+    with pytest.raises(dp.NotFoundError):
+        dp.RecordIndex(None, str(tmp_path / "gone"), "k", str(tmp_path / "i"))
+
+
+def test_an_index_is_opened_as_it_was_built(tmp_path):
+    index = indexed(tmp_path, [1, 2], buckets=4)
+    other = make(tmp_path / "other", rows(1))
+    table, location = str(tmp_path / "t"), str(tmp_path / "i")
+    same = dp.RecordIndex(None, table, ["k"], location)
+    assert same.stats() == index.stats()
+
+    def by_length(keys):
+        return pa.array([0] * len(keys))
+
+    for arguments in (
+        {"table": other},
+        {"key": "v"},
+        {"key": "k, v"},
+        {"buckets": 5},
+        {"hash": by_length},
+        {"ordering": "v"},
+    ):
+        with pytest.raises(dp.DescriptorMismatchError) as refused:
+            dp.RecordIndex(
+                None,
+                arguments.pop("table", table),
+                arguments.pop("key", "k"),
+                location,
+                **arguments,
+            )
+        assert refused.value.differences
+    index.rebuild(5)
+    assert dp.RecordIndex(None, table, "k", location, buckets=5).stats().buckets == 5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"key": "nothing"},
+        {"key": ""},
+        {"key": []},
+        {"key": ["k", "k"]},
+        {"key": 1},
+        {"buckets": 0},
+        {"buckets": True},
+        {"buckets": 1.5},
+        {"hash": "md5"},
+        {"ordering": "nothing"},
+        {"table": 1},
+        {"location": "a_schema"},
+        {"location": 1},
+    ],
+)
+def test_wrong_arguments_are_refused(tmp_path, wrong):
+    good = {"table": make(tmp_path, rows(1)), "key": "k", "location": str(tmp_path / "i")}
+    with pytest.raises((dp.DefinitionError, dp.InvalidArgumentError)):
+        dp.RecordIndex(None, **{**good, **wrong})
+    assert not (tmp_path / "i").exists()
+
+
+def test_float_and_nested_keys_are_refused(tmp_path):
+    table = make(tmp_path, [{"f": 1.0, "n": [1]}])
+    for key in ("f", "n"):
+        with pytest.raises(dp.DefinitionError) as refused:
+            dp.RecordIndex(None, table, key, str(tmp_path / "i"))
+        assert refused.value.column == key
+
+
+def test_a_lookup_gives_keys_partitions_and_files(tmp_path):
+    some = pa.table({"p": pa.array([1, 1, None], pa.int32()), "k": ["a", None, "c"]})
+    table = str(tmp_path / "t")
+    write_deltalake(table, some, partition_by=["p"])
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    index.build()
+    files = pa.table(DeltaTable(table).get_add_actions(flatten=True)).to_pydict()
+    path = dict(zip(files["partition.p"], files["path"], strict=True))
+    asked = pa.table({"k": pa.array(["c", "a", "a", "b"])})
+    answer = index.lookup(asked)
+    assert answer.schema.names == ["k", "p", "_file"]
+    assert answer.schema.field("p").type == pa.int32()
+    assert answer.to_pylist() == [
+        {"k": "c", "p": None, "_file": path[None]},
+        {"k": "a", "p": 1, "_file": path[1]},
+    ]
+    assert index.lookup(asked.slice(0, 0)).to_pylist() == []
+
+
+def test_null_is_a_key(tmp_path):
+    table = str(tmp_path / "t")
+    write_deltalake(table, pa.table({"k": pa.array([1, None], pa.int64()), "v": ["a", "b"]}))
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    index.build()
+    assert index.lookup([{"k": None}]).num_rows == 1
+    assert index.upsert([{"k": None, "v": "c"}]).updated == 1
+    assert found(tmp_path) == {1: "a", None: "c"}
+    assert index.delete([{"k": None}]).deleted == 1
+    assert index.lookup([{"k": None}]).num_rows == 0
+
+
+def test_a_key_twice_is_refused(tmp_path):
+    table = make(tmp_path, rows(1, 2, 2))
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    with pytest.raises(dp.InvalidChangesError) as refused:
+        index.build()
+    assert refused.value.keys == (2,)
+    assert not (tmp_path / "i").exists()
+    DeltaTable(table).delete("k = 2")
+    index.build()
+    with pytest.raises(dp.InvalidChangesError) as refused:
+        index.upsert(rows(5, 5))
+    assert refused.value.keys == (5,)
+    assert found(tmp_path) == {1: "old"}
+
+
+def test_rows_that_do_not_fit_are_refused(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    for wrong in (
+        [{"k": "x", "v": "a"}],
+        [{"k": 1, "w": 1}],
+        pa.table({"k": [1]}),
+        pa.table({"k": [0.5], "v": ["a"]}),
+        None,
+    ):
+        with pytest.raises(dp.InvalidChangesError):
+            index.upsert(wrong)
+    for wrong in ([{"k": "x"}], pa.table({"v": ["a"]}), pa.table({"k": [0.5]}), 1):
+        for method in (index.lookup, index.delete):
+            with pytest.raises(dp.InvalidArgumentError) as refused:
+                method(wrong)
+            assert refused.value.argument == "keys"
+    assert DeltaTable(str(tmp_path / "t")).version() == 0
+
+
+def test_an_upsert_removes_exactly_the_files_that_have_its_rows(tmp_path, monkeypatch):
+    index = indexed(tmp_path, [1, 2], [3, 4], [5, 6], [7, 8])
+    places = {row["k"]: row["_file"] for row in index.lookup(rows_of(range(1, 9))).to_pylist()}
+    read = []
+    parquet = Directory.parquet
+
+    def seen(self, inside, footer=None):
+        read.append(f"{self.path}/{inside}")
+        return parquet(self, inside, footer)
+
+    monkeypatch.setattr(Directory, "parquet", seen)
+    changed = index.upsert([*rows(3, 9, v="new"), *rows(5)])
+    assert changed == dp.Changed(1, 1, 0, 1, 4, "files")
+    actions = last_commit(tmp_path)
+    assert {a["remove"]["path"] for a in actions if "remove" in a} == {places[3]}
+    assert len([a for a in actions if "add" in a]) == 2
+    table = str(tmp_path / "t")
+    assert {p for p in read if p.startswith(table)} == {f"{table}/{places[k]}" for k in (3, 5)}
+    read.clear()
+    assert index.delete([{"k": 7}, {"k": 8}, {"k": 99}]).deleted == 2
+    assert {p for p in read if p.startswith(table)} == {f"{table}/{places[7]}"}
+    assert [a for a in last_commit(tmp_path) if "add" in a] == []
+    assert found(tmp_path) == {1: "old", 2: "old", 3: "new", 4: "old", 5: "old", 6: "old", 9: "new"}
+    assert index.verify() == ()
+
+
+def rows_of(keys):
+    return [{"k": key} for key in keys]
+
+
+def test_what_changes_nothing_commits_nothing(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    stored = DeltaTable(str(tmp_path / "i")).version()
+    assert index.upsert(rows(1, 2)) == dp.Changed(0, 0, 0, 2, 0, "files")
+    assert index.delete(rows_of([7, 7])) == dp.Changed(0, 0, 0, 1, 0, "files")
+    assert index.upsert(pa.table({"k": pa.array([], pa.int64()), "v": pa.array([], pa.string())}))
+    assert DeltaTable(str(tmp_path / "t")).version() == 0
+    assert DeltaTable(str(tmp_path / "i")).version() == stored
+
+
+def test_a_delete_forgets_and_a_key_may_come_back(tmp_path):
+    table = str(tmp_path / "t")
+    write_deltalake(table, pa.table({"k": [1], "at": [9], "v": ["a"]}))
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"), ordering="at")
+    index.build()
+    assert index.upsert([{"k": 1, "at": 8, "v": "late"}]).ignored == 1
+    assert index.upsert([{"k": 1, "at": None, "v": "null"}]).ignored == 1
+    assert index.upsert([{"k": 1, "at": 9, "v": "equal"}]).updated == 1
+    assert index.delete(rows_of([1])).deleted == 1
+    assert index.stats().tombstones == 1
+    assert index.upsert([{"k": 1, "at": 1, "v": "back"}]).inserted == 1
+    assert found(tmp_path) == {1: "back"}
+    assert index.verify() == ()
+
+
+def test_after_a_compaction_there_are_no_tombstones_and_a_run_a_bucket(tmp_path):
+    index = indexed(tmp_path, range(50), range(50, 100), buckets=2)
+    for key in range(6):
+        index.upsert(rows(key, 1_000 + key, v="new"))
+        index.delete(rows_of([key]))
+    stats = index.stats()
+    assert stats.runs > 2
+    assert stats.tombstones == 6
+    index.compact()
+    after = index.stats()
+    assert after.runs <= 2
+    assert (after.tombstones, after.records) == (0, stats.records) == (0, 100)
+    version = DeltaTable(str(tmp_path / "i")).version()
+    index.compact()
+    assert DeltaTable(str(tmp_path / "i")).version() == version
+    assert index.verify() == ()
+
+
+def test_a_rewritten_file_is_no_entry(tmp_path):
+    """The index of a file's other rows stays: a file that takes its place is the same group."""
+    index = indexed(tmp_path, range(500))
+    index.upsert(rows(7, v="new"))
+    assert index.stats().runs == 1
+    assert index.lookup(rows_of([8])).column("_file").to_pylist() == [*paths(tmp_path)]
+
+
+def test_build_over_an_index_makes_it_anew_in_one_commit(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    index.upsert(rows(3))
+    version = DeltaTable(str(tmp_path / "i")).version()
+    index.build()
+    assert DeltaTable(str(tmp_path / "i")).version() == version + 1
+    assert index.stats().runs == 1
+    assert index.verify() == ()
+
+
+def test_an_index_that_is_overtaken_changes_nothing(tmp_path, monkeypatch):
+    index = indexed(tmp_path, [1, 2])
+
+    def overtake(when, name, table):
+        if (when, name) == ("before", "commit"):
+            make(tmp_path, rows(10), mode="append")
+
+    for method in (lambda: index.upsert(rows(1, v="new")), lambda: index.delete(rows_of([2]))):
+        before = found(tmp_path)
+        with failpoints.armed(overtake), pytest.raises(dp.ConflictError):
+            method()
+        assert found(tmp_path) == {**before, 10: "old"}
+        DeltaTable(str(tmp_path / "t")).delete("k = 10")
+        assert index.verify() == ()
+
+
+def test_a_key_that_someone_else_doubles_is_refused_until_it_is_mended(tmp_path):
+    index = indexed(tmp_path, [1, 2], [3])
+    make(tmp_path, rows(2, 8), mode="append")
+    calls = {
+        "lookup": lambda: index.lookup(rows_of([1])),
+        "upsert": lambda: index.upsert(rows(1, v="new")),
+        "delete": lambda: index.delete(rows_of([1])),
+        "verify": index.verify,
+        "stats": index.stats,
+        "compact": index.compact,
+        "rebuild": index.rebuild,
+        "build": index.build,
+    }
+    for call in calls.values():
+        with pytest.raises(dp.InvalidChangesError) as refused:
+            call()
+        assert refused.value.keys == (2,)
+    DeltaTable(str(tmp_path / "t")).delete("k = 2")
+    assert index.verify() == ()
+    assert index.stats().records == 3
+    make(tmp_path, rows(7, 7), mode="append")
+    with pytest.raises(dp.InvalidChangesError):
+        index.stats()
+
+
+def test_removed_files_may_be_gone(tmp_path):
+    index = indexed(tmp_path, [1, 2], [3, 4])
+    table = DeltaTable(str(tmp_path / "t"))
+    table.delete("k in (1, 3)")
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert index.verify() == ()
+    assert index.upsert(rows(2, v="new")).updated == 1
+    assert index.verify() == ()
+
+
+def test_only_added_files_are_read_to_catch_up(tmp_path, monkeypatch):
+    index = indexed(tmp_path, [1, 2], [3, 4])
+    known = paths(tmp_path)
+    make(tmp_path, rows(9), mode="append")
+    for path in known:
+        (tmp_path / "t" / path).rename(tmp_path / path)
+    assert index.stats().records == 5
+    assert {row["_file"] for row in index.lookup(rows_of([1, 4])).to_pylist()} == known
+
+
+def test_a_lookup_catches_up_without_writing(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    make(tmp_path, rows(9), mode="append")
+    version = DeltaTable(str(tmp_path / "i")).version()
+    assert index.lookup(rows_of([9])).num_rows == 1
+    assert index.stats().delta_version == 1
+    assert DeltaTable(str(tmp_path / "i")).version() == version
+    index.compact()
+    assert DeltaTable(str(tmp_path / "i")).version() > version
+
+
+def test_a_log_that_no_longer_says_is_mended_by_build(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    make(tmp_path, rows(9), mode="append")
+    make(tmp_path, rows(10), mode="append")
+    DeltaTable(str(tmp_path / "t")).create_checkpoint()
+    (tmp_path / "t" / "_delta_log" / f"{1:020}.json").unlink()
+    assert_mended(index)
+
+
+def test_another_table_in_its_place_is_mended_by_build(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    shutil.rmtree(tmp_path / "t")
+    make(tmp_path, rows(5))
+    assert_mended(index)
+
+
+def test_the_same_table_with_another_past_is_mended_by_build(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    shutil.copytree(tmp_path / "t", tmp_path / "backup")
+    index.upsert(rows(1, v="new"))
+    shutil.rmtree(tmp_path / "t")
+    shutil.copytree(tmp_path / "backup", tmp_path / "t")
+    make(tmp_path, rows(7), mode="append")
+    assert_mended(index)
+
+
+def assert_mended(index):
+    for call in (index.stats, index.verify, lambda: index.upsert(rows(1))):
+        with pytest.raises(dp.CorruptStoreError):
+            call()
+    index.build()
+    assert index.verify() == ()
+
+
+def test_a_lost_file_of_the_index_is_mended_by_build(tmp_path):
+    index = indexed(tmp_path, range(10))
+    for path in DeltaTable(str(tmp_path / "i")).get_add_actions().column("path").to_pylist():
+        (tmp_path / "i" / path).unlink()
+    with pytest.raises(dp.CorruptStoreError):
+        index.lookup(rows_of([1]))
+    index.build()
+    assert index.verify() == ()
+
+
+def test_wrong_entries_are_found(tmp_path):
+    """What only a bug or a forged index could bring about: a key in another file, one too many."""
+    index = indexed(tmp_path, [1, 2], [3, 4])
+    assert index.verify() == ()
+    log = sorted((tmp_path / "t" / "_delta_log").glob("*.json"))
+    added = [json.loads(line) for line in log[-1].read_text().splitlines()]
+    path = next(a["add"]["path"] for a in added if "add" in a)
+    pq.write_table(pa.Table.from_pylist(rows(3, 5)), tmp_path / "t" / path)
+    wrong = {entry.key: entry for entry in index.verify()}
+    assert wrong.keys() == {(4,), (5,)}
+    assert (wrong[(4,)].indexed, wrong[(4,)].found) == (path, ())
+    assert (wrong[(5,)].indexed, wrong[(5,)].found) == (None, (path,))
+    with pytest.raises(dp.CorruptStoreError):
+        index.upsert(rows(4, v="new"))
+
+
+def test_columns_that_came_later_are_null_in_older_files(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    more = [{"k": 3, "v": "x", "w": 1}]
+    make(tmp_path, more, mode="append", schema_mode="merge")
+    assert index.upsert([{"k": 1, "v": "old", "w": None}]).ignored == 1
+    assert index.upsert([{"k": 1, "v": "old", "w": 5}]).updated == 1
+    stored = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
+    assert {row["k"]: row["w"] for row in stored} == {1: 5, 2: None, 3: 1}
+
+
+def test_a_table_with_another_feature_asks_for_spark(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+    table = DeltaTable(str(tmp_path / "t"))
+    table.alter.add_constraint({"positive": "k > 0"})
+    with pytest.raises(dp.SessionError):
+        index.upsert(rows(1, v="new"))
+    assert found(tmp_path) == {1: "old", 2: "old"}
+    assert index.upsert(rows(1)).ignored == 1
+
+
+def test_many_entries_are_sought_by_row_groups(tmp_path, monkeypatch):
+    """Few keys read few row groups, and find what a scan finds."""
+    monkeypatch.setattr(runs, "_GROUP_ROWS", 50)
+    monkeypatch.setattr("deltaproduce.record_index.view._MIXED_ENTRIES", 10)
+    records = Records(tmp_path, rows=100, buckets=2)
+    make(tmp_path, [{"k": n, "v": "x"} for n in range(5_000)])
+    index = dp.RecordIndex(None, str(tmp_path / "t"), "k", str(tmp_path / "other"), buckets=2)
+    index.build()
+    read = []
+    whole = seeking.read
+
+    def counted(runs, file, key, groups=None):
+        read.append(groups)
+        return whole(runs, file, key, groups)
+
+    monkeypatch.setattr(seeking, "read", counted)
+    wanted = [3, 4_999, 5_000]
+    assert index.lookup(rows_of(wanted)).column("k").to_pylist() == [3, 4_999]
+    assert all(groups is not None and len(groups) <= 2 for groups in read)
+    monkeypatch.setattr(seeking, "_SEEK_SHARE", 0)
+    assert index.lookup(rows_of(wanted)).column("k").to_pylist() == [3, 4_999]
+    assert read[-1] is None
+    given = pa.Table.from_pylist([{"a": None, "b": "é"}, {"a": 1, "b": ""}], KEYS)
+    assert len(records.index.lookup(given)) <= 2
+
+
+def test_paths_with_odd_signs(tmp_path):
+    place = Path(tmp_path)
+    table = str(place / "t")
+    for part in ("a b", "é", "x/y", "50%", "="):
+        write_deltalake(
+            table, pa.table({"k": [part], "p": [part]}), mode="append", partition_by=["p"]
+        )
+    index = dp.RecordIndex(None, table, "k", str(place / "i"))
+    index.build()
+    for part in ("a b", "é", "x/y", "50%", "="):
+        assert index.lookup([{"k": part}]).column("p").to_pylist() == [part]
+        assert index.upsert([{"k": part + "!", "p": part}]).inserted == 1
+        assert index.delete([{"k": part}]).strategy == "files"
+    assert index.upsert([{"k": "new", "p": "nö w/1"}]).inserted == 1
+    assert index.verify() == ()
+    assert DeltaTable(table).to_pyarrow_table().num_rows == 6
