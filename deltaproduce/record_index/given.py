@@ -6,11 +6,13 @@ is refused before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType
 
 from deltaproduce.engines.local.arrays import Numbers, factorize, order_codes, taken
 from deltaproduce.engines.spark.frames import fetched
@@ -32,12 +34,14 @@ def rows_given(
     given: object,
     columns: Iterable[Column],
     key: Iterable[Column],
+    partitioned_by: Collection[str],
     table: str,
 ) -> pa.Table:
     """Rows in all columns of a table.
 
     Raises:
-        InvalidChangesError: they do not fit, or a column that is NOT NULL is null.
+        InvalidChangesError: they do not fit; a column that is NOT NULL is null; or a partition
+            column is empty, which Delta stores as null.
     """
     every, names = tuple(columns), [column.name for column in key]
     keys = tuple(column for name in names for column in every if column.name == name)
@@ -45,18 +49,32 @@ def rows_given(
     source = Source(table, RowSchema(Columns(keys), Columns(values)), Given())
     rows = _taken(spark, given, source).select([column.name for column in every])
     for column in every:
-        if not column.nullable and rows.column(column.name).null_count:
-            wrong = rows.filter(rows.column(column.name).is_null()).select(names)
-            found = keys_as_given(wrong.slice(0, _SHOWN))
-            raise InvalidChangesError(
-                f"rows of table {table!r}: column {column.name!r} is NOT NULL, and null in "
-                f"{len(wrong)} rows, of keys {shown(found)}",
-                source=table,
-                column=column.name,
-                columns=(column.name,),
-                keys=found,
-            )
+        if not column.nullable:
+            nulls = rows.column(column.name).is_null()
+            _refuse(rows.filter(nulls), column, names, table, "is NOT NULL, and null")
+        if column.name in partitioned_by and isinstance(column.data_type, StringType):
+            empty = pc.equal(rows.column(column.name), "")
+            said = "is a partition's, and empty, which Delta stores as null,"
+            _refuse(rows.filter(empty), column, names, table, said)
     return rows
+
+
+def _refuse(wrong: pa.Table, column: Column, key: list[str], table: str, said: str) -> None:
+    """Refuse rows for what is in a column.
+
+    Raises:
+        InvalidChangesError: there are some.
+    """
+    if len(wrong):
+        found = keys_as_given(wrong.select(key).slice(0, _SHOWN))
+        raise InvalidChangesError(
+            f"rows of table {table!r}: column {column.name!r} {said} in {len(wrong)} rows, of keys "
+            f"{shown(found)}",
+            source=table,
+            column=column.name,
+            columns=(column.name,),
+            keys=found,
+        )
 
 
 def keys_given(

@@ -161,7 +161,8 @@ class RecordIndex:
         """
         view = self._view()
         columns, key = view.snapshot.columns, view.keying
-        given = rows_given(self._spark, rows, columns, key.columns, self._directory.path)
+        partitions, path = view.snapshot.partitioned_by, self._directory.path
+        given = rows_given(self._spark, rows, columns, key.columns, partitions, path)
         ordering = next((c for c in columns if c.name == self._ordering), None)
         counting = newest_of_each(given, key.names, ordering)
         lost = len(given) - len(counting)
@@ -367,10 +368,15 @@ def _index_directory(text: str) -> Directory:
 
 
 def _seen(address: str, what: str) -> Directory:
+    """A directory in which delta-rs and Spark never commit over each other.
+
+    Raises:
+        DefinitionError: it is none.
+    """
     found = directory(address)
-    if found is None or not found.is_taken:
+    if found is None or not found.is_taken or not found.file_system.has_safe_spark:
         raise DefinitionError(
-            f"{what} is where only Spark reads: a record index takes plain paths of this machine "
-            "and of object stores that speak S3"
+            f"{what} is none of this machine's plain paths, which a record index takes: mount it, "
+            "or rename the directory"
         )
     return found

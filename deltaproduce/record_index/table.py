@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructType
 
 from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.file_systems.directory import Directory
@@ -204,6 +204,13 @@ def newest(directory: Directory) -> Snapshot:
         ) from error
     struct = StructType.fromJson({"type": "struct", "fields": fields})
     columns = tuple(Column(f.name, f.dataType, f.nullable) for f in struct.fields)
+    for column in columns:
+        if column.name in about.partition_columns and isinstance(column.data_type, BinaryType):
+            raise DefinitionError(
+                f"table {directory.path!r} cannot have a record index: it is partitioned by binary "
+                f"column {column.name!r}",
+                column=column.name,
+            )
     return Snapshot(
         directory,
         handle,

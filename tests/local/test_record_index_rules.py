@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -435,6 +437,63 @@ def test_a_table_with_another_feature_asks_for_spark(tmp_path):
         index.upsert(rows(1, v="new"))
     assert found(tmp_path) == {1: "old", 2: "old"}
     assert index.upsert(rows(1)).ignored == 1
+
+
+def test_values_that_delta_would_store_as_others_are_refused(tmp_path):
+    table = str(tmp_path / "t")
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), ("p", pa.string())])
+    write_deltalake(table, pa.table({"k": [1], "p": ["a"]}, schema=schema), partition_by=["p"])
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    index.build()
+    for wrong, column in (({"k": 2, "p": ""}, "p"), ({"k": None, "p": "a"}, "k")):
+        with pytest.raises(dp.InvalidChangesError) as refused:
+            index.upsert([{"k": 1, "p": "b"}, wrong])
+        assert (refused.value.column, refused.value.keys) == (column, (wrong["k"],))
+    assert DeltaTable(table).version() == 0
+
+
+def test_a_table_that_is_partitioned_by_bytes_is_refused(tmp_path):
+    table = str(tmp_path / "t")
+    write_deltalake(table, pa.table({"k": [1], "p": [b"a"]}), partition_by=["p"])
+    with pytest.raises(dp.DefinitionError) as refused:
+        dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    assert refused.value.column == "p"
+
+
+@pytest.mark.parametrize("kind", ["int32", "date32", "timestamp", "decimal", "bool", "string"])
+def test_partitions_of_each_type(tmp_path, kind):
+    value, arrow = {
+        "int32": (-7, pa.int32()),
+        "date32": (date(1969, 1, 2), pa.date32()),
+        "timestamp": (datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC), pa.timestamp("us", "UTC")),
+        "decimal": (Decimal("1.20"), pa.decimal128(12, 2)),
+        "bool": (False, pa.bool_()),
+        "string": ("a/b c", pa.string()),
+    }[kind]
+    table, parts = str(tmp_path / "t"), pa.array([value, None], arrow)
+    write_deltalake(table, pa.table({"k": [1, 2], "p": parts}), partition_by=["p"])
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    index.build()
+    assert [row["p"] for row in index.lookup(rows_of([1, 2])).to_pylist()] == [value, None]
+    swapped = pa.table({"k": [1, 2, 3], "p": parts.take(pa.array([1, 0, 0]))})
+    assert index.upsert(swapped).updated == 2
+    stored = DeltaTable(table).to_pyarrow_table().to_pylist()
+    assert {row["k"]: row["p"] for row in stored} == {1: None, 2: value, 3: value}
+    assert index.upsert(swapped).ignored == 3
+    assert index.verify() == ()
+
+
+def test_an_empty_table(tmp_path):
+    table = str(tmp_path / "t")
+    DeltaTable.create(table, schema=pa.schema([("k", pa.int64()), ("v", pa.string())]))
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"))
+    index.build()
+    assert index.lookup(rows_of([1])).num_rows == 0
+    assert index.upsert(rows(1)).inserted == 1
+    assert index.delete(rows_of([1])).deleted == 1
+    assert index.verify() == ()
+    index.compact()
+    assert (index.stats().records, index.stats().runs) == (0, 0)
 
 
 def test_many_entries_are_sought_by_row_groups(tmp_path, monkeypatch):

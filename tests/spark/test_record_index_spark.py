@@ -1,0 +1,122 @@
+"""A record index with Spark: its DataFrames, tables that Spark writes, and changes by ``MERGE``."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+import deltaproduce as dp
+from deltaproduce.record_index.decisions.xxhash64 import xxhash64
+
+
+def content(spark: SparkSession, table: str) -> dict[int, tuple[str, str]]:
+    rows = spark.read.format("delta").load(table).collect()
+    assert len({row.id for row in rows}) == len(rows)
+    return {row.id: (row.day, row.v) for row in rows}
+
+
+def test_changes_of_tables_that_spark_writes(spark: SparkSession, tmp_path: Path) -> None:
+    """One table through it all: marked rows, a session's DataFrames, a feature, Spark's commits."""
+    table, location = str(tmp_path / "t"), str(tmp_path / "i")
+    rows = spark.range(0, 20, 1, 2).selectExpr("id", "concat('day ', id % 2) day", "'old' v")
+    rows.write.format("delta").partitionBy("day").option(
+        "delta.enableDeletionVectors", "true"
+    ).save(table)
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id IN (4, 5)")  # marks rows in two of four files
+    wanted = {n: (f"day {n % 2}", "old") for n in range(20) if n not in (4, 5)}
+    index = dp.RecordIndex(spark, table, "id", location)
+    index.build()
+    assert index.stats().records == len(wanted)
+
+    given = spark.createDataFrame([(4,), (6,), (15,)], "id bigint")
+    found = index.lookup(given)
+    assert found.columns == ["id", "day", "_file"]
+    assert {(row.id, row.day) for row in found.collect()} == {(6, "day 0"), (15, "day 1")}
+    files = spark.read.format("delta").load(table).select("id", "_metadata.file_path")
+    address = {row.id: row.file_path for row in files.collect()}
+    for row in found.collect():
+        assert address[row.id].endswith(row["_file"])
+
+    # No row of its file is marked: files are replaced, and Spark reads what comes of it.
+    changed = index.upsert(
+        spark.createDataFrame([(15, "day 1", "new")], "id long, day string, v string")
+    )
+    assert (changed.updated, changed.strategy) == (1, "files")
+    wanted[15] = ("day 1", "new")
+    assert content(spark, table) == wanted
+    assert spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").first()["version"] == 2
+
+    # Rows of their files are marked: Spark merges, and what is not there is as without it.
+    batch = pa.table(
+        {"id": [6, 7, 30, 8], "day": ["day 0", "day 0", None, "day 0"], "v": ["m", "m", "m", "old"]}
+    )
+    changed = index.upsert(batch)
+    assert (changed.inserted, changed.updated, changed.ignored) == (1, 2, 1)
+    assert changed.strategy == "merge"
+    assert changed.delta_version == DeltaTable(table).version()
+    wanted |= {6: ("day 0", "m"), 7: ("day 0", "m"), 30: (None, "m")}
+    assert content(spark, table) == wanted
+    changed = index.delete([{"id": 8}, {"id": 4}])
+    assert (changed.deleted, changed.ignored, changed.strategy) == (1, 1, "merge")
+    del wanted[8]
+    assert content(spark, table) == wanted
+    assert index.verify() == ()
+
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT named CHECK (v <> 'wrong')")
+    assert index.upsert([{"id": 15, "day": "day 1", "v": "x"}]).strategy == "merge"
+    with pytest.raises(Exception, match="CHECK constraint"):
+        index.upsert([{"id": 15, "day": "day 1", "v": "wrong"}])
+    wanted[15] = ("day 1", "x")
+    assert content(spark, table) == wanted
+    assert index.verify() == ()
+
+    # Without a session the same is read, and what takes Spark is refused.
+    alone = dp.RecordIndex(None, table, "id", location)
+    assert alone.stats().records == len(wanted)
+    with pytest.raises(dp.SessionError):
+        alone.delete([{"id": 7}])
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    spark.sql(f"RESTORE delta.`{table}` TO VERSION AS OF 1")
+    assert alone.verify() == ()
+    assert alone.stats().records == 18
+
+
+def test_hashes_are_those_of_spark(spark: SparkSession) -> None:
+    """Random keys of several types together, with nulls."""
+    rows = spark.range(500).select(
+        *(
+            f.when(f.col("id") % divisor != 0, f.expr(value)).alias(f"c{divisor}")
+            for divisor, value in {
+                2: "id * 7919 - 1000",
+                3: "cast(id as int) - 250",
+                5: "substring(repeat(cast(id * id as string), 12), 1, cast(id % 71 as int))",
+                7: "cast(id * 1234567 - 9999999 as decimal(12, 3))",
+                11: "cast(id as decimal(38, 0)) * 123456789012345678901 - 7",
+                13: "date_add(date'1969-06-01', cast(id as int))",
+                17: "timestamp_micros(id * 86399999999 - 10000000000)",
+                19: "id % 3 = 0",
+                23: "unhex(hex(id * id * id))",
+            }.items()
+        )
+    )
+    hashed = rows.withColumn("hash", f.xxhash64(*rows.columns)).toArrow()
+    keys = hashed.drop_columns(["hash"])
+    assert xxhash64(keys).tolist() == hashed.column("hash").to_pylist()
+
+
+def test_a_table_in_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sql("CREATE TABLE indexed_records USING delta AS SELECT id, 'a' AS v FROM range(5)")
+    try:
+        index = dp.RecordIndex(spark, "indexed_records", "id bigint", str(tmp_path / "i"))
+        index.build()
+        assert index.upsert([{"id": 3, "v": "b"}, {"id": 9, "v": "c"}]).updated == 1
+        assert spark.table("indexed_records").where("v <> 'a'").count() == 2
+        with pytest.raises(dp.NotFoundError):
+            dp.RecordIndex(spark, "no_such_records", "id", str(tmp_path / "j"))
+        with pytest.raises(dp.SessionError):
+            dp.RecordIndex(None, "indexed_records", "id", str(tmp_path / "i"))
+    finally:
+        spark.sql("DROP TABLE indexed_records")
