@@ -80,11 +80,11 @@ def building(place: Path) -> None:
     start = perf_counter()
     read = sum(len(pq.read_table(uri)) for uri in table.file_uris())
     one_pass = perf_counter() - start
-    index = dp.RecordIndex(None, str(place / "table"), "id", str(place / "index"))
+    index = dp.RecordIndex(None, str(place / "table"), "id", str(place / "built"))
     start = perf_counter()
     index.build()
     seconds = perf_counter() - start
-    files = DeltaTable(str(place / "index")).get_add_actions().column("size_bytes").to_pylist()
+    files = DeltaTable(str(place / "built")).get_add_actions().column("size_bytes").to_pylist()
     say(f"{read:,} rows in {len(table.file_uris())} files")
     say(f"build {seconds:.1f} s, one pass {one_pass:.1f} s, {sum(files) / read:.1f} bytes a record")
     say("| way | keys | seconds |\n| --- | --- | --- |")

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from deltaproduce.engines.delta_tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.local.arrays import empty, key_ends
 from deltaproduce.errors import ConflictError
 from deltaproduce.record_index import runs as stored
 from deltaproduce.record_index import table
@@ -45,9 +45,11 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
     """
     groups = dict(enumerate(sorted(snapshot.files)))
     every = entries_of_table(snapshot, groups, keying.columns)
-    keys = every.drop_columns([GROUP])
-    refuse_doubled(keys, doubled(keys), snapshot)
     buckets = wanted.buckets or sized(len(every))
+    parts = keying.parts(every, buckets)
+    if any(_has_a_key_twice(part) for part in parts.values()):
+        keys = every.drop_columns([GROUP])
+        refuse_doubled(keys, doubled(keys), snapshot)
     version = snapshot.delta_version
     state = stored.State(
         descriptor=replace(wanted, buckets=buckets),
@@ -58,7 +60,6 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
         next_group=len(groups),
         next_run=1,
     )
-    parts = keying.parts(every, buckets)
     try:
         found = stored.opened(place)
         if found is None:
@@ -108,6 +109,10 @@ def entries_of_index(view: View) -> pa.Table:
     whole = len(view.runs.files) <= 1 and not len(view.newer)
     found = together([no_entries(key, empty(key)), *every, view.newer])
     return without_tombstones(found if whole else newest(found))
+
+
+def _has_a_key_twice(in_order: pa.Table) -> bool:
+    return bool(len(in_order)) and len(key_ends(in_order.drop_columns([GROUP]))) < len(in_order)
 
 
 def _overtaken(place: Directory) -> ConflictError:

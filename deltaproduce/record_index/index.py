@@ -14,19 +14,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.delta_tables import RefusedError
-from deltaproduce.engines.file_systems.choice import directory
-from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local.arrays import distinct
-from deltaproduce.engines.spark.delta import SparkDelta
 from deltaproduce.engines.spark.frames import frame
-from deltaproduce.errors import (
-    DefinitionError,
-    InvalidArgumentError,
-    NotFoundError,
-    SessionError,
-)
-from deltaproduce.model.limits import Limits
+from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.record_index import runs, table
+from deltaproduce.record_index.arguments import (
+    check_buckets,
+    column_of,
+    index_directory,
+    key_names,
+    table_directory,
+)
 from deltaproduce.record_index.building import build, refold
 from deltaproduce.record_index.changing import Given, change, written
 from deltaproduce.record_index.decisions.buckets import HashFunction, hash_name, sized
@@ -36,11 +34,9 @@ from deltaproduce.record_index.given import keys_given, newest_of_each, rows_giv
 from deltaproduce.record_index.results import Changed, RecordIndexStats, WrongEntry
 from deltaproduce.record_index.verifying import wrong_entries
 from deltaproduce.record_index.view import Keying, View, caught_up
-from deltaproduce.storage.locations import Location, Table
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
-from deltaproduce.types.columns import Column, existing_schema, key_columns
-from deltaproduce.types.excerpts import shown
+from deltaproduce.types.columns import key_columns
 
 
 class RecordIndex:
@@ -83,11 +79,11 @@ class RecordIndex:
         ordering: str | None = None,
     ) -> None:
         if buckets is not None:
-            _check_buckets(buckets)
+            check_buckets(buckets)
         self._spark = spark
-        self._directory = _table_directory(spark, table)
-        self._place = _index_directory(location)
-        self._keys, self._hash = _key_names(key), hash
+        self._directory = table_directory(spark, table)
+        self._place = index_directory(location)
+        self._keys, self._hash = key_names(key), hash
         self._ordering, self._buckets = ordering, buckets
         wanted = self._wanted(self._newest())
         found = runs.opened(self._place)
@@ -212,7 +208,7 @@ class RecordIndex:
             ConflictError, NotFoundError, InvalidChangesError, CorruptStoreError: as for `compact`.
         """
         if buckets is not None:
-            _check_buckets(buckets)
+            check_buckets(buckets)
         view = self._view()
         self._buckets = buckets or sized(view.state.records)
         refold(view, self._buckets)
@@ -263,7 +259,7 @@ class RecordIndex:
         return caught_up(found, self._keying(snapshot), snapshot)
 
     def _keying(self, snapshot: table.Snapshot) -> Keying:
-        columns = tuple(_column(snapshot, name) for name in self._keys)
+        columns = tuple(column_of(snapshot, name) for name in self._keys)
         fields = [StructField(c.name, c.data_type, c.nullable) for c in columns]
         return Keying(key_columns(StructType(fields)).columns, self._hash)
 
@@ -274,7 +270,7 @@ class RecordIndex:
             DefinitionError: the table has no such columns.
         """
         if self._ordering is not None:
-            column = _column(snapshot, self._ordering)
+            column = column_of(snapshot, self._ordering)
             if atom(column.data_type) is None:
                 found = column.data_type.simpleString()
                 raise DefinitionError(
@@ -290,93 +286,3 @@ class RecordIndex:
             buckets=self._buckets or 0,
             ordering=self._ordering,
         )
-
-
-def _check_buckets(buckets: object) -> None:
-    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 1 << 20:
-        message = f"buckets is {shown(buckets)}: use a whole number from 1 to {1 << 20}"
-        raise InvalidArgumentError(message, argument="buckets")
-
-
-def _key_names(key: object) -> tuple[str, ...]:
-    """The names of the key columns, as they are given."""
-    if isinstance(key, str):
-        names = existing_schema(key, None, stage="record index").key.names
-    elif isinstance(key, Sequence) and all(isinstance(name, str) for name in key):
-        names = tuple(key)
-    else:
-        names = ()
-    if not names or len(set(names)) < len(names):
-        message = f"key is {shown(key)}: use names of columns, each once, as 'country, id'"
-        raise InvalidArgumentError(message, argument="key")
-    return names
-
-
-def _column(snapshot: table.Snapshot, name: object) -> Column:
-    """A column of a table.
-
-    Raises:
-        DefinitionError: it has none of the name.
-    """
-    found = next((column for column in snapshot.columns if column.name == name), None)
-    if found is None:
-        names = ", ".join(column.name for column in snapshot.columns)
-        raise DefinitionError(
-            f"table {snapshot.directory.path!r} has no column {shown(name)}; it has {names}",
-            column=name if isinstance(name, str) else None,
-        )
-    return found
-
-
-def _table_directory(spark: SparkSession | None, text: str) -> Directory:
-    """Where a table is.
-
-    Raises:
-        NotFoundError: there is no such table.
-        SessionError: it is named by a catalog, and there is no session.
-        DefinitionError: only Spark can read it.
-    """
-    if not isinstance(text, str):
-        raise InvalidArgumentError(
-            f"table is {shown(text)}: use a path or a name", argument="table"
-        )
-    place = Table.existing(text).place
-    address = place.address
-    if place.in_catalog:
-        if spark is None:
-            message = f"table {text!r} is a name in a catalog: give a session, or the table's path"
-            raise SessionError(message)
-        about = SparkDelta(spark, Limits()).describe(place)
-        if about is None or about.format != "delta":
-            raise NotFoundError(f"there is no Delta table {text!r}")
-        address = about.location
-    return _seen(address, f"table {text!r}")
-
-
-def _index_directory(text: str) -> Directory:
-    """Where an index is.
-
-    Raises:
-        DefinitionError: it is no path, or one that only Spark can read.
-    """
-    if not isinstance(text, str):
-        raise InvalidArgumentError(f"location is {shown(text)}: use a path", argument="location")
-    location = Location.parse(text)
-    if location.in_catalog:
-        raise DefinitionError(f"location {text!r} is no path: put a '/' in it, as './{text}'")
-    return _seen(location.address, f"location {text!r}")
-
-
-def _seen(address: str, what: str) -> Directory:
-    """A directory in which delta-rs and Spark never commit over each other.
-
-    Raises:
-        DefinitionError: it is none.
-    """
-    found = directory(address)
-    if found is None or not found.is_taken or not found.file_system.has_safe_spark:
-        raise DefinitionError(
-            f"{what} is none of this machine's plain paths, which a record index takes: mount it, "
-            "or rename the directory"
-        )
-    return found

@@ -11,9 +11,10 @@ which is the next one after what was read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +28,6 @@ from deltaproduce.engines.delta_log import newest_commits
 from deltaproduce.engines.delta_tables import KEPT, LoggedCommit, RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.engines.local import data_files
-from deltaproduce.engines.local.arrays import Numbers
 from deltaproduce.engines.local.handles import opened_at
 from deltaproduce.errors import CorruptStoreError, DefinitionError
 from deltaproduce.record_index.decisions.descriptor import Descriptor
@@ -191,7 +191,7 @@ def opened(place: Directory) -> Runs | None:
         return None
     except (DeltaError, OSError, ValueError) as error:
         raise _broken(place, error) from error
-    state = _state(place)
+    state = _state(place, int(handle.version()))
     if state is None:
         raise DefinitionError(
             f"the table at {place.path!r} is no record index: choose another place"
@@ -285,11 +285,12 @@ def _schema(key: Sequence[Column]) -> Schema:
     return Schema.from_arrow(pa.schema([(c.name, arrow_type(c.data_type)) for c in columns]))
 
 
-def _state(place: Directory) -> State | None:
-    """The state that the newest commit of an index says; those of others say none."""
+def _state(place: Directory, version: int) -> State | None:
+    """The state that an index is in at one of its versions; commits of others say none."""
     newest = newest_commits(place) or ()
-    for commit in (*newest, *_earlier(place, newest)):
-        found = parsed(commit.metadata)
+    for commit in chain(newest, _earlier(place, newest)):
+        is_later = commit.delta_version > version  # someone else has just made it
+        found = None if is_later else parsed(commit.metadata)
         said = found.get(_SAID) if isinstance(found, dict) else None
         if isinstance(said, dict):
             try:
@@ -309,9 +310,3 @@ def _broken(place: Directory, error: Exception) -> CorruptStoreError:
         f"the record index at {place.path!r} cannot be read ({error}): build it again",
         table=place.path,
     )
-
-
-def numbers_of(groups: Mapping[int, str], paths: Iterable[str]) -> Numbers:
-    """The numbers of the file groups that are some paths."""
-    wanted = frozenset(paths)
-    return np.array([group for group, path in groups.items() if path in wanted], np.int64)

@@ -8,15 +8,25 @@ version, or it is refused.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from deltaproduce.engines.delta_tables import BrokenLogError
-from deltaproduce.engines.local.arrays import Numbers, distinct, empty, isin_rows
+from deltaproduce.engines.local.arrays import (
+    Numbers,
+    distinct,
+    empty,
+    isin_rows,
+    sorting,
+    taken,
+)
 from deltaproduce.errors import CorruptStoreError, InvalidChangesError
 from deltaproduce.record_index import table
 from deltaproduce.record_index.decisions.buckets import HashFunction, buckets_of
@@ -66,12 +76,15 @@ class Keying:
     def parts(self, found: pa.Table, buckets: int) -> Mapping[int | None, pa.Table]:
         """Entries as the files of a run, sorted by bucket and key."""
         of = buckets_of(found.drop_columns([GROUP]), self.hashed, buckets)
-        parts: dict[int | None, pa.Table] = {
-            int(bucket): sorted_by_key(found.filter(pa.array(of == bucket)), self.columns)
-            for bucket in np.unique(of)
-        }
-        few = 0 < len(found) <= _MIXED_ENTRIES
-        return {None: together(parts.values())} if few else parts
+        order = sorting([of])
+        by_bucket, there = taken(found, order), np.unique(of)
+        ends = np.searchsorted(of[order], there, side="right").tolist()
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            sliced = (by_bucket.slice(a, b - a) for a, b in pairwise([0, *ends]))
+            parts = [*threads.map(lambda part: sorted_by_key(part, self.columns), sliced)]
+        if 0 < len(found) <= _MIXED_ENTRIES:
+            return {None: together(parts)}
+        return dict(zip(there.tolist(), parts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

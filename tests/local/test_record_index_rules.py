@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from records import KEYS, Records
 import deltaproduce as dp
 from deltaproduce.engines.file_systems.directory import Directory
 from deltaproduce.record_index import runs, seeking
+from deltaproduce.record_index.decisions.buckets import buckets_of
 from deltaproduce.storage import failpoints
 
 
@@ -266,6 +268,49 @@ def test_after_a_compaction_there_are_no_tombstones_and_a_run_a_bucket(tmp_path)
     index.compact()
     assert DeltaTable(str(tmp_path / "i")).version() == version
     assert index.verify() == ()
+
+
+def test_each_file_of_an_index_is_sorted_and_of_its_bucket(tmp_path, monkeypatch):
+    monkeypatch.setattr("deltaproduce.record_index.view._MIXED_ENTRIES", 0)
+    index = indexed(tmp_path, range(0, 400, 2), range(1, 400, 2), buckets=3)
+    index.upsert(rows(*range(400, 500)))
+    index.delete(rows_of(range(50)))
+    files = pa.table(DeltaTable(str(tmp_path / "i")).get_add_actions()).to_pylist()
+    runs_there = set()
+    for file in files:
+        run, bucket = file["partition"]["_run"], file["partition"]["_bucket"]
+        if run is not None:
+            keys = pq.read_table(tmp_path / "i" / file["path"], partitioning=None).select(["k"])
+            assert keys.column("k").to_pylist() == sorted(keys.column("k").to_pylist())
+            assert set(buckets_of(keys, "xxhash64", 3).tolist()) == {bucket}
+            runs_there.add((run, bucket))
+    assert runs_there == {(run, bucket) for run in range(3) for bucket in range(3)}
+    assert index.verify() == ()
+
+
+def test_writers_at_once_lose_nothing(tmp_path):
+    """Each tries again after a conflict; what all have written is there, and the index is right."""
+    indexed(tmp_path, range(40))
+
+    def write(writer):
+        index = dp.RecordIndex(None, str(tmp_path / "t"), "k", str(tmp_path / "i"))
+        for number in range(4):
+            while True:
+                try:
+                    index.upsert(rows(writer, 100 + 10 * writer + number, v=f"{writer} {number}"))
+                    break
+                except dp.ConflictError:
+                    continue
+        return index
+
+    with ThreadPoolExecutor(4) as threads:
+        last, *_ = threads.map(write, range(4))
+    wanted = dict.fromkeys(range(40), "old") | {w: f"{w} 3" for w in range(4)}
+    wanted |= {100 + 10 * w + n: f"{w} {n}" for w in range(4) for n in range(4)}
+    assert found(tmp_path) == wanted
+    assert last.verify() == ()
+    last.compact()
+    assert (last.stats().records, last.verify()) == (len(wanted), ())
 
 
 def test_a_rewritten_file_is_no_entry(tmp_path):

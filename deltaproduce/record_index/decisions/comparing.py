@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Marks, Numbers, codes, factorize, order_codes, taken
+from deltaproduce.engines.local.arrays import (
+    Marks,
+    Numbers,
+    codes,
+    factorize,
+    isin_rows,
+    order_codes,
+    taken,
+)
 from deltaproduce.record_index.decisions.entries import NOWHERE, together
 from deltaproduce.types.columns import Column
 
@@ -51,10 +59,12 @@ class Outcome:
 
 def places(old: pa.Table, keys: pa.Table) -> Numbers:
     """In which row of a file each key is; `NOWHERE` if in none."""
-    numbers = factorize(together([old.select(keys.column_names), keys]).columns)
+    of_old = old.select(keys.column_names)
+    rows = np.flatnonzero(isin_rows(of_old, keys))
+    numbers = factorize(together([of_old.take(pa.array(rows)), keys]).columns)
     place = np.full(int(numbers.max(initial=0)) + 1, NOWHERE)
-    place[numbers[: len(old)]] = np.arange(len(old))
-    return place[numbers[len(old) :]]
+    place[numbers[: len(rows)]] = rows
+    return place[numbers[len(rows) :]]
 
 
 def deleting(at: Numbers) -> Outcome:

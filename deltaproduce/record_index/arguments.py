@@ -1,0 +1,126 @@
+"""Arguments: what a user names, as columns and directories.
+
+The invariant: what does not fit is refused in one line that says what to give instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from deltaproduce.engines.file_systems.choice import directory
+from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.spark.delta import SparkDelta
+from deltaproduce.errors import (
+    DefinitionError,
+    InvalidArgumentError,
+    NotFoundError,
+    SessionError,
+)
+from deltaproduce.model.limits import Limits
+from deltaproduce.record_index import table
+from deltaproduce.storage.locations import Location, Table
+from deltaproduce.types.columns import Column, existing_schema
+from deltaproduce.types.excerpts import shown
+
+
+def check_buckets(buckets: object) -> None:
+    """Refuse what is no number of buckets.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 1 << 20:
+        message = f"buckets is {shown(buckets)}: use a whole number from 1 to {1 << 20}"
+        raise InvalidArgumentError(message, argument="buckets")
+
+
+def key_names(key: object) -> tuple[str, ...]:
+    """The names of the key columns, as they are given.
+
+    Raises:
+        InvalidArgumentError: they are no names, or one is there twice.
+    """
+    if isinstance(key, str):
+        names = existing_schema(key, None, stage="record index").key.names
+    elif isinstance(key, Sequence) and all(isinstance(name, str) for name in key):
+        names = tuple(key)
+    else:
+        names = ()
+    if not names or len(set(names)) < len(names):
+        message = f"key is {shown(key)}: use names of columns, each once, as 'country, id'"
+        raise InvalidArgumentError(message, argument="key")
+    return names
+
+
+def column_of(snapshot: table.Snapshot, name: object) -> Column:
+    """A column of a table.
+
+    Raises:
+        DefinitionError: it has none of the name.
+    """
+    found = next((column for column in snapshot.columns if column.name == name), None)
+    if found is None:
+        names = ", ".join(column.name for column in snapshot.columns)
+        raise DefinitionError(
+            f"table {snapshot.directory.path!r} has no column {shown(name)}; it has {names}",
+            column=name if isinstance(name, str) else None,
+        )
+    return found
+
+
+def table_directory(spark: SparkSession | None, text: str) -> Directory:
+    """Where a table is.
+
+    Raises:
+        NotFoundError: there is no such table.
+        InvalidArgumentError: it is no text.
+        SessionError: it is named by a catalog, and there is no session.
+        DefinitionError: only Spark can read it.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgumentError(
+            f"table is {shown(text)}: use a path or a name", argument="table"
+        )
+    place = Table.existing(text).place
+    address = place.address
+    if place.in_catalog:
+        if spark is None:
+            message = f"table {text!r} is a name in a catalog: give a session, or the table's path"
+            raise SessionError(message)
+        about = SparkDelta(spark, Limits()).describe(place)
+        if about is None or about.format != "delta":
+            raise NotFoundError(f"there is no Delta table {text!r}")
+        address = about.location
+    return _seen(address, f"table {text!r}")
+
+
+def index_directory(text: str) -> Directory:
+    """Where an index is.
+
+    Raises:
+        InvalidArgumentError: it is no text.
+        DefinitionError: it is no path, or one of elsewhere.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgumentError(f"location is {shown(text)}: use a path", argument="location")
+    location = Location.parse(text)
+    if location.in_catalog:
+        raise DefinitionError(f"location {text!r} is no path: put a '/' in it, as './{text}'")
+    return _seen(location.address, f"location {text!r}")
+
+
+def _seen(address: str, what: str) -> Directory:
+    """A directory in which delta-rs and Spark never commit over each other.
+
+    Raises:
+        DefinitionError: it is none.
+    """
+    found = directory(address)
+    if found is None or not found.is_taken or not found.file_system.has_safe_spark:
+        raise DefinitionError(
+            f"{what} is none of this machine's plain paths, which a record index takes: mount it, "
+            "or rename the directory"
+        )
+    return found
