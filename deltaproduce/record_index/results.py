@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from deltaproduce.shown.tabular import one_line
+from deltaproduce.types.plain_json import plain
 
 ChangeStrategy = Literal["files", "merge"]
 """How a table was changed: by a commit that puts files in the place of others, or by ``MERGE``."""
@@ -33,6 +34,10 @@ class Changed:
     delta_version: int
     strategy: ChangeStrategy
 
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return asdict(self)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordIndexStats:
@@ -54,6 +59,10 @@ class RecordIndexStats:
     tombstones: int
     delta_version: int
 
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return asdict(self)
+
 
 @dataclass(frozen=True, slots=True)
 class WrongEntry:
@@ -72,6 +81,6 @@ class WrongEntry:
     def __repr__(self) -> str:
         return one_line(self, self.key, indexed=self.indexed, found=self.found)
 
-    def as_dict(self) -> dict[str, object]:
-        """The entry as JSON has it, as far as its key is plain."""
-        return asdict(self)
+    def as_dict(self) -> dict[str, Any]:
+        """The same as JSON has it: times as ISO 8601 text, decimals as text."""
+        return {"key": plain(self.key), "indexed": self.indexed, "found": list(self.found)}

@@ -87,6 +87,20 @@ SOURCE = dp.Pipeline("shop").source("orders", key="id int", value="n int")
             dp.Progress("update", "totals", 1, 3),
             {"operation": "update", "stage": "totals", "done": 1, "total": 3},
         ),
+        (
+            dp.Changed(1, 2, 3, 4, 5, "files"),
+            {"inserted": 1, "updated": 2, "deleted": 3, "ignored": 4}
+            | {"delta_version": 5, "strategy": "files"},
+        ),
+        (
+            dp.RecordIndexStats(1, "xxhash64", 2, 3, 4, 5),
+            {"buckets": 1, "hash": "xxhash64", "records": 2, "runs": 3}
+            | {"tombstones": 4, "delta_version": 5},
+        ),
+        (
+            dp.WrongEntry((datetime(2026, 1, 2, tzinfo=UTC), None), "a", ("b",)),
+            {"key": ["2026-01-02T00:00:00+00:00", None], "indexed": "a", "found": ["b"]},
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
