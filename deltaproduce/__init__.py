@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SessionError,
         StorageError,
         SyncError,
+        TasksFailedError,
         ViewError,
     )
     from deltaproduce.model.fingerprints import Altered
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.operations.writer import OnConflict
     from deltaproduce.pipeline import Merged, Pipeline, merge
+    from deltaproduce.projects.checks import Problem
+    from deltaproduce.projects.project import Project
     from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
     from deltaproduce.reading.lineages import Lineage
     from deltaproduce.reading.lookups import Lookup
@@ -65,10 +68,12 @@ if TYPE_CHECKING:
     )
     from deltaproduce.shown.phases import Progress
     from deltaproduce.shown.table import Table
+    from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task
     from deltaproduce.stages.aggregates import agg
     from deltaproduce.stages.aggregates.agg import AggregateCall
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
     from deltaproduce.stages.functions.preservation import PreserveFunction
+    from deltaproduce.stages.partitioned.on_driver import ForeignFunction
     from deltaproduce.storage.figures import StageFigures
     from deltaproduce.storage.parquet.lookups import Strategy
     from deltaproduce.storage.versions import Version
@@ -96,8 +101,10 @@ _HOMES: Final = MappingProxyType(
         "Dialect": "deltaproduce.reading.selects",
         "Diff": "deltaproduce.reading.diffs",
         "Expire": "deltaproduce.model.retention",
+        "FailedTask": "deltaproduce.shown.tasks",
         "FeedMode": "deltaproduce.engines.change_feed",
         "Finding": "deltaproduce.operations.verifying.findings",
+        "ForeignFunction": "deltaproduce.stages.partitioned.on_driver",
         "Forgotten": "deltaproduce.reading.remains",
         "Graph": "deltaproduce.model.graph",
         "HashFunction": "deltaproduce.record_index.decisions.buckets",
@@ -112,18 +119,22 @@ _HOMES: Final = MappingProxyType(
         "MissingPartitionsError": "deltaproduce.errors",
         "NotFoundError": "deltaproduce.errors",
         "OnConflict": "deltaproduce.operations.writer",
+        "Partition": "deltaproduce.shown.tasks",
         "Pipeline": "deltaproduce.pipeline",
         "Plan": "deltaproduce.operations.told.plans",
         "PlannedStep": "deltaproduce.operations.told.plans",
         "Policy": "deltaproduce.operations.step.plan",
         "PreserveFunction": "deltaproduce.stages.functions.preservation",
+        "Problem": "deltaproduce.projects.checks",
         "ProduceFunction": "deltaproduce.stages.functions.kinds",
         "Producer": "deltaproduce.model.graph",
         "ProducerError": "deltaproduce.errors",
         "Progress": "deltaproduce.shown.phases",
+        "Project": "deltaproduce.projects.project",
         "RecordIndex": "deltaproduce.record_index.index",
         "RecordIndexStats": "deltaproduce.record_index.results",
         "Remaining": "deltaproduce.reading.remains",
+        "Run": "deltaproduce.shown.tasks",
         "SchemaLike": "deltaproduce.types.columns",
         "SessionError": "deltaproduce.errors",
         "Source": "deltaproduce.model.graph",
@@ -138,6 +149,8 @@ _HOMES: Final = MappingProxyType(
         "SyncError": "deltaproduce.errors",
         "Table": "deltaproduce.shown.table",
         "TableType": "deltaproduce.operations.step.plan",
+        "Task": "deltaproduce.shown.tasks",
+        "TasksFailedError": "deltaproduce.errors",
         "Vacuumed": "deltaproduce.operations.vacuum",
         "Version": "deltaproduce.storage.versions",
         "ViewError": "deltaproduce.errors",
@@ -174,8 +187,10 @@ __all__ = [
     "Dialect",
     "Diff",
     "Expire",
+    "FailedTask",
     "FeedMode",
     "Finding",
+    "ForeignFunction",
     "Forgotten",
     "Graph",
     "HashFunction",
@@ -190,18 +205,22 @@ __all__ = [
     "MissingPartitionsError",
     "NotFoundError",
     "OnConflict",
+    "Partition",
     "Pipeline",
     "Plan",
     "PlannedStep",
     "Policy",
     "PreserveFunction",
+    "Problem",
     "ProduceFunction",
     "Producer",
     "ProducerError",
     "Progress",
+    "Project",
     "RecordIndex",
     "RecordIndexStats",
     "Remaining",
+    "Run",
     "SchemaLike",
     "SessionError",
     "Source",
@@ -216,6 +235,8 @@ __all__ = [
     "SyncError",
     "Table",
     "TableType",
+    "Task",
+    "TasksFailedError",
     "Vacuumed",
     "Version",
     "ViewError",

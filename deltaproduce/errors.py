@@ -5,6 +5,7 @@
     ├── InvalidChangesError   changes given to an update that contradict themselves or the schema
     ├── ProducerError         a produce function failed, or emitted what its schema does not allow
     ├── MissingPartitionsError  partitions of a window are missing
+    ├── TasksFailedError      tasks of a run failed; what others made is published
     ├── ConflictError         another writer published first; nothing of this update is visible
     ├── InvalidArgumentError  an argument of a call is not of its type, or out of its range
     ├── NotFoundError         a stage, version, store, data set or index that does not exist
@@ -49,14 +50,24 @@ class DefinitionError(DeltaProduceError):
     Attributes:
         stage: the name of the stage that is wrong, if it is one stage.
         column: the name of the column that is wrong, if it is one column.
+        file: the file of a project in which it is written, relative to the project's folder.
+        line: the line in that file, or in the text that was read, from 1.
     """
 
     def __init__(
-        self, message: str, *, stage: str | None = None, column: str | None = None
+        self,
+        message: str,
+        *,
+        stage: str | None = None,
+        column: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
     ) -> None:
         super().__init__(message)
         self.stage = stage
         self.column = column
+        self.file = file
+        self.line = line
 
 
 class InvalidChangesError(DeltaProduceError):
@@ -127,6 +138,18 @@ class MissingPartitionsError(DeltaProduceError):
         super().__init__(message)
         self.stage = stage
         self.partitions = partitions
+
+
+class TasksFailedError(DeltaProduceError):
+    """Tasks of a run failed; what the others made is published, and theirs is as it was.
+
+    Attributes:
+        run: a `Run`: what was done, what failed and why, and what is left.
+    """
+
+    def __init__(self, message: str, *, run: object = None) -> None:
+        super().__init__(message)
+        self.run = run
 
 
 class ConflictError(DeltaProduceError):

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import (
+    check_function,
     check_inputs,
     check_stage,
     check_text,
@@ -32,6 +33,9 @@ from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables
 from deltaproduce.stages.functions.preservation import PreserveFunction
 from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.indexes.kind import Index
+from deltaproduce.stages.partitioned.kind import partitioned, records_of, source_partitions
+from deltaproduce.stages.partitioned.on_driver import ForeignFunction
+from deltaproduce.stages.partitioned.presence import presence_stage
 from deltaproduce.stages.queries import key_columns, key_local
 from deltaproduce.stages.queries.kind import KeyLocalQuery
 from deltaproduce.types.columns import SchemaLike, existing_schema, row_schema, unknown_schema
@@ -124,9 +128,16 @@ class Pipeline(Tabular):
     def graph(self) -> Graph:
         """Returns what is defined so far; later definitions do not change it.
 
-        Stages that the definition of another brings along come before it.
+        Stages that the definition of another brings along come before it; those that keep records
+        of its tasks after it.
         """
-        return Graph(tuple(one for stage in self._stages for one in (*stage.auxiliary, stage)))
+        return Graph(
+            tuple(
+                one
+                for stage in self._stages
+                for one in (*stage.auxiliary, stage, *records_of(stage))
+            )
+        )
 
     def source(
         self,
@@ -136,6 +147,8 @@ class Pipeline(Tabular):
         value: SchemaLike,
         retain: Window | None = None,
         expire: Expire = "delete",
+        partition: str | None = None,
+        scopes: str | None = None,
     ) -> Source:
         """Defines a source: rows that are given by `Store.update` or `Store.load`.
 
@@ -148,6 +161,10 @@ class Pipeline(Tabular):
             expire: what becomes of rows that are not kept any more. ``"delete"``: they are deleted,
                 and so is what was made of them. ``"forget"``: they are dropped, and what was made
                 of them stays; stages that need them again are refused.
+            partition: the columns by which tasks read it (`partitioned`), as ``"day, store"``; with
+                ``scopes``, as there, what they are in each: ``"day = d, store"``.
+            scopes: which partitions it is to have at a date, as for `partitioned`: tasks wait for
+                those. Those that it has, if None.
 
         Raises:
             DefinitionError: the name, a column or the window is refused; with `stage` and `column`.
@@ -155,7 +172,18 @@ class Pipeline(Tabular):
         self._check_name(name)
         schema = row_schema(key, value, stage=name)
         kept = retention(retain, expire, schema, source=name)
-        return self.add(Source(name, schema, Given(kept)))
+        for text, what in ((partition, "partition"), (scopes, "scopes")):
+            if text is not None:
+                check_text(text, f"its {what}", stage=name)
+        if partition is None:
+            if scopes is not None:
+                message = f"source {name!r} has scopes and no partition; say of which columns"
+                raise DefinitionError(message, stage=name)
+            return self.add(Source(name, schema, Given(kept)))
+        columns, expecting = source_partitions(partition, scopes, schema, stage=name)
+        source = Source(name, schema, Given(kept, columns, expecting))
+        presence_stage(source)  # refuses columns that name no partitions
+        return self.add(source)
 
     def delta_source(
         self, name: str, *, table: str, key: SchemaLike, value: SchemaLike | None = None
@@ -324,6 +352,119 @@ class Pipeline(Tabular):
         value = (column for column in found.names if column not in target)
         schema = unknown_schema(target, value)
         return self.add(Producer(name, inputs, schema, KeyLocalQuery(found)))
+
+    def partitioned(
+        self,
+        name: str,
+        query: str,
+        *,
+        key: str | None = None,
+        partition: str,
+        scopes: str | None = None,
+        retention: str = "keep",
+    ) -> Producer:
+        """Makes a stage whose partitions tasks make, one each, when a date is scheduled.
+
+        Which partitions there are to be follows from the date: each scope makes one. Which
+        partitions of its feeders a task reads follows from the conditions in its query. So
+        `Store.run` knows what is missing, what is to be made again, and in which order.
+
+        Args:
+            name: its name, unique in the pipeline without regard to case.
+            query: one SELECT in Spark's SQL over stages that are defined before, which may use the
+                names of the scope. It does not select the partition columns.
+            key: names of its columns that form the key, behind the partition columns, as
+                ``"product_id"``; the partition columns alone if None.
+            partition: the partition columns, and what they are in a scope, as
+                ``"day = partition_day, store"``.
+            scopes: ``FOR x IN list`` and ``LET x = value``, separated by commas, as ``"FOR t IN
+                timeseries('1 day', 2), LET day = date_format(t, 'yyyy-MM-dd')"``; one scope without
+                names if None. A list is ``array(…)``, ``sequence(…)`` or ``timeseries(…)``:
+                so many hours, days, weeks or months that end at the date, newest first.
+            retention: ``"keep"``: partitions that no task asks for any more stay. ``"tasks"``: they
+                are dropped.
+
+        Raises:
+            DefinitionError: the name, the query or the scopes are refused; with `stage`.
+        """
+        self._check_name(name)
+        for text, what in ((query, "query"), (partition, "partition"), (retention, "retention")):
+            check_text(text, f"its {what}", stage=name)
+        for given, what in ((key, "key"), (scopes, "scopes")):
+            if given is not None:
+                check_text(given, f"its {what}", stage=name)
+        known = [stage for stage in self._stages if stage.kind.lists_columns]
+        kind = partitioned(
+            query,
+            known,
+            key=lambda names: {} if key is None else key_columns(key, names, stage=name),
+            partition=partition,
+            scopes=scopes or "",
+            retention=retention,
+            stage=name,
+        )
+        inputs = tuple((self._feeder_named(f, stage=name),) for f in kind.feeders)
+        return self.add(Producer(name, inputs, kind.schema(stage=name), kind))
+
+    def foreign(
+        self,
+        name: str | None = None,
+        *,
+        reads: str,
+        schema: str,
+        key: str | None = None,
+        partition: str,
+        scopes: str | None = None,
+        retention: str = "keep",
+        revision: str | None = None,
+    ) -> Callable[[ForeignFunction], Producer]:
+        """Returns a decorator that makes a stage of a function that makes its partitions.
+
+        As `partitioned`, but a function makes the rows of a partition: of a pyarrow Table of what
+        its query reads, and of the `Task`, whose ``scope`` and ``partition`` it may use. It returns
+        a pyarrow Table. It is called beside the driver's other work, in its process.
+
+        Args:
+            name: the stage's name, if it is not the function's.
+            reads: one SELECT, as for `partitioned`; its columns are what the function gets.
+            schema: the columns that the function makes, as DDL, without the partition columns.
+            key: as for `partitioned`, of these columns.
+            partition: as for `partitioned`.
+            scopes: as for `partitioned`.
+            retention: as for `partitioned`.
+            revision: as for `producer`: its tasks are dirty when it changes.
+
+        Raises:
+            DefinitionError: when the decorator is applied, as `partitioned` does.
+        """
+
+        def decorate(function: ForeignFunction) -> Producer:
+            stage = function_name(function) if name is None else name
+            self._check_name(stage)
+            texts = {"query": reads, "schema": schema, "partition": partition}
+            for what, text in (*texts.items(), ("retention", retention)):
+                check_text(text, f"its {what}", stage=stage)
+            for given, what in ((key, "key"), (scopes, "scopes")):
+                if given is not None:
+                    check_text(given, f"its {what}", stage=stage)
+            check_function(function, "its function", ("rows", "task"), stage=stage)
+            known = [one for one in self._stages if one.kind.lists_columns]
+            kind = partitioned(
+                reads,
+                known,
+                key=lambda names: {} if key is None else key_columns(key, names, stage=stage),
+                partition=partition,
+                scopes=scopes or "",
+                retention=retention,
+                stage=stage,
+                function=function,
+                schema=schema,
+            )
+            inputs = tuple((self._feeder_named(f, stage=stage),) for f in kind.feeders)
+            columns = kind.declared(schema, stage=stage)
+            return self.add(Producer(stage, inputs, columns, kind, revision))
+
+        return decorate
 
     def aggregate(
         self,

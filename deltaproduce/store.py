@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from types import EllipsisType, MappingProxyType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.streams import StreamWriter
 from deltaproduce.operations.told.plans import Plan
 from deltaproduce.operations.vacuum import Vacuumed
-from deltaproduce.operations.verbs import forget, refresh, repair, rollback, update, vacuum
+from deltaproduce.operations.verbs import forget, refresh, repair, rollback, tasks, update, vacuum
 from deltaproduce.operations.verifying.findings import Finding
 from deltaproduce.operations.writer import OnConflict, opened
 from deltaproduce.pipeline import Pipeline
@@ -44,6 +44,7 @@ from deltaproduce.report import openlineage, writing
 from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, one_line
+from deltaproduce.shown.tasks import Run, Task
 from deltaproduce.storage.parquet.lookups import Strategy
 from deltaproduce.storage.versions import Version
 
@@ -196,9 +197,11 @@ class Store(Tabular):
                 for `load`.
             partitions: source -> partitions that are there, with or without rows: dates (also as
                 text in ISO 8601) or whole numbers, of the column that windows are over; column ->
-                partitions where they are over several. Others are there once they have rows.
+                partitions where they are over several; dicts of the columns that tasks read it by.
+                Others are there once they have rows.
             as_of: the day that windows over dates end at, from now on, unless they have an end of
-                their own; None lets them end at their newest partitions; ``...`` is as before.
+                their own; None lets them end at their newest partitions; ``...`` is as before. The
+                tasks of a day that is named are made if the changes make them dirty.
             on_conflict: as for the store, this time; as the store was opened if None.
 
         Returns:
@@ -284,6 +287,68 @@ class Store(Tabular):
             DefinitionError: as an update would.
         """
         return update.plan(self._writer, given, snapshots, partitions, as_of)
+
+    def tasks(self, *, as_of: date | str | None = None) -> list[Task]:
+        """The tasks that there are to be at a date: one for each partition of partitioned stages.
+
+        Nothing is made. What each depends on is found from the text of its query; its state from
+        the rows of these dependencies, which are read once.
+
+        Args:
+            as_of: a date or a time, in UTC if it says no zone; also as text in ISO 8601. The newest
+                that tasks were made for if None.
+
+        Raises:
+            DefinitionError: a scope cannot be computed, or two make one partition.
+            NotFoundError: no date is given, and no task was ever made.
+        """
+        return tasks.tasks(self._opened, as_of)
+
+    def run(
+        self,
+        *,
+        as_of: date | str,
+        max_tasks: int | None = None,
+        on_conflict: OnConflict | None = None,
+    ) -> Run:
+        """Make the tasks of a date that are missing or dirty, and have what they depend on.
+
+        All that is known of tasks is in the store, so a run that was cut off is carried on by the
+        next, and two at once publish no task twice. Up to 100 tasks become one version.
+
+        Args:
+            as_of: as for `tasks`.
+            max_tasks: how many are made at most; all if None.
+            on_conflict: as for the store, this time; tried again if None.
+
+        Raises:
+            TasksFailedError: at the end, if tasks failed; with `run`. What they would have made is
+                as it was, and what needs it waits.
+            DeltaProduceError: as for `update`.
+        """
+        return tasks.run(self._writer, as_of, max_tasks, on_conflict)
+
+    def backfill(
+        self,
+        stage: str | Stage,
+        where: Mapping[str, object],
+        downstream: Literal["all", "none"] | Collection[str] = "all",
+    ) -> Version:
+        """Make tasks again, and those that depend on them, whatever their rows; one version.
+
+        Tasks that are not made stay clean, even if rows that they were made of change.
+
+        Args:
+            where: partition columns -> a value, or a list of values; all tasks that meet it.
+            downstream: which stages that depend on it are made again, too: a task of theirs that
+                depends on one that is made again, through these stages only.
+
+        Raises:
+            InvalidArgumentError: another column is named, a stage that is not downstream, or no
+                task meets it.
+            ProducerError: a task failed; nothing is written.
+        """
+        return tasks.backfill(self._writer, stage, where, downstream).shown()
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
         """Produce a stage in full, and bring up to date what depends on it.

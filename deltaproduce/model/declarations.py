@@ -126,7 +126,8 @@ def check_stage(stage: Stage) -> None:
         DefinitionError: with `stage`.
     """
     if isinstance(stage, Producer):
-        check_inputs(stage.inputs, stage=stage.name)
+        if not stage.kind.scheduled:
+            check_inputs(stage.inputs, stage=stage.name)
         _check_forgotten(stage)
         if stage.revision is not None:
             check_text(stage.revision, "its revision", stage=stage.name)

@@ -184,7 +184,7 @@ class Producer:
 
 Stage: TypeAlias = Source | Producer
 
-_AUXILIARY: Final = re.compile(r"_sorted_\d+_")
+_AUXILIARY: Final = re.compile(r"_(sorted|tasks)_\d+_")
 
 
 def auxiliary_name(stage: str, number: int) -> str:
@@ -192,8 +192,13 @@ def auxiliary_name(stage: str, number: int) -> str:
     return f"_sorted_{number}_{stage}"
 
 
+def records_name(stage: str) -> str:
+    """What the stage is called that keeps records of another one's tasks."""
+    return f"_tasks_1_{stage}"
+
+
 def is_auxiliary(name: str) -> bool:
-    """Whether a name is one of `auxiliary_name`."""
+    """Whether a name is one of `auxiliary_name` or `records_name`."""
     return _AUXILIARY.match(name) is not None
 
 

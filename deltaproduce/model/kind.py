@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from deltaproduce.model.retention import Retention
 from deltaproduce.model.windows import Window
 from deltaproduce.shown.tabular import one_line
+from deltaproduce.shown.tasks import Values
 from deltaproduce.types.columns import RowSchema
 
 
@@ -176,6 +177,25 @@ class Kind(ABC):
         """
         del feeders
         return True
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The columns by which tasks read its rows, or make them; none if it has no partitions."""
+        return ()
+
+    def expected(self, moment: datetime) -> Sequence[Values] | None:
+        """The partitions that a source is to have at a date; None if those that it has.
+
+        Args:
+            moment: the date that is scheduled, in UTC.
+        """
+        del moment
+        return None
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether its rows are made by tasks, a partition each, when a date is scheduled."""
+        return False
 
     def passed_on(self, column: str) -> str | None:
         """Which column of the feeder one of the stage is, in all rows; None if it is made."""

@@ -37,6 +37,7 @@ from deltaproduce.reading.readers import Reader
 from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival
+from deltaproduce.stages.scheduled import Agenda
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
@@ -84,6 +85,7 @@ class Executor:
         refreshed: Collection[str] = (),
         asked: Asked = NOTHING_ASKED,
         advances: bool = False,
+        agenda: Agenda | None = None,
         update_id: str | None = None,
     ) -> Version:
         """Publish the version after ``head``, unless nothing changes and there is no id to keep.
@@ -94,6 +96,7 @@ class Executor:
             refreshed: the stages to be produced in full because someone asked.
             asked: what is said of windows.
             advances: windows move that are limited, too.
+            agenda: the tasks that are to be made; None if none are. It is told what became of them.
 
         Returns:
             The version published, else ``head``.
@@ -113,6 +116,7 @@ class Executor:
             refreshed=refreshed,
             asked=asked,
             advances=advances,
+            agenda=agenda,
             update_id=update_id,
         )
         self.windows.check_present(work.windows, {step.stage.name for step in work.steps})

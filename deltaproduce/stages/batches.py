@@ -29,7 +29,7 @@ from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.frames import fetched, row_bytes
 from deltaproduce.engines.spark.sessions.error_texts import contexts, essence, explained
 from deltaproduce.errors import DeltaProduceError, InvalidChangesError
-from deltaproduce.model.graph import Source
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, Column
@@ -52,19 +52,19 @@ class Batch:
         is_snapshot: whether these are all rows of the source, so that other keys are gone.
     """
 
-    source: Source
+    source: Stage
     rows: Rows
     count: int
     engines: Engines
     is_snapshot: bool = False
 
     @staticmethod
-    def columns(source: Source) -> tuple[Column, ...]:
+    def columns(source: Stage) -> tuple[Column, ...]:
         """The columns that a batch's rows have."""
         return (*Layout.of(source).content, IS_DELETE)
 
     @staticmethod
-    def deleting(keys: Selection, source: Source) -> Batch:
+    def deleting(keys: Selection, source: Stage) -> Batch:
         """The deletion of keys that are on the driver."""
         rows = keys.keys
         assert isinstance(rows, pa.Table)
@@ -76,12 +76,12 @@ class Batch:
         return Batch(source, rows, len(rows), keys.engines)
 
     @staticmethod
-    def nothing(source: Source, engines: Engines) -> Batch:
+    def nothing(source: Stage, engines: Engines) -> Batch:
         """No change."""
         return Batch(source, empty(Batch.columns(source)), 0, engines)
 
     @staticmethod
-    def replacing(keys: Selection, rows: Rows, source: Source) -> Batch:
+    def replacing(keys: Selection, rows: Rows, source: Stage) -> Batch:
         """The rows that some keys have now, as content has them; keys without any are gone."""
         engines, layout = keys.engines, Layout.of(source)
         engine = engines.of(rows, keys.keys)
@@ -97,7 +97,7 @@ class Batch:
         return Batch(source, together, count, engines)
 
     @staticmethod
-    def snapshot(rows: Rows, source: Source, engines: Engines) -> Batch:
+    def snapshot(rows: Rows, source: Stage, engines: Engines) -> Batch:
         """All rows of a source, in the columns of its content; they can be read again and again."""
         columns = Layout.of(source).content
         found = engines.of(rows).with_all(rows, IS_DELETE, False)
@@ -171,7 +171,7 @@ class Batch:
 
 
 @contextmanager
-def computing(source: Source) -> Iterator[None]:
+def computing(source: Stage) -> Iterator[None]:
     """Errors of what a user gives, when it is looked at and computed, are about that.
 
     Those that say what is wrong already, with the session or a function, stay what they are.
@@ -195,7 +195,7 @@ def computing(source: Source) -> Iterator[None]:
         ) from error
 
 
-def some_keys(rows: Rows, source: Source, engines: Engines) -> tuple[object, ...]:
+def some_keys(rows: Rows, source: Stage, engines: Engines) -> tuple[object, ...]:
     """Some of the rows' keys, each once, as a produce function gets them.
 
     None if one of them cannot be read in Python.
@@ -212,7 +212,7 @@ def _distinct(rows: Rows, key: Sequence[Column]) -> pa.Table:
     return keys.take(pa.array(np.sort(first)[:_SHOWN]))
 
 
-def _read(keys: pa.Table, source: Source, engines: Engines) -> tuple[object, ...]:
+def _read(keys: pa.Table, source: Stage, engines: Engines) -> tuple[object, ...]:
     read = row_reader(source.schema.key, zone_of(engines.time_zone))
     try:
         return tuple(read([column.combine_chunks() for column in keys.columns]))

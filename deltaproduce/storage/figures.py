@@ -58,7 +58,7 @@ _IN_SHORT: Final = (
     "rows",
     "seconds",
 )
-_LEFT: Final = ("rows_expired", "rows_not_taken")
+_LEFT: Final = ("rows_expired", "rows_not_taken", "tasks")
 """Only told, and stored, where there are some."""
 
 
@@ -181,6 +181,7 @@ class StageFigures:
         rows_expired: of a source that does not keep all rows, those that were dropped with their
             partitions.
         rows_not_taken: and those that were given for partitions that it does not keep.
+        tasks: of a stage that keeps records of tasks, those that were made.
     """
 
     mode: Mode
@@ -203,6 +204,7 @@ class StageFigures:
     bytes_read: int = 0
     rows_expired: int = 0
     rows_not_taken: int = 0
+    tasks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return one_line(self, Word(self.mode), changed_keys=self.changed_keys, rows=self.rows)
@@ -240,6 +242,7 @@ class StageFigures:
             bytes_read=0,
             rows_expired=0,
             rows_not_taken=0,
+            tasks=(),
             seconds=0.0,
         )
 
@@ -334,6 +337,7 @@ def figures_of(found: object) -> StageFigures | None:
     for name, part in _PARTS.items():
         of_part = [one for one in part.__dataclass_fields__ if one in values]
         values[name] = part(**{one: values.pop(one) for one in of_part})
+    values["tasks"] = tuple(values.get("tasks", ()))
     if values.get("window") is not None:
         values["window"] = move_from_json(values["window"])
     return StageFigures(**values)
@@ -357,6 +361,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "int": is_integer,
     "float": is_number,
     "Mapping[str, int]": objects_of(is_integer),
+    "tuple[str, ...]": is_texts,
     "WindowMove | None": optional(is_move),
 }
 _PARTS: Final[Mapping[str, type[_Part]]] = {

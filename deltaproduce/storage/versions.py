@@ -39,6 +39,7 @@ class Version(Tabular):
         definitions: stage name -> fingerprint of the definition its tables were made by.
         attempt: the attempt that published it.
         windows: what the windows of its stages depend on beside rows.
+        tasks: as users see it, the names of the tasks that it made.
         fencing_token: of the head, that of the version log's newest commit when the head was read.
     """
 
@@ -51,6 +52,7 @@ class Version(Tabular):
     attempt: Attempt | None = None
     windows: WindowState = NO_WINDOWS
     fencing_token: int = field(default=0, compare=False)
+    tasks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         at = None if self.committed_at is None else Word(_minute(self.committed_at))
@@ -93,7 +95,10 @@ class Version(Tabular):
     def shown(self) -> Version:
         """The version as users see it: of the stages that they have defined."""
         defined = {n: figures for n, figures in self.stages.items() if not is_auxiliary(n)}
-        return self if len(defined) == len(self.stages) else replace(self, stages=defined)
+        if len(defined) == len(self.stages):
+            return self
+        tasks = tuple(task for figures in self.stages.values() for task in figures.tasks)
+        return replace(self, stages=defined, tasks=tasks)
 
     def as_dict(self) -> dict[str, Any]:
         """The version as JSON has it: a report, not what a store keeps; the time as ISO 8601."""

@@ -16,7 +16,7 @@ import deltaproduce as dp
 from deltaproduce.cli.inputs import tables
 from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.positions import Position, told
-from deltaproduce.cli.project.file import Input, parsed
+from deltaproduce.projects.file import Input, parsed
 
 SHOP = dp.Pipeline("shop")
 SOURCE = SHOP.source(

@@ -4,8 +4,8 @@ import re
 
 from consoles import DOCS, printed, steady
 
-from deltaproduce.cli.project.file import parsed
 from deltaproduce.cli.verbs import VERBS
+from deltaproduce.projects.file import parsed
 
 PAGE = (DOCS / "command-line.md").read_text()
 

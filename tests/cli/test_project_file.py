@@ -5,7 +5,7 @@ import re
 import pytest
 
 from deltaproduce import DefinitionError
-from deltaproduce.cli.project.file import Input, parsed
+from deltaproduce.projects.file import Input, parsed
 
 WHOLE = """
 [project]
@@ -140,7 +140,7 @@ def test_a_module_that_is_not_there(project, call):
 def test_the_modules_of_a_folder_define_one_pipeline(project, call, asked):
     file = project / "deltaproduce.toml"
     file.write_text(file.read_text().replace('"pipeline:shop" ', '"stages"'))
-    assert "neither 'module:object' nor a folder with modules" in call("graph", code=2).stderr
+    assert "nor a folder with .sql files or modules" in call("graph", code=2).stderr
     stages = project / "stages"
     stages.mkdir()
     (stages / "_shared.py").write_text("raise AssertionError('it is no module of stages')")

@@ -24,6 +24,10 @@ def of_batches(table):
     return table
 
 
+def of_tasks(rows, task):
+    return rows
+
+
 def calls():
     """Each method -> how to call it with good arguments, of which one is to be wrong."""
 
@@ -36,11 +40,42 @@ def calls():
     return {
         "source": (
             lambda **given: shop().source(**given),
-            {"name": "lines", **columns, "retain": dp.window("id", last=2), "expire": "delete"},
+            {
+                "name": "lines",
+                **columns,
+                "retain": dp.window("id", last=2),
+                "expire": "delete",
+                "partition": "id",
+                "scopes": None,
+            },
         ),
         "delta_source": (
             lambda **given: shop().delta_source(**given),
             {"name": "lines", "table": "a/b", **columns},
+        ),
+        "partitioned": (
+            lambda **given: shop().partitioned(**given),
+            {
+                "name": "days",
+                "query": "SELECT id, n FROM orders",
+                "key": "id",
+                "partition": "day",
+                "scopes": "FOR day IN array('a')",
+                "retention": "keep",
+            },
+        ),
+        "foreign": (
+            lambda **given: shop().foreign(**given)(of_tasks),
+            {
+                "name": "days",
+                "reads": "SELECT id, n FROM orders",
+                "schema": "id bigint, m int",
+                "key": "id",
+                "partition": "day",
+                "scopes": "FOR day IN array('a')",
+                "retention": "keep",
+                "revision": "1",
+            },
         ),
         "producer": (
             lambda feeders, **given: shop().producer(feeders, **given)(function),
@@ -102,6 +137,8 @@ TAKEN = {
     *(("aggregate", "key", ""), ("aggregate", "where", None)),
     *(("aggregate", "window", None), ("source", "retain", None)),
     ("index", "include", None),
+    *(("source", "partition", None), ("source", "scopes", None), ("partitioned", "key", None)),
+    *(("foreign", "key", None), ("foreign", "name", None), ("foreign", "revision", None)),
 }
 """Values that mean something."""
 

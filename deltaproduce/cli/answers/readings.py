@@ -5,7 +5,7 @@ The invariant: no more rows than are printed leave Spark, one aside that says th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.answers.values import cell
+from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Graph
 from deltaproduce.shown.table import Table
+from deltaproduce.shown.tasks import Task
 from deltaproduce.types.columns import Columns
 from deltaproduce.types.ddl import quoted
 from deltaproduce.types.plain_json import plain
@@ -111,3 +113,23 @@ def _taken(
 
 def _of(value: object, column: pa.ChunkedArray) -> pa.Scalar:
     return pa.scalar(value).cast(column.type)
+
+
+def of_task(tasks: Iterable[Task], stage: str, partition: Mapping[str, Any]) -> Answer:
+    """The scope, partition columns and dependencies of the task that makes a partition.
+
+    Raises:
+        NotFoundError: no task makes it.
+    """
+    for task in tasks:
+        if task.stage == stage and task.partition == partition:
+            data = {
+                "task": str(task),
+                "state": task.state,
+                "scope": {name: plain(value) for name, value in task.scope.items()},
+                "partition": {name: plain(value) for name, value in task.partition.items()},
+                "dependencies": list(map(str, task.dependencies)),
+            }
+            return Answer(data, task.as_tables())
+    named = "/".join(f"{name}={value}" for name, value in partition.items())
+    raise NotFoundError(f"no task makes {stage}/{named} at that date; name another with --as-of")

@@ -86,6 +86,23 @@ def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
     return found
 
 
+def partition_of(texts: Iterable[str]) -> dict[str, str]:
+    """Column -> value, of ``column=value``.
+
+    Raises:
+        InvalidArgumentError: a text is none.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidArgumentError(
+                f"{shown(text)} is no partition; write column=value", argument="where"
+            )
+        found[name] = value
+    return found
+
+
 def cell(value: object) -> Cell:
     """A value of a row in a table: as JSON has it, in one line; null is told from empty text."""
     match found := plain(value):

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deltaproduce.cli.project.file import ProjectFile
     from deltaproduce.pipeline import Pipeline
+    from deltaproduce.projects.file import ProjectFile
     from deltaproduce.store import Store
 
 
@@ -33,7 +33,7 @@ class Invocation:
         Raises:
             ProjectFileError: there is none, or something is wrong in it.
         """
-        from deltaproduce.cli.project.file import read
+        from deltaproduce.projects.file import read
 
         return read(self.folder)
 
@@ -43,7 +43,7 @@ class Invocation:
         Raises:
             ProjectFileError: it cannot be loaded.
         """
-        from deltaproduce.cli.project.pipelines import loaded
+        from deltaproduce.projects.pipelines import loaded
 
         return loaded(self.file())
 
@@ -55,8 +55,8 @@ class Invocation:
             DeltaProduceError: as `file`, `pipeline` and `Store`.
         """
         from deltaproduce.cli.answers.progress import on_standard_error
-        from deltaproduce.cli.project.pipelines import loaded
-        from deltaproduce.cli.project.stores import opened
+        from deltaproduce.projects.pipelines import loaded
+        from deltaproduce.projects.stores import opened
 
         file = self.file()
         with opened(file, loaded(file), on_standard_error()) as store:

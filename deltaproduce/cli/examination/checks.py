@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.given import check_sources
 from deltaproduce.cli.inputs.tables import column_names
-from deltaproduce.cli.project.file import FILE_FORMATS, Input, ProjectFile, has_scheme
 from deltaproduce.errors import DeltaProduceError
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
 from deltaproduce.store import Store
 from deltaproduce.types.columns import CHANGE_TYPE
 

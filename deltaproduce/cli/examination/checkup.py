@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from deltaproduce.cli.commands.invocation import Invocation
-from deltaproduce.cli.project.file import ProjectFile
-from deltaproduce.cli.project.sections import ProjectFileError
 from deltaproduce.errors import DeltaProduceError, packages_named
+from deltaproduce.projects.file import ProjectFile
+from deltaproduce.projects.sections import ProjectFileError
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -165,7 +165,7 @@ def _file(call: Invocation) -> tuple[ProjectFile | None, list[Check]]:
 
 
 def _of_project(call: Invocation, file: ProjectFile) -> Iterator[Check]:
-    from deltaproduce.cli.project.file import has_scheme
+    from deltaproduce.projects.file import has_scheme
 
     if "/" in file.location and not has_scheme(file.location):
         yield rights(file.location)
@@ -205,8 +205,8 @@ def _inputs(call: Invocation, file: ProjectFile) -> str:
 
 
 def _session(file: ProjectFile | None) -> str:
-    from deltaproduce.cli.project.stores import session
     from deltaproduce.engines.spark.sessions.session import local_session
+    from deltaproduce.projects.stores import session
 
     found = None if file is None else session(file)
     spark = local_session() if found is None else found

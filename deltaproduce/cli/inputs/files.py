@@ -10,8 +10,8 @@ import hashlib
 from glob import glob, has_magic
 from pathlib import Path
 
-from deltaproduce.cli.project.file import Input, ProjectFile
-from deltaproduce.cli.project.sections import ProjectFileError
+from deltaproduce.projects.file import Input, ProjectFile
+from deltaproduce.projects.sections import ProjectFileError
 
 
 def files_of(file: ProjectFile, found: Input) -> dict[str, Path]:

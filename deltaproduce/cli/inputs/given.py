@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from deltaproduce.cli.inputs import tables
 from deltaproduce.cli.inputs.files import digests, files_of
 from deltaproduce.cli.inputs.positions import Digests, Position
-from deltaproduce.cli.project.file import Input, ProjectFile
-from deltaproduce.cli.project.sections import ProjectFileError
-from deltaproduce.cli.project.stores import session
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.file import Input, ProjectFile
+from deltaproduce.projects.sections import ProjectFileError
+from deltaproduce.projects.stores import session
 from deltaproduce.store import Store
 from deltaproduce.types.ddl import quoted
 

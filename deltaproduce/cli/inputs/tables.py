@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv, json, parquet
 
-from deltaproduce.cli.project.file import Input
 from deltaproduce.engines.local.arrays import factorize
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
+from deltaproduce.projects.file import Input
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL
 

@@ -16,12 +16,12 @@ from deltaproduce.cli.verbs.pages import report
 from deltaproduce.cli.verbs.projects import check, doctor, explain, graph, init
 from deltaproduce.cli.verbs.rows import changes, diff, lineage, show, updates
 from deltaproduce.cli.verbs.upkeep import compact, forget, repair, vacuum, verify
-from deltaproduce.cli.verbs.versions import plan, refresh, rollback, run, versions
+from deltaproduce.cli.verbs.versions import backfill, plan, refresh, rollback, run, versions
 
 VERBS: Final[Mapping[str, tuple[Verb, ...]]] = MappingProxyType(
     {
         "Project": (init, check, graph, explain, doctor),
-        "Versions": (plan, run, versions, refresh, rollback),
+        "Versions": (plan, run, versions, refresh, backfill, rollback),
         "Rows": (show, updates, changes, diff, lineage, report, sync),
         "Upkeep": (forget, verify, repair, compact, vacuum),
     }

@@ -8,7 +8,7 @@ import typer
 
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.invocation import Invocation
-from deltaproduce.cli.commands.options import Key, Limit, Stage, Version
+from deltaproduce.cli.commands.options import AsOf, Key, Limit, Stage, Version
 
 
 def show(
@@ -20,19 +20,26 @@ def show(
     ] = None,
     version: Version = None,
     limit: Limit = 20,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Print the rows of a partition, and not its task.")
+    ] = False,
+    as_of: AsOf = None,
 ) -> Answer:
-    """Print rows of a source or stage, in its order."""
+    """Print rows of a source or stage, in its order; of a partition that a task makes, the task."""
     from deltaproduce.cli.answers import readings
     from deltaproduce.cli.answers.values import filters_of
 
     with call.store() as store:
         columns = readings.key_columns(call.pipeline().graph(), stage)
         filters = filters_of(key or (), columns)
+        parted = call.pipeline().graph().stage(stage).kind
+        if parted.scheduled and set(filters) == set(parted.partitioned_by) and not rows:
+            return readings.of_task(store.tasks(as_of=as_of), stage, filters)
         if filters and len(filters) == len(columns):
-            rows = store.lookup(stage, [filters], version=version, ordered=True).rows
+            found = store.lookup(stage, [filters], version=version, ordered=True).rows
         else:
-            rows = readings.where(store.content(stage, version, ordered=True), filters)
-        return readings.printed(rows, limit)
+            found = readings.where(store.content(stage, version, ordered=True), filters)
+        return readings.printed(found, limit)
 
 
 def updates(call: Invocation, stage: Stage, version: Version = None, limit: Limit = 20) -> Answer:

@@ -9,7 +9,8 @@ import typer
 from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.invocation import Invocation
-from deltaproduce.cli.commands.options import AsOf, ExitCode, Select
+from deltaproduce.cli.commands.options import AsOf, ExitCode, Select, Stage
+from deltaproduce.shown.table import Table
 
 
 def plan(
@@ -38,7 +39,7 @@ def run(
         bool, typer.Option("--openlineage", help="Tell OpenLineage of it, by its own settings.")
     ] = False,
 ) -> Answer:
-    """Read the inputs and make one version of all that they change."""
+    """Read the inputs, make a version of what they change, and the tasks of the day named."""
     from deltaproduce.cli.inputs.given import found, rows
 
     file, pipeline = call.file(), call.pipeline()
@@ -53,6 +54,9 @@ def run(
             as_of=... if as_of is None else as_of,
             on_conflict="retry",  # a run beside this one may have made the same version
         )
+        if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
+            store.run(as_of=as_of)
+            version = store.head
         if openlineage and version.number != before.number:
             store.emit_openlineage(version.number)
     answer = summaries.version_made(before, version, tuple(version.stages))
@@ -87,6 +91,31 @@ def refresh(call: Invocation, select: Select = None) -> Answer:
         for name in chosen if select else (None,):
             version = store.refresh(name)
     return summaries.version_made(before, version, tuple(version.stages))
+
+
+def backfill(
+    call: Invocation,
+    stage: Stage,
+    where: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PARTITION]…", help="column=value of its partition columns."),
+    ] = None,
+    downstream: Annotated[
+        list[str] | None,
+        typer.Option("--downstream", help="Stages made again, too: names, or none; else all."),
+    ] = None,
+) -> Answer:
+    """Make tasks of a stage again, and those that depend on them."""
+    from deltaproduce.cli.answers.values import partition_of
+
+    names = downstream or ["all"]
+    with call.store() as store:
+        before = store.head
+        wanted = names[0] if names in (["all"], ["none"]) else names
+        version = store.backfill(stage, partition_of(where or ()), wanted)
+    answer = summaries.version_made(before, version, tuple(version.stages))
+    told = Table("", ("task",), tuple((name,) for name in version.tasks))
+    return Answer({**answer.data, "tasks": list(version.tasks)}, (told, *answer.parts))
 
 
 def rollback(

@@ -79,7 +79,12 @@ class Repair(Update):
         unknown = [name for name, action in actions.items() if action.before == "nothing"]
         refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
         unknown += filter(is_auxiliary, actions)  # what is answered from one goes by its steps
-        refreshed |= {reader.name for name in unknown for reader in graph.readers_of(name)}
+        refreshed |= {
+            reader.name
+            for name in unknown
+            for reader in graph.readers_of(name)
+            if not reader.kind.scheduled  # its records tell which tasks are dirty then
+        }
         refreshed |= {
             reader.name
             for name in actions
@@ -87,6 +92,7 @@ class Repair(Update):
             if reader.kind.reads_states  # nobody knows which states the feeder had
         }
         for name in refreshed:
+            _check_made_at_once(graph.stage(name))
             _check_remembered(graph.stage(name), head)
         update = Update.of(
             means, operation, head, started_at, batches=batches, arrivals={}, refreshed=refreshed
@@ -134,7 +140,8 @@ class Repair(Update):
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
         if redefined is None:
             made = partial(full_step, production, inputs)
-            return self._righted(stage, made, is_moved=any(each.changed for each in inputs))
+            is_moved = not stage.kind.scheduled and any(each.changed for each in inputs)
+            return self._righted(stage, made, is_moved=is_moved)
         content = self._readers_had(stage)
         if step.how == "full":
             return full_step(production, inputs, content, redefined)
@@ -221,6 +228,21 @@ def _check_remembered(stage: Stage, head: Version) -> None:
         raise CorruptStoreError(
             f"stage {name!r} cannot be made again: {source!r} has forgotten rows that it was made "
             "of; roll back to a version before, or restore its tables from a backup",
+            table=name,
+        )
+
+
+def _check_made_at_once(stage: Stage) -> None:
+    """Refuse to make a stage again whose rows tasks make.
+
+    Raises:
+        CorruptStoreError: with the stage.
+    """
+    if stage.kind.scheduled:
+        name = belongs_to(stage.name)
+        raise CorruptStoreError(
+            f"stage {name!r} has lost rows that tasks made: roll back to a version before, or "
+            "restore its tables from a backup, and run its tasks again",
             table=name,
         )
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Self
 
 from deltaproduce.model.fingerprints import Fingerprint
-from deltaproduce.model.graph import Stage
+from deltaproduce.model.graph import Stage, belongs_to, is_auxiliary
 from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
@@ -39,6 +39,7 @@ from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.productions import Found, Production
+from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import Kept
 from deltaproduce.storage.parquet.held import Held
@@ -56,6 +57,7 @@ class Update(Work):
         arrivals: what has come without being given, by source.
         windows: what windows depend on, but for partitions that come with rows.
         advances: windows move that are limited, too.
+        agenda: the tasks that are to be made; None if none are.
         held: what windows have read of feeders that several are over, by feeder.
     """
 
@@ -63,6 +65,7 @@ class Update(Work):
     arrivals: Mapping[str, Arrival]
     windows: WindowState
     advances: bool = False
+    agenda: Agenda | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
 
     @classmethod
@@ -78,6 +81,7 @@ class Update(Work):
         refreshed: Collection[str] = (),
         asked: Asked = NOTHING_ASKED,
         advances: bool = False,
+        agenda: Agenda | None = None,
         update_id: str | None = None,
     ) -> Self:
         """What an update does; one Spark job for each batch if there is an id.
@@ -87,6 +91,7 @@ class Update(Work):
             refreshed: the stages to be produced in full because someone asked.
             asked: what is said of windows.
             advances: windows move that are limited, too.
+            agenda: the tasks that are to be made; None if none are.
 
         Raises:
             DefinitionError: see `plan.plan`.
@@ -102,6 +107,7 @@ class Update(Work):
             refreshed=refreshed,
             windows=windows,
             advances=advances,
+            tasks=None if agenda is None else agenda.reason,
         )
         given = None
         if update_id is not None:
@@ -117,6 +123,7 @@ class Update(Work):
             arrivals=arrivals,
             windows=windows,
             advances=advances,
+            agenda=agenda,
             held={name: Held(column) for name, column in means.windows.shared.items()},
         )
 
@@ -155,7 +162,14 @@ class Update(Work):
             present=present,
             rows_expired=found.rows_expired,
             rows_not_taken=found.rows_not_taken,
+            tasks=self._made(step.stage),
         )
+
+    def _made(self, stage: Stage) -> tuple[str, ...]:
+        """The tasks that a stage which keeps their records is told of."""
+        if self.agenda is None or not (stage.kind.scheduled and is_auxiliary(stage.name)):
+            return ()
+        return self.agenda.outcomes[belongs_to(stage.name)].made
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
         """See `Work.worth`: with an id, or with what is overdue, there is a version in any case."""
@@ -236,10 +250,39 @@ class Update(Work):
         if not stage.feeders:
             return self.given(stage.name, content, redefined, state)
         production, inputs = self.production(stage, shift), self.inputs(stage, results)
+        if stage.kind.scheduled:
+            return self._tasked(production, inputs, content, redefined)
         if step.how == "full":
             return full_step(production, inputs, content, redefined)
         mappings = partial(reader.key_mappings, head, stage)
         return production.kind.changed(production, inputs, content, mappings)
+
+    def _tasked(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        redefined: Redefinition | None,
+    ) -> Found | None:
+        """What tasks change in their stage, or in the one that keeps their records."""
+        stage, agenda = production.stage, self.agenda
+        if agenda is None:
+            return None
+        owner = agenda.outcomes.get(inputs[0].stage.name)
+        if is_auxiliary(stage.name):
+            batch = None if owner is None else owner.records
+        else:
+            agenda.outcomes[stage.name] = scheduled_kind(stage).tasked(
+                production,
+                inputs,
+                None if redefined is not None else content,
+                partial(self.means.reader.content, self.head),
+                agenda,
+                version=self.head.number + 1,
+                anew=redefined is not None,
+            )
+            batch = agenda.outcomes[stage.name].rows
+        return None if batch is None else source_step(stage, batch, content, redefined)
 
     def given(
         self,

@@ -64,6 +64,7 @@ class Means:
         refreshed: Collection[str],
         windows: WindowState,
         advances: bool = False,
+        tasks: str | None = None,
     ) -> tuple[Step, ...]:
         """What would be done, and why; see `plan.plan`.
 
@@ -79,6 +80,7 @@ class Means:
             arrived={name: arrival.reason for name, arrival in arrivals.items()},
             refreshed=refreshed,
             due=self.windows.due(head, windows, advances=advances),
+            tasks=tasks,
             expiring=self.retentions.due(head, windows),
             policy=self.policy,
             now=now,

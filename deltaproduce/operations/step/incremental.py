@@ -17,7 +17,7 @@ from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
-from deltaproduce.model.graph import Source, Stage
+from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.stages.batches import Batch
@@ -27,7 +27,7 @@ from deltaproduce.storage.stored import Stored
 
 
 def source_step(
-    source: Source,
+    source: Stage,
     batch: Batch,
     content: Stored | None,
     redefined: Redefinition | None = None,
@@ -50,7 +50,7 @@ def source_step(
 
 
 def source_comparison(
-    source: Source,
+    source: Stage,
     batch: Batch,
     content: Stored | None,
     redefined: Redefinition | None = None,

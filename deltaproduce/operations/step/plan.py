@@ -20,7 +20,7 @@ from deltaproduce.model.graph import Graph, Producer, Source, Stage, belongs_to
 from deltaproduce.model.limits import Limits
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.versions import Version, has_tables
+from deltaproduce.storage.versions import Version, has_tables, stage_at
 
 TableType = Literal["copy_on_write", "merge_on_read"]
 """How a stage's content and key mappings take a step, in Hudi's words.
@@ -87,6 +87,7 @@ def plan(
     arrived: Mapping[str, str] = _NOTHING,
     refreshed: Collection[str] = (),
     due: Mapping[str, str] = _NOTHING,
+    tasks: str | None = None,
     expiring: Mapping[str, str] = _NOTHING,
     policy: Policy = "auto",
     now: datetime | None = None,
@@ -100,6 +101,7 @@ def plan(
         arrived: the sources in whose own tables there is something new -> what an update says.
         refreshed: the stages to be produced in full because someone asked.
         due: stages that change though nothing that they read does -> why.
+        tasks: why stages are looked at whose rows tasks make; None if they are not.
         expiring: sources whose rows may leave though nothing is given for them -> why.
         policy: whether changed definitions are accepted.
         now: the time, for stages that are due at some; they wait if None.
@@ -117,6 +119,11 @@ def plan(
             steps[source.name] = step
     answered = {one.name: stage for stage in graph.producers for one in stage.auxiliary}
     for stage in graph.producers:
+        if stage.kind.scheduled:
+            step = _tasks_step(stage, head, tasks)
+            if step is not None:
+                steps[stage.name] = step
+            continue
         step = _producer_step(stage, head, definitions[stage.name], steps, refreshed, due, now)
         owner = answered.get(stage.name)
         if owner is not None and owner.kind.window is not None and owner.kind.window.is_limited:
@@ -174,6 +181,21 @@ def _check_place(source: Source, head: Version) -> None:
         f"source {source.name!r} is {is_now}, and was {was}: give it a new name",
         stage=source.name,
     )
+
+
+def _tasks_step(stage: Producer, head: Version, reason: str | None) -> Step | None:
+    """The step of a stage whose rows tasks make."""
+    redefined = stage_at(head, stage) is not stage
+    if reason is not None:
+        return Step(stage, "changes", reason, redefined=redefined)
+    if redefined:
+        name = belongs_to(stage.name)
+        raise DefinitionError(
+            f"stage {name!r} has other columns than its tables of version {head.number}: make its "
+            "tasks again, with Store.run(as_of=…)",
+            stage=name,
+        )
+    return None
 
 
 def _producer_step(

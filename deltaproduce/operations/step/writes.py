@@ -57,6 +57,7 @@ class StepResult:
         read: what it has read of stored tables.
         rows_expired: rows that left a source with their partitions.
         rows_not_taken: rows that were given for partitions that it does not keep.
+        tasks: the tasks that were made, where it is told of them.
     """
 
     stage: Stage
@@ -70,6 +71,7 @@ class StepResult:
     present: Units = field(default_factory=dict)
     rows_expired: int = 0
     rows_not_taken: int = 0
+    tasks: tuple[str, ...] = ()
     seconds: float = 0.0
     read: Reading = NOTHING_READ
 
@@ -109,6 +111,7 @@ class StepResult:
             bytes_read=self.read.size,
             rows_expired=self.rows_expired,
             rows_not_taken=self.rows_not_taken,
+            tasks=self.tasks,
             seconds=round(self.seconds, 3),
             numbering=Numbering(self.surrogates, self.stage.kind.numbered),
             columns=columns_of(self.stage),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.graph import Stage
 from deltaproduce.operations.writer import Writer
 from deltaproduce.stages.kind import arrivals
@@ -19,8 +20,14 @@ def refresh(writer: Writer, stage: str | Stage | None) -> Version:
 def _refreshed(writer: Writer, found: Stage | None) -> Version:
     store, executor = writer.opened, writer.executor
     head = store.log.head()
+    if found is not None and found.kind.scheduled:
+        raise InvalidArgumentError(
+            f"stage {found.name!r} is made by tasks; store.backfill makes them again",
+            argument="stage",
+        )
     if found is None:
-        names = [producer.name for producer in store.graph.producers]
+        producers = store.graph.producers
+        names = [producer.name for producer in producers if not producer.kind.scheduled]
         return executor.update("refresh", head, refreshed=names)
     if found.kind.place is None:
         stage = store.producer(found.name)

@@ -6,7 +6,7 @@ The invariant: what is given is computed once, however often publishing it is tr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from types import EllipsisType
 from typing import Literal, TypeAlias
 
@@ -15,17 +15,21 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Source
+from deltaproduce.model.graph import Source, is_auxiliary, records_name
 from deltaproduce.model.layouts import CONTENT
-from deltaproduce.model.partitions import day_number
+from deltaproduce.model.partitions import day_number, day_of
 from deltaproduce.operations.step.asked import Asked, named
 from deltaproduce.operations.told.plans import Plan
 from deltaproduce.operations.verbs.repair import verify
+from deltaproduce.operations.verbs.tasks import present_at
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.phases import phase
+from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import arrivals, source_kind
+from deltaproduce.stages.partitioned.presence import named_partitions, presence_batch
+from deltaproduce.stages.scheduled import Agenda
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.excerpts import shown
 
@@ -52,7 +56,8 @@ def update(
             source=twice[0],
         )
     name = None if update_id is None else arguments.text(update_id, "update_id")
-    asked = _asked(writer, partitions, as_of)
+    named_of = _named_partitions(store, partitions)
+    asked = _asked(writer, _of_windows(partitions, named_of), as_of)
     batches: dict[str, Batch] = {}
 
     def attempt() -> Version:
@@ -70,12 +75,19 @@ def update(
                     )
                     for source, rows in sources
                 )
+                batches.update(_presences(store, batches, named_of))
         head = store.log.last_read
         news = arrivals(store.graph.sources, head, store.tables)
         try:
             with store.noticing():
                 return executor.update(
-                    operation, head, batches=batches, arrivals=news, asked=asked, update_id=name
+                    operation,
+                    head,
+                    batches=batches,
+                    arrivals=news,
+                    asked=asked,
+                    agenda=_agenda(store, asked, head, named_of),
+                    update_id=name,
                 )
         except CorruptStoreError as error:
             lost = [store.tables.location.table(source, CONTENT).name for source in batches]
@@ -169,9 +181,64 @@ def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Ask
     return Asked(number, named(partitions, writer.executor.windows))
 
 
+def _named_partitions(store: Opened, partitions: Mapping[str, object]) -> dict[str, list[Values]]:
+    """The partitions that are named of sources which tasks read by them.
+
+    Where windows are over a source, too, dates and numbers are of those.
+    """
+    if not isinstance(partitions, Mapping):
+        return {}
+    known = {s.name: s for s in store.graph.sources if s.kind.partitioned_by}
+    return {
+        name: named_partitions(known[name], given)
+        for name, given in partitions.items()
+        if name in known
+        and isinstance(given, list | tuple)
+        and any(isinstance(one, Mapping) for one in given)
+    }
+
+
+def _of_windows(
+    partitions: Mapping[str, object], named_of: Mapping[str, list[Values]]
+) -> Mapping[str, object]:
+    """The partitions that are named of columns which windows are over."""
+    if not named_of:
+        return partitions
+    return {name: given for name, given in partitions.items() if name not in named_of}
+
+
+def _presences(
+    store: Opened, batches: Mapping[str, Batch], named_of: Mapping[str, list[Values]]
+) -> dict[str, Batch]:
+    """What comes into the stages that say which partitions of sources there are."""
+    return {
+        records_name(source.name): presence_batch(
+            source, batches.get(source.name), named_of.get(source.name, ()), store.engines
+        )
+        for source in store.graph.sources
+        if source.kind.partitioned_by and (source.name in batches or source.name in named_of)
+    }
+
+
+def _agenda(
+    store: Opened, asked: Asked, head: Version, named_of: Mapping[str, list[Values]]
+) -> Agenda | None:
+    """The tasks that an update makes, of the day that it names: those that it makes dirty."""
+    if not isinstance(asked.as_of, int):
+        return None
+    if not any(stage.kind.scheduled for stage in store.graph.producers):
+        return None
+    day = day_of(asked.as_of)
+    moment = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    there = {
+        name: [*known, *named_of.get(name, ())] for name, known in present_at(store, head).items()
+    }
+    return Agenda(moment, changed_only=True, raises=True, present=there)
+
+
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:
     """The sources that something is given for, with what is given."""
-    known = {source.name: source for source in store.graph.sources}
+    known = {s.name: s for s in store.graph.sources if not is_auxiliary(s.name)}
     if not isinstance(changes, Mapping):
         raise InvalidChangesError(
             f"changes are a {type(changes).__name__}: give a mapping of source names to DataFrames"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 
@@ -10,6 +12,7 @@ from deltaproduce.engines.choice import Engines
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.model.retention import Retention
+from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch, computing
 from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_columns, table_of
 from deltaproduce.stages.given.in_spark import batch_of_frame
@@ -24,14 +27,27 @@ class Given(SourceKind):
 
     Attributes:
         retention: which of them it keeps; all if None.
+        partition: the columns by which tasks read it.
+        expecting: finds the partitions that it is to have at a date; None if those that it has.
     """
 
     retention: Retention | None = None
+    partition: tuple[str, ...] = ()
+    expecting: Callable[[datetime], Sequence[Values]] | None = None
 
     @property
     def word(self) -> str:
         """See `Kind.word`."""
         return "given"
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """See `Kind.partitioned_by`."""
+        return self.partition
+
+    def expected(self, moment: datetime) -> Sequence[Values] | None:
+        """See `Kind.expected`."""
+        return None if self.expecting is None else self.expecting(moment)
 
     @property
     def tables(self) -> tuple[str, ...]:

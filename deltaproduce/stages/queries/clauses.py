@@ -15,8 +15,8 @@ from deltaproduce.stages.queries.functions import is_aggregate, own
 from deltaproduce.stages.queries.grammar import TOTALS, TWO_STAGES, check_arguments
 from deltaproduce.stages.queries.projections import Projection
 from deltaproduce.stages.queries.relations import NOTHING, Frame, Relation, names_of, same_name
-from deltaproduce.stages.queries.text import SelectList, end_of, start_of
 from deltaproduce.stages.sql.syntax import spelled
+from deltaproduce.stages.sql.text import SelectList, end_of, start_of
 
 
 def grouped(

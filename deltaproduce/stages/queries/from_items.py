@@ -15,8 +15,8 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.functions import TABLE_FUNCTIONS
 from deltaproduce.stages.queries.grammar import check_arguments
 from deltaproduce.stages.queries.relations import Field, Frame, Output, Relation
-from deltaproduce.stages.queries.text import Edit, end_of, number_of, start_of
 from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.stages.sql.text import Edit, end_of, number_of, start_of
 from deltaproduce.types.columns import RowSchema
 from deltaproduce.types.ddl import identifier
 

@@ -37,8 +37,8 @@ from deltaproduce.stages.queries.grammar import check_arguments
 from deltaproduce.stages.queries.joins import conjuncts, equal_keys, joined
 from deltaproduce.stages.queries.projections import Projection, projections, star_edits
 from deltaproduce.stages.queries.relations import NOTHING, Frame, Output, Relation, names_of
-from deltaproduce.stages.queries.text import Edit, number_of
 from deltaproduce.stages.sql.syntax import spelled
+from deltaproduce.stages.sql.text import Edit, number_of
 
 _SELECT_ARGUMENTS: Final = frozenset(
     {"hint", "distinct", "expressions", "from_", "joins", "laterals", "where"}

@@ -18,8 +18,8 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.functions import check_functions, is_aggregate, own
 from deltaproduce.stages.queries.projections import Projection
 from deltaproduce.stages.queries.relations import Frame, names_of, same_name
-from deltaproduce.stages.queries.text import Edit, QueryText, start_of
 from deltaproduce.stages.sql.syntax import spelled
+from deltaproduce.stages.sql.text import Edit, QueryText, start_of
 from deltaproduce.types.ddl import identifier
 
 

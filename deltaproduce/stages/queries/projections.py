@@ -13,9 +13,9 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.queries.functions import own
 from deltaproduce.stages.queries.grammar import check_arguments
 from deltaproduce.stages.queries.relations import Field, Frame, names_of, same_name
-from deltaproduce.stages.queries.text import Edit, end_of, start_of
 from deltaproduce.stages.sql.functions import GENERATORS
 from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.stages.sql.text import Edit, end_of, start_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from deltaproduce.stages.queries.from_items import Scope
 from deltaproduce.stages.queries.key_locality import relation_of, select_of
 from deltaproduce.stages.queries.ordering import Ordered, ordering_of
 from deltaproduce.stages.queries.relations import Relation
-from deltaproduce.stages.queries.text import Edit, QueryText, edited
 from deltaproduce.stages.sql.syntax import spelled
+from deltaproduce.stages.sql.text import Edit, QueryText, edited
 from deltaproduce.types.columns import SOURCE_PREFIX, RowSchema
 
 

@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.queries.text import Edit, SelectList
 from deltaproduce.stages.sql.syntax import function_name
+from deltaproduce.stages.sql.text import Edit, SelectList
 from deltaproduce.types.ddl import identifier
 
 NOTHING: Final[frozenset[int]] = frozenset()

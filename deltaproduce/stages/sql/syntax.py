@@ -38,6 +38,13 @@ def reason(error: SqlglotError) -> str:
     return f"{description}, at {first['highlight']!r} in line {first['line']}"
 
 
+def line_of(error: SqlglotError) -> int | None:
+    """The line at which a text cannot be read; None if it is not known."""
+    if not isinstance(error, ParseError) or not error.errors:
+        return None
+    return int(error.errors[0]["line"])
+
+
 def shortened(text: str) -> str:
     """A text on one line, for messages."""
     line = " ".join(text.split())

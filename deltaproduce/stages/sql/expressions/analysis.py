@@ -52,14 +52,21 @@ class _ForSparkError(Exception):
     """What is left to Spark."""
 
 
+_NO_CONSTANTS: Final[Mapping[str, Constant]] = MappingProxyType({})
+
+
 def analysed(
-    expression: Expression, types: Mapping[str, DataType], zone: str = "UTC"
+    expression: Expression,
+    types: Mapping[str, DataType],
+    zone: str = "UTC",
+    constants: Mapping[str, Constant] = _NO_CONSTANTS,
 ) -> Term | None:
     """An expression with its types.
 
     Args:
         types: those of the columns, by name.
         zone: the session's time zone, which matters for values alone.
+        constants: values that stand for names of columns, as if they were written in their place.
 
     Returns:
         None if it is left to Spark.
@@ -70,7 +77,7 @@ def analysed(
     if any(part in expression.text.lower() for part in _TOLD_BY_SPARK):
         return None
     try:
-        found = _Analysis(types, zone).term(expression.tree)
+        found = _Analysis(types, zone, constants).term(expression.tree)
     except _ForSparkError:
         return None
     return None if isinstance(found.data_type, NullType) else found
@@ -79,9 +86,12 @@ def analysed(
 class _Analysis:
     """What each kind of node is, by the types of its parts."""
 
-    def __init__(self, types: Mapping[str, DataType], zone: str) -> None:
+    def __init__(
+        self, types: Mapping[str, DataType], zone: str, constants: Mapping[str, Constant]
+    ) -> None:
         self._types = types
         self._zone = zone
+        self._constants = constants
 
     def term(self, node: exp.Expr) -> Term:
         rule = _RULES.get(type(node))
@@ -92,6 +102,8 @@ class _Analysis:
     def column(self, node: exp.Expr) -> Term:
         if node.args.get("table"):  # a field of a struct
             raise _ForSparkError
+        if node.name in self._constants:
+            return self._constants[node.name]
         return Reference(self._types[node.name], node.name)
 
     def literal(self, node: exp.Expr) -> Term:

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from deltaproduce.stages.sql.expressions.casts import alike, cast
+from deltaproduce.stages.sql.expressions.patterns import pieces
 from deltaproduce.stages.sql.expressions.terms import Call, Case, Constant, Term
 
 Rule: TypeAlias = Callable[[Sequence[Term], str], Term | None]
@@ -76,21 +77,41 @@ def _to_date(arguments: Sequence[Term], zone: str) -> Term | None:
 
 
 def _moved(kernel: str) -> Rule:
-    """A date some days later or earlier, which are written: others may lead out of all years."""
+    """A date some days or months later or earlier: others may lead out of all years."""
 
-    def rule(arguments: Sequence[Term], _: str) -> Term | None:
+    def rule(arguments: Sequence[Term], zone: str) -> Term | None:
         match arguments:
             case [
-                Term(data_type=DateType()),
-                Constant(data_type=IntegerType(), value=int(days)),
-            ] if abs(days) <= _MOST_DAYS:
-                return Call(DateType(), kernel, tuple(arguments))
+                Term() as moment,
+                Constant(data_type=IntegerType(), value=int(steps)) as written,
+            ] if abs(steps) <= _MOST_STEPS:
+                date = _implied_date(moment, zone)
+                return date and Call(DateType(), kernel, (date, written))
         return None
 
     return rule
 
 
-_MOST_DAYS: Final = 100_000
+def _implied_date(term: Term, zone: str) -> Term | None:
+    """What stands where a date is wanted: of texts only those that are written."""
+    if isinstance(term.data_type, StringType):
+        return cast(term, DateType(), zone) if isinstance(term, Constant) else None
+    return _as_date(term, zone)
+
+
+def _date_format(arguments: Sequence[Term], zone: str) -> Term | None:
+    """By a pattern of numbers, such as ``yyyy-MM-dd``, of a date or a time."""
+    match arguments:
+        case [Term() as moment, Constant(value=str(pattern))] if pieces(pattern) is not None:
+            if isinstance(moment.data_type, StringType):
+                moment = _implied_date(moment, zone) or moment
+            if isinstance(moment.data_type, DateType | TimestampType):
+                clock = Constant(StringType(), zone)
+                return Call(StringType(), "formatted", (moment, arguments[1], clock))
+    return None
+
+
+_MOST_STEPS: Final = 100_000
 _UNITS: Final = MappingProxyType(
     {
         **dict.fromkeys(("year", "yyyy", "yy"), "cut to year"),
@@ -176,6 +197,8 @@ _RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         **dict.fromkeys(("to_date", "date"), _to_date),
         **dict.fromkeys(("date_add", "dateadd"), _moved("later")),
         "date_sub": _moved("earlier"),
+        "add_months": _moved("months later"),
+        "date_format": _date_format,
         **dict.fromkeys(
             ("datediff", "date_diff"), _of_types("days between", IntegerType(), DateType, DateType)
         ),

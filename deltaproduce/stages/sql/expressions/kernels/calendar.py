@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaproduce.stages.sql.expressions.kernels.failures import Kernel
+from deltaproduce.stages.sql.expressions.patterns import pieces
 
 
 def _part(compute: Callable[[pa.Array], pa.Array]) -> Kernel:
@@ -21,8 +22,51 @@ def _local_date(wanted: pa.DataType, instants: pa.Array, zone: pa.Array) -> pa.A
     """The dates on the clocks of a time zone."""
     if not len(instants):
         return pa.array([], wanted)
-    local = pc.local_timestamp(instants.cast(pa.timestamp("us", zone[0].as_py())))
-    return pc.floor_temporal(local, unit="day").cast(wanted)
+    return pc.floor_temporal(_local(instants, zone), unit="day").cast(wanted)
+
+
+def _local(instants: pa.Array, zone: pa.Array) -> pa.Array:
+    """What the clocks of a time zone show, of at least one instant."""
+    return pc.local_timestamp(instants.cast(pa.timestamp("us", zone[0].as_py())))
+
+
+def _formatted(
+    wanted: pa.DataType, moments: pa.Array, pattern: pa.Array, zone: pa.Array
+) -> pa.Array:
+    """Dates or instants as text, by a pattern that has `pieces`."""
+    if not len(moments):
+        return pa.array([], wanted)
+    is_date = pa.types.is_date(moments.type)
+    clock = moments.cast(pa.timestamp("us")) if is_date else _local(moments, zone)
+    parts = [
+        pa.repeat(piece[1:], len(moments)) if piece.startswith("'") else _FIELDS[piece](clock)
+        for piece in pieces(pattern[0].as_py()) or ()
+    ]
+    return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
+
+
+def _padded(compute: Callable[[pa.Array], pa.Array], width: int) -> Callable[[pa.Array], pa.Array]:
+    return lambda clock: pc.utf8_lpad(compute(clock).cast(pa.string()), width, "0")
+
+
+def _year(clock: pa.Array) -> pa.Array:
+    """The year of its era, of which one that has more than four digits has a sign."""
+    years = pc.year(clock)
+    of_era = pc.if_else(pc.greater(years, 0), years, pc.subtract(1, years))
+    signs = pc.if_else(pc.greater(of_era, 9999), "+", "")
+    padded = pc.utf8_lpad(of_era.cast(pa.string()), 4, "0")
+    return pc.binary_join_element_wise(signs, padded, "")
+
+
+def _months_later(wanted: pa.DataType, dates: pa.Array, months: pa.Array) -> pa.Array:
+    """The same day of another month, or that month's last one where it has no such day."""
+    nulls = np.asarray(pc.is_null(dates))
+    days = np.asarray(pc.fill_null(dates.cast(pa.int32()), 0)).astype("datetime64[D]")
+    of_month = days.astype("datetime64[M]")
+    moved = of_month + np.asarray(months)
+    last = (moved + 1).astype("datetime64[D]") - 1
+    found = np.minimum(moved.astype("datetime64[D]") + (days - of_month), last)
+    return pa.array(found.astype(np.int32), pa.int32(), mask=nulls).cast(wanted)
 
 
 def _moved(move: Callable[[pa.Array, pa.Array], pa.Array]) -> Kernel:
@@ -45,6 +89,18 @@ def _cut(unit: str) -> Kernel:
     return lambda wanted, dates: pc.floor_temporal(dates, unit=unit).cast(wanted)
 
 
+_FIELDS: Final[Mapping[str, Callable[[pa.Array], pa.Array]]] = MappingProxyType(
+    {
+        "yyyy": _year,
+        "MM": _padded(pc.month, 2),
+        "dd": _padded(pc.day, 2),
+        "HH": _padded(pc.hour, 2),
+        "mm": _padded(pc.minute, 2),
+        "ss": _padded(pc.second, 2),
+    }
+)
+"""By the letters of patterns."""
+
 CALENDAR: Final[Mapping[str, Kernel]] = MappingProxyType(
     {
         "local date": _local_date,
@@ -59,6 +115,8 @@ CALENDAR: Final[Mapping[str, Kernel]] = MappingProxyType(
         ),
         "weekday": _part(pc.day_of_week),
         "last day": _last_day,
+        "formatted": _formatted,
+        "months later": _months_later,
         "later": _moved(pc.add),
         "earlier": _moved(pc.subtract),
         "days between": _difference,

@@ -9,13 +9,15 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from deltaproduce.cli.project.file import FILE_NAME, ProjectFile
-from deltaproduce.cli.project.sections import ProjectFileError
-from deltaproduce.errors import DeltaProduceError
+from deltaproduce.errors import DefinitionError, DeltaProduceError
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.file import FILE_NAME, ProjectFile
+from deltaproduce.projects.sections import ProjectFileError
+from deltaproduce.projects.statements import SqlFile, define_all
 from deltaproduce.types.excerpts import described
 
 
@@ -25,13 +27,46 @@ def loaded(file: ProjectFile) -> Pipeline:
     Raises:
         ProjectFileError: there is none such, or a module fails; with the place.
     """
+    _importable(file)
+    return _object(file) if ":" in file.pipeline else _of_folder(file)
+
+
+def examined(file: ProjectFile) -> tuple[Pipeline, list[DefinitionError], list[SqlFile]]:
+    """As much of the pipeline as can be defined, what is wrong with the rest, and its SQL files."""
+    _importable(file)
+    errors = list[DefinitionError]()
+    try:
+        if ":" in file.pipeline:
+            return _object(file), errors, []
+        files = list(sql_files(file, errors))
+        return _of_folder(file, files, errors), errors, files
+    except DefinitionError as error:
+        return Pipeline(file.name), [*errors, error], []
+
+
+def sql_files(file: ProjectFile, errors: list[DefinitionError] | None = None) -> Iterator[SqlFile]:
+    """The SQL files of a project's folder, in the order of their names.
+
+    Args:
+        errors: where what is wrong with one is put; raised if None.
+
+    Raises:
+        ProjectFileError: one cannot be read; with `file` and `line`.
+    """
+    for path in sorted((file.folder / file.pipeline).glob("*.sql")):
+        try:
+            yield SqlFile.read(path, file.folder)
+        except DefinitionError as error:
+            if errors is None:
+                raise
+            errors.append(error)
+
+
+def _importable(file: ProjectFile) -> None:
     folder = str(file.folder)
     if folder not in sys.path:
         sys.path.insert(0, folder)
         importlib.invalidate_caches()
-    if ":" in file.pipeline:
-        return _object(file)
-    return _of_folder(file)
 
 
 def _object(file: ProjectFile) -> Pipeline:
@@ -48,27 +83,44 @@ def _object(file: ProjectFile) -> Pipeline:
     return found
 
 
-def _of_folder(file: ProjectFile) -> Pipeline:
-    """The modules of the folder define it one after the other, in the order of their names."""
+def _of_folder(
+    file: ProjectFile,
+    files: Sequence[SqlFile] | None = None,
+    errors: list[DefinitionError] | None = None,
+) -> Pipeline:
+    """The SQL files of the folder define it, feeders first, and its modules by their names.
+
+    Args:
+        files: the SQL files that could be read; read here if None.
+        errors: where what is wrong is put; the first is raised if None.
+    """
     folder = file.folder / file.pipeline
     modules = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
-    if not modules:
+    if not modules and not any(folder.glob("*.sql")):
         raise ProjectFileError(
             f"{FILE_NAME}: [project] pipeline is {file.pipeline!r}, which is neither "
-            "'module:object' nor a folder with modules: give one of the two"
+            "'module:object' nor a folder with .sql files or modules: give one of the two"
         )
     pipeline = Pipeline(file.name)
-    package = ".".join(Path(file.pipeline).parts)
-    for path in modules:
-        module = _module(file, f"{package}.{path.stem}")
-        define = getattr(module, "define", None)
+    found = list(sql_files(file)) if files is None else files
+    define_all(found, {path.stem: _definer(file, path) for path in modules}, pipeline, errors)
+    return pipeline
+
+
+def _definer(file: ProjectFile, path: Path) -> Callable[[Pipeline], None]:
+    """What calls the function ``define`` of a module, which is imported then."""
+
+    def called(pipeline: Pipeline) -> None:
+        package = ".".join(Path(file.pipeline).parts)
+        define = getattr(_module(file, f"{package}.{path.stem}"), "define", None)
         if not callable(define):
             raise ProjectFileError(f"{path}: there is no function define(pipeline); add it")
         try:
             define(pipeline)
         except Exception as error:
             raise _at(error, file) from error
-    return pipeline
+
+    return called
 
 
 def _module(file: ProjectFile, name: str) -> ModuleType:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from deltaproduce.cli.project.sections import ProjectFileError, Section
+from deltaproduce.projects.sections import ProjectFileError, Section
 
 FILE_NAME: Final = "deltaproduce.toml"
 
@@ -132,8 +132,8 @@ def parsed(text: str, folder: Path) -> ProjectFile:
         ProjectFile(
             folder=folder,
             name=project.text("name"),
-            pipeline=project.text("pipeline"),
-            store=project.text("store"),
+            pipeline=project.text("pipeline", "stages"),
+            store=_place(project),
             engine=project.choice("engine", _ENGINES, "local"),
             table_type=project.choice("table_type", _TABLE_TYPES, "merge_on_read"),
             policy=project.choice("policy", _POLICIES, "auto"),
@@ -142,6 +142,15 @@ def parsed(text: str, folder: Path) -> ProjectFile:
         ),
         project,
     )
+
+
+def _place(project: Section) -> str:
+    """Where the store is: ``location``, or ``store``, which means the same."""
+    if "location" in project.values and "store" in project.values:
+        raise ProjectFileError(
+            f"{FILE_NAME}: [project] has both location and store, which mean the same: keep one"
+        )
+    return project.text("store" if "store" in project.values else "location")
 
 
 def _input(source: str, section: Section) -> Input:
@@ -170,7 +179,8 @@ def _checked(file: ProjectFile, project: Section) -> ProjectFile:
     project.close()
     local = file.engine == "local"
     if local and "/" not in file.store:
-        project.refuse("store", f'a path, "./{file.store}"; a schema needs engine = "spark"')
+        named = "store" if "store" in project.values else "location"
+        project.refuse(named, f'a path, "./{file.store}"; a schema needs engine = "spark"')
     if local and file.spark:
         raise ProjectFileError(
             f'{FILE_NAME}: [spark] is there, and engine is "local": remove it, or set '

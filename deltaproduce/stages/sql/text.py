@@ -20,6 +20,7 @@ from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.syntax import (
     DEPTHS,
     GrammarParser,
+    line_of,
     reason,
     shortened,
     spark_dialect,
@@ -110,7 +111,9 @@ class QueryText:
             if tokens and tokens[0].token_type in _BEGINNINGS:
                 trees = GrammarParser(dialect=dialect).parse(list(_marked(tokens)), text)
         except SqlglotError as error:
-            raise DefinitionError(f"the query cannot be read: {reason(error)}") from None
+            raise DefinitionError(
+                f"the query cannot be read: {reason(error)}", line=line_of(error)
+            ) from None
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             raise DefinitionError(f"{shortened(text)!r} is not a query; write one SELECT")
         for number, node in enumerate(trees[0].walk()):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltaproduce.cli.project.file import ProjectFile
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.file import ProjectFile
 from deltaproduce.shown.phases import Listener
 from deltaproduce.store import Store
 
@@ -23,8 +23,22 @@ def opened(file: ProjectFile, pipeline: Pipeline, progress: Listener | None = No
         SessionError: no session can start.
         DefinitionError: as `Store`.
     """
+    return opened_with(file, pipeline, session(file), progress)
+
+
+def opened_with(
+    file: ProjectFile,
+    pipeline: Pipeline,
+    spark: SparkSession | None,
+    progress: Listener | None = None,
+) -> Store:
+    """The store, in a session or without one.
+
+    Raises:
+        DefinitionError: as `Store`.
+    """
     return Store(
-        session(file),
+        spark,
         file.location,
         pipeline,
         table_type=file.table_type,

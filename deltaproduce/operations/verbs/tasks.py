@@ -1,0 +1,272 @@
+"""Tasks: what is to be made at a date, made; and made again.
+
+The scheduler has no state but the store: what is due is found from the rows and records of the
+head. The invariant: what a run has published stays, whatever becomes of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Final, Literal, TypeAlias
+
+from deltaproduce.errors import InvalidArgumentError, NotFoundError, TasksFailedError
+from deltaproduce.model import arguments
+from deltaproduce.model.graph import Producer, Stage, is_auxiliary
+from deltaproduce.operations.writer import OnConflict, Writer
+from deltaproduce.reading.opened import Opened
+from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task, Values, told
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.kind import arrivals
+from deltaproduce.stages.partitioned.presence import presence_stage, present
+from deltaproduce.stages.productions import Production
+from deltaproduce.stages.scheduled import Agenda, scheduled_kind
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.versions import Version
+from deltaproduce.types.excerpts import shown
+
+Moment: TypeAlias = date | str
+"""A date or a time, in UTC if it says no zone; also as text in ISO 8601."""
+
+Downstream: TypeAlias = Literal["all", "none"] | Collection[str]
+
+_PER_VERSION: Final = 100
+"""How many tasks are made for one version at most, so that a run that is cut off loses few."""
+
+
+def tasks(store: Opened, as_of: Moment | None) -> list[Task]:
+    """See `Store.tasks`."""
+    store.log.versions()
+    head = store.log.last_read
+    moment = _newest(store, head) if as_of is None else moment_of(as_of)
+    agenda = Agenda(moment, makes=False, present=present_at(store, head))
+    look(store, head, agenda)
+    return agenda.tasks
+
+
+def look(store: Opened, head: Version, agenda: Agenda) -> None:
+    """Have an agenda look at all tasks, of which it makes none."""
+    with store.noticing():
+        for stage in scheduled(store):
+            inputs = [
+                StageInput(each, partial(store.reader.content, head, each), None)
+                for each in stage.feeders
+            ]
+            production = Production.of(
+                stage, head.stages.get(stage.name, StageFigures("skipped")), store.engines
+            )
+            scheduled_kind(stage).tasked(
+                production,
+                inputs,
+                None,
+                partial(store.reader.content, head),
+                agenda,
+                version=head.number,
+                anew=False,
+            )
+
+
+def present_at(store: Opened, head: Version) -> dict[str, list[Values]]:
+    """The partitions of sources that there are in a version, or ever were, by source."""
+    return {
+        source.name: present(
+            store.reader.content(head, presence_stage(source)), source, store.engines
+        )
+        for source in store.graph.sources
+        if source.kind.partitioned_by
+    }
+
+
+def scheduled(store: Opened) -> list[Producer]:
+    """The stages whose rows tasks make, feeders first."""
+    found = (stage for stage in store.graph.producers if stage.kind.scheduled)
+    return [stage for stage in found if not is_auxiliary(stage.name)]
+
+
+def run(
+    writer: Writer, as_of: Moment, max_tasks: int | None, on_conflict: OnConflict | None
+) -> Run:
+    """See `Store.run`."""
+    moment = moment_of(as_of)
+    most = None if max_tasks is None else arguments.integer(max_tasks, "max_tasks", least=0)
+    done, dropped = list[Partition](), list[Partition]()
+    failed = dict[Partition, FailedTask]()
+    while True:
+        left = None if most is None else most - len(done) - len(failed)
+        limit = _PER_VERSION if left is None else min(_PER_VERSION, left)
+        found = writer.published(
+            "run", partial(_made, writer, moment, limit, set(failed)), on_conflict or "retry"
+        )
+        done += found.done
+        dropped += found.dropped
+        failed |= {task.of: task for task in found.failed}
+        if not found.left or limit == left or not (found.done or found.failed):
+            break
+    result = Run(tuple(done), tuple(failed.values()), found.blocked, tuple(dropped), found.left)
+    if failed:
+        first = result.failed[0]
+        others = f", and {len(failed) - 1} others" if len(failed) > 1 else ""
+        message = f"task {first} failed{others}: {first.error}"
+        raise TasksFailedError(message, run=result) from first.error
+    return result
+
+
+def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Partition]) -> Run:
+    """Some of the tasks that are due, made and published."""
+    store = writer.opened
+    store.log.versions()
+    head = store.log.last_read
+    there = present_at(store, head)
+    agenda = Agenda(moment, limit=limit, passed=failed, present=there)
+    news = arrivals(store.graph.sources, head, store.tables)
+    writer.executor.update("run", head, arrivals=news, agenda=agenda)
+    return agenda.run
+
+
+def backfill(writer: Writer, stage: str | Stage, where: object, downstream: object) -> Version:
+    """See `Store.backfill`."""
+    store = writer.opened
+    found = store.stage(stage)
+    if not found.kind.scheduled:
+        raise InvalidArgumentError(
+            f"stage {found.name!r} has no tasks; store.refresh makes it again", argument="stage"
+        )
+    named = _downstream(store, found, downstream)
+    chosen = _chosen(found, where)
+
+    def attempt() -> Version:
+        store.log.versions()
+        head = store.log.last_read
+        marked = _marked(store, head, found, chosen, named)
+        there = present_at(store, head)
+        agenda = Agenda(_newest(store, head), marked=marked, raises=True, present=there)
+        return writer.executor.update("backfill", head, agenda=agenda)
+
+    return writer.published("backfill", attempt)
+
+
+def _marked(
+    store: Opened,
+    head: Version,
+    stage: Stage,
+    chosen: Callable[[Task], bool],
+    named: Collection[str],
+) -> dict[str, set[Values]]:
+    """The tasks that are to be made again, by stage: through the named stages only."""
+    there = present_at(store, head)
+    agenda = Agenda(_newest(store, head), makes=False, marked={}, present=there)
+    look(store, head, agenda)
+    marked = {task.of for task in agenda.tasks if task.stage == stage.name and chosen(task)}
+    if not marked:
+        raise InvalidArgumentError(
+            f"no task of {stage.name!r} meets `where`, so there is none to be made again",
+            argument="where",
+        )
+    for task in agenda.tasks:  # feeders come first
+        if task.stage in named and not marked.isdisjoint(task.dependencies):
+            marked.add(task.of)
+    found: dict[str, set[Values]] = {}
+    for partition in marked:
+        values = tuple(value for _, value in partition.values)
+        found.setdefault(partition.stage, set()).add(values)
+    return found
+
+
+def _newest(store: Opened, head: Version) -> datetime:
+    """The newest date that tasks were made for.
+
+    Raises:
+        NotFoundError: none was.
+    """
+    dates = list[str]()
+    for stage in scheduled(store):
+        keeper = scheduled_kind(stage).records(stage)
+        kept = store.reader.content(head, keeper)
+        if kept is not None:
+            columns = [c for c in keeper.schema.value if c.name == "scheduled"]
+            dates += store.engines.table(kept.rows(), columns).column(0).to_pylist()
+    if not dates:
+        raise NotFoundError("no task was ever made; run them first: store.run(as_of=…)")
+    return datetime.fromisoformat(max(dates))
+
+
+def _downstream(store: Opened, stage: Stage, downstream: object) -> list[str]:
+    """The stages whose tasks are made again, too.
+
+    Raises:
+        InvalidArgumentError: one is not downstream.
+    """
+    reached = store.graph.downstream_of([stage.name])
+    known = [s.name for s in scheduled(store) if s.name in reached]
+    if downstream == "all":
+        return known
+    if downstream == "none":
+        return []
+    if isinstance(downstream, str) or not isinstance(downstream, Collection):
+        raise InvalidArgumentError(
+            f"downstream is {shown(downstream)}; give 'all', 'none' or a list of stages",
+            argument="downstream",
+        )
+    for name in downstream:
+        if name not in known:
+            raise InvalidArgumentError(
+                f"{shown(name)} is no stage with tasks downstream of {stage.name!r}; those are: "
+                f"{', '.join(known) or 'none'}",
+                argument="downstream",
+            )
+    return list(downstream)
+
+
+def _chosen(stage: Stage, where: object) -> Callable[[Task], bool]:
+    """Says which tasks of a stage are meant.
+
+    Raises:
+        InvalidArgumentError: it names what is no partition column.
+    """
+    names = stage.kind.partitioned_by
+    if not isinstance(where, Mapping):
+        raise InvalidArgumentError(
+            f"where is {shown(where)}; give a mapping of partition columns to values, or to lists "
+            "of them",
+            argument="where",
+        )
+    for name in where:
+        if name not in names:
+            raise InvalidArgumentError(
+                f"{shown(name)} is no partition column of {stage.name!r}; those are: "
+                f"{', '.join(names)}",
+                argument="where",
+            )
+    wanted = {
+        name: {_text(v) for v in (value if isinstance(value, list | tuple | set) else [value])}
+        for name, value in where.items()
+    }
+    return lambda task: all(_text(task.partition[name]) in some for name, some in wanted.items())
+
+
+def _text(value: object) -> str:
+    """A value of a partition column as text, by which dates may be given as such."""
+    return told(value)
+
+
+def moment_of(as_of: object) -> datetime:
+    """A date that is scheduled, in UTC.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    found = as_of
+    if isinstance(found, str):
+        try:
+            found = datetime.fromisoformat(found)
+        except ValueError:
+            found = None
+    if isinstance(found, datetime):
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    if isinstance(found, date):
+        return datetime(found.year, found.month, found.day, tzinfo=UTC)
+    raise InvalidArgumentError(
+        f"as_of is {shown(as_of)}; give a date or a datetime, or text in ISO 8601",
+        argument="as_of",
+    )

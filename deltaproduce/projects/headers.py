@@ -1,0 +1,200 @@
+"""Headers: what a SQL file of a project says before its query: ``STAGE name (…);``, ``EXTERNAL …``.
+
+Pure. The invariant: a header has each of its clauses once and no others, and whatever is wrong is
+told by its line in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, NoReturn
+
+from sqlglot import Token, TokenType
+from sqlglot.errors import SqlglotError
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.sql.syntax import DEPTHS, reason, shortened, spark_dialect
+
+Sort = Literal["STAGE", "EXTERNAL"]
+
+_CLAUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "STAGE": frozenset({"key", "partition", "scopes", "retention"}),
+        "EXTERNAL": frozenset({"columns", "key", "partition", "scopes", "table"}),
+    }
+)
+_IN_PARENTHESES: Final = frozenset({"key", "partition", "columns"})
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One clause of a header.
+
+    Attributes:
+        text: what it says, without its word, and without parentheses around it.
+        line: where that begins in the file.
+    """
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a SQL file of a project says.
+
+    Attributes:
+        clauses: by their words.
+        select: the query that comes after the header; empty if none does.
+        line: where the header begins.
+        select_line: where it begins.
+    """
+
+    sort: Sort
+    name: str
+    clauses: Mapping[str, Clause]
+    select: str
+    line: int
+    select_line: int
+
+    def text(self, clause: str) -> str | None:
+        """What a clause says; None if it is not there."""
+        found = self.clauses.get(clause)
+        return None if found is None else found.text
+
+    def columns(self) -> dict[str, str]:
+        """The columns of an EXTERNAL, by name, as DDL.
+
+        Raises:
+            DefinitionError: there are none; with `line`.
+        """
+        clause = self.clauses.get("columns")
+        if clause is None:
+            _refuse(f"EXTERNAL {self.name} has no columns (name type, …); add them", self.line)
+        found = dict[str, str]()
+        for part in _parts(_tokens(clause.text), clause.text):
+            found[part.tokens[0].text] = part.text
+        return found
+
+
+def parsed(text: str) -> Statement:
+    """The statement of a file.
+
+    Raises:
+        DefinitionError: it is none; with `line`.
+    """
+    tokens = _tokens(text)
+    word = tokens[0].text.upper() if tokens else ""
+    if word not in _CLAUSES:
+        found = shortened(tokens[0].text) if tokens else "nothing"
+        _refuse(
+            f"it begins with {found!r}; begin with STAGE name (…); or EXTERNAL name (…);",
+            tokens[0].line if tokens else 1,
+        )
+    sort: Sort = "STAGE" if word == "STAGE" else "EXTERNAL"
+    if len(tokens) < 3 or tokens[2].token_type is not TokenType.L_PAREN:
+        _refuse(f"after {word} write a name, and clauses in parentheses", tokens[0].line)
+    end = _closing(tokens, 2)
+    if end + 1 >= len(tokens) or tokens[end + 1].token_type is not TokenType.SEMICOLON:
+        _refuse(f"after the clauses of {word} {tokens[1].text} write ;", tokens[end].line)
+    rest = tokens[end + 2 :]
+    query = text[rest[0].start :].rstrip().rstrip(";") if rest else ""
+    _check_query(sort, rest)
+    clauses = _clauses(sort, tokens[3:end], text)
+    return Statement(
+        sort, tokens[1].text, clauses, query, tokens[0].line, rest[0].line if rest else 0
+    )
+
+
+def _check_query(sort: Sort, rest: Sequence[Token]) -> None:
+    if sort == "EXTERNAL" and rest:
+        _refuse("an EXTERNAL has no query: it names a table, or a source", rest[0].line)
+    ends = [n for n, token in enumerate(rest) if token.token_type is TokenType.SEMICOLON]
+    if ends and ends[0] < len(rest) - 1:
+        line = rest[ends[0] + 1].line
+        _refuse("a file has one statement; put the other one in a file of its own", line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is between two commas."""
+
+    tokens: Sequence[Token]
+    text: str
+
+
+def _clauses(sort: Sort, tokens: Sequence[Token], text: str) -> dict[str, Clause]:
+    found = dict[str, Clause]()
+    last, begins = "", 0
+    for part in _parts(tokens, text):
+        word, line = part.tokens[0].text.lower(), part.tokens[0].line
+        if word in {"for", "let"} and last == "scopes":
+            whole = text[begins : part.tokens[-1].end + 1]
+            found["scopes"] = Clause(whole, found["scopes"].line)
+            continue
+        if word not in _CLAUSES[sort]:
+            known = ", ".join(sorted(_CLAUSES[sort]))
+            _refuse(f"{part.tokens[0].text!r} is no clause of {sort}; known: {known}", line)
+        if word in found:
+            _refuse(f"clause {word} is there twice; write it once", line)
+        found[word] = _clause(word, part, text)
+        last, begins = word, part.tokens[min(1, len(part.tokens) - 1)].start
+    return found
+
+
+def _clause(word: str, part: _Part, text: str) -> Clause:
+    inner = part.tokens[1:]
+    if word in _IN_PARENTHESES:
+        is_whole = (
+            len(inner) > 2
+            and inner[0].token_type is TokenType.L_PAREN
+            and _closing(inner, 0) == len(inner) - 1
+        )
+        if not is_whole:
+            _refuse(f"after {word} write a list in parentheses", part.tokens[0].line)
+        inner = inner[1:-1]
+    if not inner:
+        _refuse(f"clause {word} says nothing", part.tokens[0].line)
+    if word == "table":
+        if len(inner) != 1 or inner[0].token_type is not TokenType.STRING:
+            _refuse("after table write its path or name as text, 'lake/events'", inner[0].line)
+        return Clause(inner[0].text, inner[0].line)
+    return Clause(text[inner[0].start : inner[-1].end + 1], inner[0].line)
+
+
+def _parts(tokens: Sequence[Token], text: str) -> Iterator[_Part]:
+    depth, part = 0, list[Token]()
+    for token in tokens:
+        depth += DEPTHS.get(token.token_type, 0)
+        if depth == 0 and token.token_type is TokenType.COMMA:
+            if not part:
+                _refuse("there is nothing before a comma", token.line)
+            yield _Part(part, text[part[0].start : part[-1].end + 1])
+            part = []
+        else:
+            part.append(token)
+    if part:
+        yield _Part(part, text[part[0].start : part[-1].end + 1])
+
+
+def _closing(tokens: Sequence[Token], opening: int) -> int:
+    """The place of the parenthesis that closes one."""
+    depth = 0
+    for place in range(opening, len(tokens)):
+        depth += DEPTHS.get(tokens[place].token_type, 0)
+        if depth == 0:
+            return place
+    return _refuse("a parenthesis is not closed", tokens[opening].line)
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return spark_dialect().tokenize(text)
+    except SqlglotError as error:
+        return _refuse(f"it cannot be read: {reason(error)}", text.count("\n") + 1)
+
+
+def _refuse(fault: str, line: int) -> NoReturn:
+    raise DefinitionError(fault, line=line)

@@ -1,0 +1,88 @@
+"""Projects: a folder with `deltaproduce.toml`, and its stages in SQL files and Python modules."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from deltaproduce.model import arguments
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.checks import Problem, broken
+from deltaproduce.projects.file import read
+from deltaproduce.projects.pipelines import examined, loaded
+from deltaproduce.projects.stores import opened_with
+from deltaproduce.shown.tabular import one_line
+from deltaproduce.store import Store
+from deltaproduce.types.columns import stored_schema
+
+
+class Project:
+    """A folder with a project file, `deltaproduce.toml`, and the stages that it names.
+
+    Args:
+        folder: where the project file is.
+
+    Raises:
+        DefinitionError: there is none, or something is wrong in it.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._file = read(Path(arguments.place(folder, "folder")))
+
+    def __repr__(self) -> str:
+        return one_line(self, self._file.name, folder=str(self._file.folder))
+
+    @property
+    def name(self) -> str:
+        """The project's name."""
+        return self._file.name
+
+    @property
+    def location(self) -> str:
+        """Where its store is."""
+        return self._file.location
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """What its files define; read once.
+
+        Raises:
+            DefinitionError: something in a file is wrong; with `file` and `line`.
+        """
+        return loaded(self._file)
+
+    def store(self, spark: SparkSession | None = None) -> Store:
+        """Its store.
+
+        Args:
+            spark: as for `Store`.
+
+        Raises:
+            DeltaProduceError: as `Store` and `pipeline`.
+        """
+        return opened_with(self._file, self.pipeline, spark)
+
+    def check(self, store: Store | None = None) -> list[Problem]:
+        """What is wrong in the project; no row is read, and nothing written.
+
+        Args:
+            store: whose columns the project's are compared with: columns that are gone, renamed or
+                another key, and are used by a query, are errors that name each user.
+
+        Returns:
+            An empty list if all is well.
+        """
+        pipeline, errors, files = examined(self._file)
+        problems = [Problem.of(error) for error in errors]
+        if store is None:
+            return problems
+        stages = store.head.stages
+        before = {
+            name: stored_schema(*figures.columns.own, stage=name)
+            for name, figures in stages.items()
+            if figures.columns.key
+        }
+        return [*problems, *broken(before, pipeline.stages, files)]

@@ -1,0 +1,212 @@
+"""Statements: the SQL files of a project as stages of its pipeline, feeders first.
+
+The invariant: an error is told by file and line, as ``stages/x.sql:3: …``, and nothing is defined
+before what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError, NotFoundError
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.headers import Statement, parsed
+from deltaproduce.projects.sections import ProjectFileError
+from deltaproduce.stages.partitioned.scope.clauses import Scopes
+from deltaproduce.stages.partitioned.scope.partitions import Partitions
+from deltaproduce.stages.sql.text import QueryText
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFile:
+    """One SQL file of a project.
+
+    Attributes:
+        name: its path, relative to the project's folder.
+        folder: that folder.
+        reads: the names of the tables that its query reads, in lower case.
+    """
+
+    name: str
+    folder: Path
+    statement: Statement
+    reads: frozenset[str]
+
+    @staticmethod
+    def read(path: Path, folder: Path) -> SqlFile:
+        """A file.
+
+        Raises:
+            ProjectFileError: it cannot be read; with `file` and `line`.
+        """
+        name = path.relative_to(folder).as_posix()
+        with located(name):
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise DefinitionError(f"it cannot be read: {error}", line=1) from None
+            statement = parsed(text)
+            reads = frozenset[str]()
+            if statement.sort == "STAGE":
+                with shifted(statement.select_line):
+                    reads = _reads(statement.select)
+        return SqlFile(name, folder, statement, reads)
+
+    def define(self, pipeline: Pipeline) -> None:
+        """Define what it says.
+
+        Raises:
+            ProjectFileError: something is wrong in it; with `file` and `line`.
+        """
+        with located(self.name, self.statement.line):
+            if self.statement.sort == "EXTERNAL":
+                self._external(pipeline)
+            else:
+                self._stage(pipeline)
+
+    def _stage(self, pipeline: Pipeline) -> None:
+        said, name = self.statement, self.statement.name
+        if said.text("partition") is not None:
+            self._check_scopes()
+            with shifted(said.select_line):
+                pipeline.partitioned(
+                    name,
+                    said.select,
+                    key=said.text("key"),
+                    partition=said.text("partition") or "",
+                    scopes=said.text("scopes"),
+                    retention=(said.text("retention") or "keep").lower(),
+                )
+            return
+        for clause in ("scopes", "retention"):
+            if clause in said.clauses:
+                line = said.clauses[clause].line
+                raise DefinitionError(f"{clause} needs a clause partition (…)", line=line)
+        if "key" not in said.clauses:
+            raise DefinitionError(f"STAGE {name} has no key (…); add it", line=said.line)
+        with shifted(said.select_line):
+            pipeline.sql(name, said.select, key=said.text("key") or "")
+
+    def _check_scopes(self) -> None:
+        """Read scopes and partition columns, so that what is wrong there is told by its line."""
+        said, scopes = self.statement.clauses, Scopes.read("")
+        if "scopes" in said:
+            with shifted(said["scopes"].line):
+                scopes = Scopes.read(said["scopes"].text)
+        if "partition" in said:
+            with shifted(said["partition"].line):
+                Partitions.read(said["partition"].text, scopes)
+
+    def _external(self, pipeline: Pipeline) -> None:
+        said, columns = self.statement, self.statement.columns()
+        key = said.clauses.get("key")
+        if key is None:
+            raise DefinitionError(f"EXTERNAL {said.name} has no key (…); add it", line=said.line)
+        keys = list[str]()
+        for text in key.text.split(","):
+            name, *direction = text.split()
+            if name not in columns:
+                known = ", ".join(columns)
+                raise DefinitionError(f"key column {name!r} is none of {known}", line=key.line)
+            keys.append(" ".join([columns.pop(name), *direction]))
+        ddl = ", ".join(keys), ", ".join(columns.values())
+        if "scopes" in said.clauses:
+            self._check_scopes()
+        partition, scopes = said.text("partition"), said.text("scopes")
+        table = said.text("table")
+        if table is None:
+            pipeline.source(said.name, key=ddl[0], value=ddl[1], partition=partition, scopes=scopes)
+            return
+        if partition or scopes:
+            line = said.clauses["partition" if partition else "scopes"].line
+            raise DefinitionError("a table that is read in place has no partitions yet", line=line)
+        place = str(self.folder / table) if "/" in table and "://" not in table else table
+        pipeline.delta_source(said.name, table=place, key=ddl[0], value=ddl[1])
+
+
+def define_all(
+    files: Sequence[SqlFile],
+    modules: Mapping[str, Callable[[Pipeline], None]],
+    pipeline: Pipeline,
+    errors: list[DefinitionError] | None = None,
+) -> None:
+    """Define all that SQL files and modules say, feeders first.
+
+    Args:
+        modules: what defines more of it; called in this order, each when no file is ready.
+        errors: where what is wrong is put, so that the rest is defined; raised if None.
+
+    Raises:
+        ProjectFileError: something is wrong; with `file` and `line`.
+    """
+    waiting, later = list(files), list(modules.values())
+    while waiting or later:
+        there = {stage.name.lower() for stage in pipeline.stages}
+        own = {file.statement.name.lower() for file in waiting}
+        ready = [file for file in waiting if not (file.reads & own - there)]
+        if later:  # which may define what is read
+            ready = [file for file in ready if file.reads <= there]
+        define: Callable[[Pipeline], None]
+        if ready:
+            waiting.remove(ready[0])
+            define = ready[0].define
+        elif later:
+            define = later.pop(0)
+        else:
+            names = ", ".join(sorted(file.statement.name for file in waiting))
+            with located(waiting[0].name, waiting[0].statement.line):
+                raise DefinitionError(f"stages read each other in a circle: {names}")
+        try:
+            define(pipeline)
+        except DefinitionError as error:
+            if errors is None:
+                raise
+            errors.append(error)
+
+
+@contextmanager
+def located(file: str, line: int = 1) -> Iterator[None]:
+    """Errors of definitions are told by the file, and the line if none is known.
+
+    Raises:
+        ProjectFileError: with `file` and `line`.
+    """
+    try:
+        yield
+    except (DefinitionError, NotFoundError) as error:
+        at = getattr(error, "line", None) or line
+        raise ProjectFileError(
+            f"{file}:{at}: {error}",
+            stage=getattr(error, "stage", None),
+            column=getattr(error, "column", None),
+            file=file,
+            line=at,
+        ) from None
+
+
+@contextmanager
+def shifted(first: int) -> Iterator[None]:
+    """Lines of errors about a part of a file, counted from its first one, are those of the file."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise DefinitionError(
+            str(error),
+            stage=error.stage,
+            column=error.column,
+            line=first + (error.line or 1) - 1,
+        ) from None
+
+
+def _reads(query: str) -> frozenset[str]:
+    """The names of the tables that a query reads, but for its own CTEs."""
+    if not query.strip():
+        raise DefinitionError("there is no query after the header; write SELECT …")
+    tree = QueryText.read(query).tree
+    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    return frozenset(table.name.lower() for table in tree.find_all(exp.Table)) - ctes

@@ -1,0 +1,147 @@
+"""Tasks in Spark: the query of one task over the partitions that it depends on.
+
+The invariant: a task sees rows of its dependencies and no others, so its result does not depend on
+what else there is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, StructField, StructType, TimestampType
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.spark.columns import col as column_of
+from deltaproduce.engines.spark.columns import cols, comparable, same
+from deltaproduce.errors import DefinitionError, SessionError
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import Layout
+from deltaproduce.shown.tasks import Values
+from deltaproduce.stages.partitioned.entries import Entry, Fed
+from deltaproduce.stages.partitioned.query import TaskQuery
+from deltaproduce.stages.partitioned.scope.clauses import Scope
+from deltaproduce.stages.partitioned.scope.partitions import table_of
+from deltaproduce.types.columns import ORDINAL, Column
+from deltaproduce.types.ddl import identifier
+
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
+
+
+def query_types(
+    stage: Stage, query: TaskQuery, sample: Scope, spark: SparkSession
+) -> dict[str, DataType]:
+    """The types of a query's columns, as Spark finds them without any data.
+
+    Raises:
+        DefinitionError: Spark refuses the query; with `stage`.
+    """
+    empty = {
+        feeder.name: spark.createDataFrame(
+            [], StructType([StructField(c.name, c.data_type) for c in _visible(feeder)])
+        )
+        for feeder in stage.feeders
+    }
+    with _views(empty, spark) as views:
+        try:
+            found = spark.sql(query.sql(views, sample)).schema
+        except AnalysisException as error:
+            said = str(error).partition("\n")[0]
+            message = f"stage {stage.name!r}: Spark refuses its query: {said}"
+            raise DefinitionError(message, stage=stage.name) from error
+    return {field.name: field.dataType for field in found}
+
+
+@contextmanager
+def queried(
+    query: TaskQuery,
+    entry: Entry,
+    feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
+    engines: Engines,
+) -> Iterator[DataFrame]:
+    """What a task's query makes of its dependencies, lazily, while the context lasts.
+
+    Args:
+        feeders: each with all rows that it has.
+    """
+    spark = engines.spark
+    _check_zone(query, entry.scope, spark)
+    frames = {}
+    for name, (fed, stage, rows) in feeders.items():
+        wanted = [values for of, values in entry.dependencies if of == name]
+        frames[name] = _dependency(stage, fed, rows, wanted, engines)
+    with _views(frames, spark) as views:
+        yield spark.sql(query.sql(views, entry.scope))
+
+
+def numbered(rows: DataFrame, stage: Stage, entry: Entry) -> DataFrame:
+    """What a query has made, in the columns of the stage's content.
+
+    ``_ordinal`` counts the rows of a key in the order of their values.
+    """
+    layout = Layout.of(stage)
+    given = dict(entry.of.values)
+    for column in layout.key:
+        if column.name in given:
+            value = f.lit(given[column.name]).cast(column.data_type)
+            rows = rows.withColumn(column.name, value)
+    values = {
+        f"_value_{n}": comparable(column_of(c.name), c.data_type)
+        for n, c in enumerate(layout.value)
+    }
+    key = ", ".join(identifier(c.name) for c in layout.key)
+    place = f.expr(f"row_number() OVER (PARTITION BY {key} ORDER BY {', '.join(values)})")
+    found = rows.withColumns(values).withColumn(ORDINAL, (place - 1).cast("bigint"))
+    return found.select(
+        *(column_of(c.name).cast(c.data_type).alias(c.name) for c in layout.content)
+    )
+
+
+def _dependency(
+    stage: Stage, fed: Fed, rows: Rows | None, wanted: Sequence[Values], engines: Engines
+) -> DataFrame:
+    """The rows of some partitions of a feeder, in the columns that queries see."""
+    columns = _visible(stage)
+    if rows is None or not wanted:
+        struct = StructType([StructField(c.name, c.data_type) for c in columns])
+        return engines.spark.createDataFrame([], struct)
+    found = engines.frame(rows, columns)
+    if not fed.columns:
+        return found
+    by = [Column(name, kind) for name, kind in fed.columns]
+    keys = engines.frame(table_of(wanted, fed.columns).select([c.name for c in by]), by)
+    keys = f.broadcast(keys)
+    return found.join(keys, same(found, keys, by), "left_semi").select(*cols(columns))
+
+
+def _visible(stage: Stage) -> tuple[Column, ...]:
+    return (*stage.schema.key, *stage.schema.value)
+
+
+def _check_zone(query: TaskQuery, scope: Scope, spark: SparkSession) -> None:
+    """Refuse a session on whose clock a time of the scope is another day than in UTC."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    times = [s.name for s in query.slots if isinstance(scope[s.name].data_type, TimestampType)]
+    if times and zone not in _UTC:
+        raise SessionError(
+            f"the session's time zone is {zone!r}, and a query uses {times[0]!r}, a time in UTC; "
+            "set spark.sql.session.timeZone to UTC"
+        )
+
+
+@contextmanager
+def _views(frames: Mapping[str, DataFrame], spark: SparkSession) -> Iterator[dict[str, str]]:
+    """Temporary views of the feeders' rows, under names that nobody else has."""
+    views = {name: f"_deltaproduce_{uuid.uuid4().hex}" for name in frames}
+    try:
+        for name, rows in frames.items():
+            rows.createOrReplaceTempView(views[name])
+        yield views
+    finally:
+        for view in views.values():
+            spark.catalog.dropTempView(view)

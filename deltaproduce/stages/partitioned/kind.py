@@ -1,0 +1,292 @@
+"""Stages that are made a partition at a time: a query, or a function of what a query reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from textwrap import dedent
+
+from pyspark.sql.types import DataType, StructField, StructType
+
+from deltaproduce.engines.choice import needs_spark
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.fingerprints import described
+from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.kind import Definition
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
+from deltaproduce.shown.tasks import Values
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.partitioned.frames import Feeder
+from deltaproduce.stages.partitioned.in_spark import query_types
+from deltaproduce.stages.partitioned.making import Tasks, tasked
+from deltaproduce.stages.partitioned.on_driver import ForeignFunction
+from deltaproduce.stages.partitioned.presence import presence_stage
+from deltaproduce.stages.partitioned.query import TaskQuery, read_query
+from deltaproduce.stages.partitioned.records import records_stage
+from deltaproduce.stages.partitioned.scope.clauses import Scopes
+from deltaproduce.stages.partitioned.scope.partitions import Partitions
+from deltaproduce.stages.productions import Production
+from deltaproduce.stages.scheduled import Agenda, ScheduledKind, Tasked
+from deltaproduce.stages.sql.expressions.expression import items
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.tables import Tables
+from deltaproduce.types.columns import RowSchema, row_schema, unknown_schema
+from deltaproduce.types.ddl import DESCENDING, struct_from_ddl
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Partitioned(ScheduledKind):
+    """A stage whose partitions tasks make, one each.
+
+    Attributes:
+        query: what a task reads, or makes.
+        partitions: which partitions are to exist.
+        key: the names of the result's key columns, and whether each sorts descending.
+        keeps: partitions that no task asks for any more are kept, and not dropped.
+        function: what makes the rows of what the query reads; None if the query makes them.
+    """
+
+    query: TaskQuery
+    partitions: Partitions
+    key: tuple[tuple[str, bool], ...]
+    keeps: bool = True
+    function: ForeignFunction | None = None
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "partitioned"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """See `Kind.tables`: no key mappings, since a row is made from no one key."""
+        return (CONTENT, UPDATES, RUNS)
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """See `Kind.partitioned_by`."""
+        return self.partitions.names
+
+    @property
+    def feeders(self) -> tuple[str, ...]:
+        """The names of the stages that its query reads."""
+        return self.query.feeders
+
+    @property
+    def drops(self) -> bool:
+        """See `ScheduledKind.drops`."""
+        return not self.keeps
+
+    @property
+    def called(self) -> Callable[..., object] | None:
+        """See `Kind.called`."""
+        return self.function
+
+    @property
+    def made_by(self) -> object:
+        """See `Kind.made_by`."""
+        told = (self.query.text, self.partitions.text, self.partitions.scopes.text)
+        return told if self.function is None else (*told, self.function)
+
+    def definition(self, feeders: Sequence[str]) -> Definition | None:
+        """See `Kind.definition`."""
+        del feeders
+        if self.function is not None:
+            return Definition.of_function(self.function)
+        return Definition("sql", dedent(self.query.text).strip())
+
+    def resolved(self, stage: Stage, tables: Tables) -> Stage:
+        """See `StageKind.resolved`: with the types that Spark finds, if there is a session."""
+        if tables.engines.session is None:
+            if all(column.is_known for column in (*stage.schema.key, *stage.schema.value)):
+                return stage
+            raise needs_spark()
+        types = query_types(stage, self.query, self.partitions.scopes.sample, tables.spark)
+        if self.function is not None:
+            return stage
+        return replace(stage, schema=self._schema(types, stage=stage.name))
+
+    def records(self, stage: Stage) -> Producer:
+        """See `ScheduledKind.records`."""
+        return records_stage(stage, self.partitions.types)
+
+    def tasked(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        records: Callable[[Stage], Stored | None],
+        agenda: Agenda,
+        *,
+        version: int,
+        anew: bool,
+    ) -> Tasked:
+        """See `ScheduledKind.tasked`."""
+        stage = production.stage
+        told = "" if self.function is None else described(self.function)
+        if isinstance(stage, Producer) and stage.revision is not None:
+            told = stage.revision
+        tasks = Tasks(
+            stage,
+            self.query,
+            self.partitions,
+            self.keeps,
+            self.function,
+            f"{stage.schema.key.ddl}\n{stage.schema.value.ddl}\n{told}",
+        )
+        kept = None if anew else records(self.records(stage))
+        return tasked(tasks, production, inputs, content, kept, agenda, version=version, anew=anew)
+
+    def schema(self, *, stage: str) -> RowSchema:
+        """The columns of such a stage; of no type if only Spark knows some.
+
+        Raises:
+            DefinitionError: a column is refused; with `stage` and `column`.
+        """
+        types = dict(self.query.outputs)
+        schema = self._schema(types, stage=stage)
+        return schema
+
+    def declared(self, schema: str, *, stage: str) -> RowSchema:
+        """The columns of a stage whose function makes its rows.
+
+        Args:
+            schema: those that it makes, as DDL.
+
+        Raises:
+            DefinitionError: a column is refused; with `stage` and `column`.
+        """
+        fields = struct_from_ddl(schema).fields
+        return self._schema({field.name: field.dataType for field in fields}, stage=stage)
+
+    def _schema(self, types: dict[str, DataType], *, stage: str) -> RowSchema:
+        own = dict(self.partitions.types)
+        taken = next((name for name in types if name.lower() in map(str.lower, own)), None)
+        if taken is not None:
+            raise DefinitionError(
+                f"stage {stage!r}: its query selects {taken!r}, which is a partition column; "
+                "leave it out, its values are those of the task",
+                stage=stage,
+                column=taken,
+            )
+        keys = dict(self.key)
+        values = [name for name in types if name not in keys]
+        if not values:
+            raise DefinitionError(
+                f"stage {stage!r}: all columns of its query are in its key; select another one",
+                stage=stage,
+            )
+        names = {**dict.fromkeys(own, False), **keys}
+        if any(_is_unknown(kind) for kind in types.values()):
+            return unknown_schema(names, values)
+        known = {**own, **types}
+        key = [
+            StructField(name, known[name], metadata={DESCENDING: True} if descending else {})
+            for name, descending in names.items()
+        ]
+        value = [StructField(name, known[name]) for name in values]
+        return row_schema(StructType(key), StructType(value), stage=stage)
+
+
+def partitioned(
+    query: str,
+    feeders: Iterable[Stage],
+    *,
+    key: Callable[[Sequence[str]], dict[str, bool]],
+    partition: str,
+    scopes: str,
+    retention: str,
+    stage: str,
+    function: ForeignFunction | None = None,
+    schema: str | None = None,
+) -> Partitioned:
+    """The kind of a stage, from what its definition says.
+
+    Args:
+        feeders: the stages that the query may read.
+        key: finds the key among the names of the columns.
+        function: a user's, which gets what the query reads; the query makes the rows if None.
+        schema: the columns that it makes, as DDL.
+
+    Raises:
+        DefinitionError: something in it is wrong; with `stage`.
+    """
+    try:
+        if retention not in {"keep", "tasks"}:
+            raise DefinitionError(f"its retention is {retention!r}; use 'keep' or 'tasks'")
+        partitions = Partitions.read(partition, Scopes.read(scopes))
+        found = read_query(query, map(feeder_of, feeders), partitions.scopes.sample)
+        names = [name for name, _ in found.outputs]
+        if schema is not None:
+            names = struct_from_ddl(schema).names
+        keys = key(names)
+    except DefinitionError as error:
+        raise DefinitionError(
+            f"stage {stage!r}: {error}", stage=stage, column=error.column, line=error.line
+        ) from None
+    return Partitioned(found, partitions, tuple(keys.items()), retention == "keep", function)
+
+
+def records_of(stage: Stage) -> tuple[Stage, ...]:
+    """The stage that keeps records of another one's tasks, or of its partitions, if it has some."""
+    if isinstance(stage.kind, ScheduledKind):
+        return (stage.kind.records(stage),)
+    return (presence_stage(stage),) if stage.kind.partitioned_by else ()
+
+
+def source_partitions(
+    partition: str, scopes: str | None, schema: RowSchema, *, stage: str
+) -> tuple[tuple[str, ...], Callable[[datetime], Sequence[Values]] | None]:
+    """The partition columns of a source, and what finds the partitions that it is to have.
+
+    Raises:
+        DefinitionError: a column is not there, or the scopes are refused; with `stage`.
+    """
+    try:
+        if scopes is None:
+            names = tuple(text.strip().strip("`") for text, _ in items(partition))
+            expecting = None
+        else:
+            found = Partitions.read(partition, Scopes.read(scopes))
+            names, expecting = found.names, partial(_expected, found, stage)
+        for name in names:
+            _check_partition(name, schema)
+    except DefinitionError as error:
+        raise DefinitionError(
+            f"source {stage!r}: {error}", stage=stage, column=error.column, line=error.line
+        ) from None
+    if scopes is not None:
+        types = {c.name: c.data_type for c in (*schema.key, *schema.value)}
+        for name, kind in found.types:
+            if kind != types[name]:
+                raise DefinitionError(
+                    f"source {stage!r}: partition column {name!r} is {types[name].simpleString()}, "
+                    f"and {kind.simpleString()} in its scopes; cast it there",
+                    stage=stage,
+                    column=name,
+                )
+    return names, expecting
+
+
+def _expected(partitions: Partitions, stage: str, moment: datetime) -> list[Values]:
+    return list(partitions.at(moment, stage=stage))
+
+
+def _check_partition(name: str, schema: RowSchema) -> None:
+    if name not in schema.names:
+        raise DefinitionError(
+            f"its partition column {name!r} is none of its columns {', '.join(schema.names)}",
+            column=name,
+        )
+
+
+def feeder_of(stage: Stage) -> Feeder:
+    """A stage as queries see it."""
+    columns = (*stage.schema.key, *stage.schema.value)
+    return Feeder(stage.name, columns, stage.kind.partitioned_by)
+
+
+def _is_unknown(kind: DataType) -> bool:
+    return kind.typeName() == "void"

@@ -1,0 +1,240 @@
+"""Tasks on the driver: what needs no Spark: plain queries, and functions of users.
+
+A plain query is ``SELECT … FROM stage WHERE …`` of expressions that are computed here. The
+invariant: it gives what Spark gives, or is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Never, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import DataType
+from sqlglot import exp
+
+from deltaproduce.engines.choice import Engines, needs_spark
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import (
+    empty,
+    factorize,
+    in_order,
+    isin_rows,
+    places,
+)
+from deltaproduce.errors import DeltaProduceError, ProducerError
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import Layout
+from deltaproduce.shown.tasks import Task, Values
+from deltaproduce.stages.partitioned.entries import Entry, Fed
+from deltaproduce.stages.partitioned.frames import is_star
+from deltaproduce.stages.partitioned.query import TaskQuery
+from deltaproduce.stages.partitioned.scope.partitions import table_of
+from deltaproduce.stages.partitioned.scope.scalars import ZONE
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.terms import Term
+from deltaproduce.stages.sql.text import QueryText
+from deltaproduce.types.atoms import Misfit
+from deltaproduce.types.columns import ORDINAL, Column
+from deltaproduce.types.conversions import conformed
+from deltaproduce.types.excerpts import described, shown
+from deltaproduce.types.row_readers import zone_of
+
+ForeignFunction: TypeAlias = Callable[[pa.Table, Task], pa.Table]
+"""A user's function: from what its query reads, and the task, to the rows of the partition."""
+
+_PLAIN = frozenset({"expressions", "from_", "where"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A plain query.
+
+    Attributes:
+        outputs: the names of its columns, and what they are.
+        where: the rows that count; all if None.
+    """
+
+    outputs: tuple[tuple[str, Expression], ...]
+    where: Expression | None
+
+    @staticmethod
+    def of(query: TaskQuery, columns: Sequence[Column]) -> Plain | None:
+        """A query as one; None if it is more than that.
+
+        Args:
+            columns: those of the stage that it reads.
+        """
+        tree = QueryText.read(query.text).tree
+        if not isinstance(tree, exp.Select) or any(
+            value for name, value in tree.args.items() if name not in _PLAIN
+        ):
+            return None
+        from_ = tree.args["from_"].this
+        if not isinstance(from_, exp.Table) or from_.args.get("joins") or len(query.reads) != 1:
+            return None
+        if tree.find(exp.Subquery, exp.Window) or [*tree.find_all(exp.Select)] != [tree]:
+            return None
+        outputs = list[tuple[str, Expression]]()
+        for node in tree.expressions:
+            if is_star(node):
+                outputs += ((c.name, Expression.of_column(c.name)) for c in columns)
+            else:
+                inner = node.this if isinstance(node, exp.Alias) else node
+                outputs.append((node.alias_or_name, _bare(inner, columns)))
+        where = tree.args.get("where")
+        return Plain(tuple(outputs), None if where is None else _bare(where.this, columns))
+
+    def made(self, rows: pa.Table, columns: Sequence[Column], entry: Entry) -> pa.Table:
+        """What it makes of rows.
+
+        Raises:
+            SessionError: an expression is computed by Spark only.
+            EvaluationError: a value cannot be computed.
+        """
+        if self.where is not None:
+            rows = rows.filter(pa.array(holds(_term(self.where, columns, entry), rows)))
+        return pa.table(
+            [evaluated(_term(one, columns, entry), rows) for _, one in self.outputs],
+            names=[name for name, _ in self.outputs],
+        )
+
+
+def dependencies_of(
+    stage: Stage, fed: Fed, rows: Rows | None, entry: Entry, engines: Engines
+) -> pa.Table:
+    """The rows of a feeder that a task depends on, on the driver."""
+    columns = (*stage.schema.key, *stage.schema.value)
+    found = empty(columns) if rows is None else engines.table(rows, columns)
+    if not fed.columns:
+        return found
+    wanted: list[Values] = [values for of, values in entry.dependencies if of == fed.stage]
+    names = [name for name, _ in fed.columns]
+    keys = table_of(wanted, fed.columns).select(names)
+    return found.filter(pa.array(isin_rows(found.select(names), keys)))
+
+
+def plainly_made(
+    query: TaskQuery,
+    entry: Entry,
+    feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
+    engines: Engines,
+) -> pa.Table:
+    """What a plain query makes of a task's dependencies.
+
+    Raises:
+        SessionError: it is not plain.
+        ProducerError: a value cannot be computed.
+    """
+    ((fed, stage, rows),) = feeders.values() if len(feeders) == 1 else (_needs_spark(),)
+    columns = (*stage.schema.key, *stage.schema.value)
+    plain = Plain.of(query, columns) or _needs_spark()
+    try:
+        return plain.made(dependencies_of(stage, fed, rows, entry, engines), columns, entry)
+    except EvaluationError as error:
+        name = entry.of.stage
+        raise ProducerError(f"task {entry.of}: {error}", stage=name, key=entry.values) from error
+
+
+def called(function: ForeignFunction, rows: pa.Table, task: Task, values: Values) -> pa.Table:
+    """What a user's function makes of a task's rows.
+
+    Raises:
+        ProducerError: it failed, or gives no Table.
+    """
+    try:
+        found = function(rows, task)
+    except Exception as error:
+        if isinstance(error, DeltaProduceError):
+            raise
+        raise ProducerError(
+            f"task {task}: its function failed: {described(error)}", stage=task.stage, key=values
+        ) from error
+    if not isinstance(found, pa.Table):
+        raise ProducerError(
+            f"task {task}: its function gave {shown(found)}; return a pyarrow Table",
+            stage=task.stage,
+            key=values,
+        )
+    return found
+
+
+def conforming(found: pa.Table, stage: Stage, entry: Entry, engines: Engines) -> pa.Table:
+    """Rows that a task has made, in the columns of the stage's content.
+
+    ``_ordinal`` counts the rows of a key in the order of their values.
+
+    Raises:
+        ProducerError: a column is missing, not declared, or of another type.
+    """
+    layout, partition = Layout.of(stage), dict(entry.of.values)
+    wanted = [c.name for c in (*layout.key, *layout.value) if c.name not in partition]
+    if sorted(wanted) != sorted(found.column_names):
+        raise ProducerError(
+            f"task {entry.of}: it has the columns {', '.join(found.column_names)}; wanted: "
+            f"{', '.join(wanted)}",
+            stage=stage.name,
+            key=entry.values,
+        )
+    made = dict[str, pa.Array]()
+    clock = zone_of(engines.time_zone)
+    for column in (*layout.key, *layout.value):
+        if column.name in partition:
+            one = table_of([entry.values], _types(entry, stage)).column(column.name)
+            made[column.name] = pa.repeat(one[0], len(found))
+            continue
+        try:
+            array = found.column(column.name).combine_chunks()
+            made[column.name] = conformed(array, column.data_type, clock=clock)
+        except Misfit as misfit:
+            raise ProducerError(
+                f"task {entry.of}: column {column.name!r} does not fit: {misfit}",
+                stage=stage.name,
+                key=entry.values,
+            ) from None
+    table = in_order(pa.table(made), (*layout.key, *layout.value))
+    ordinals = places([factorize(table.column(c.name) for c in layout.key)])
+    table = table.append_column(ORDINAL, pa.array(np.asarray(ordinals, np.int64)))
+    return table.select([c.name for c in layout.content])
+
+
+def _types(entry: Entry, stage: Stage) -> list[tuple[str, DataType]]:
+    types = {c.name: c.data_type for c in stage.schema.key}
+    return [(name, types[name]) for name, _ in entry.of.values]
+
+
+def _bare(node: exp.Expr, columns: Sequence[Column]) -> Expression:
+    """An expression whose columns are named as the stage has them, without its alias."""
+    tree = node.copy()
+    names = {c.name.lower(): c.name for c in columns}
+    read = list[str]()
+    for column in [*tree.find_all(exp.Column)]:
+        last = column.parts[-1].name
+        read.append(names.get(last.lower(), last))
+        bare = exp.column(exp.to_identifier(read[-1], quoted=True))
+        tree = bare if column is tree else tree
+        column.replace(bare)
+    return Expression(node.sql("spark"), tuple(dict.fromkeys(read)), tree)
+
+
+def _term(expression: Expression, columns: Sequence[Column], entry: Entry) -> Term:
+    own = {c.name.lower() for c in columns}
+    scope = {name: value for name, value in entry.scope.items() if name.lower() not in own}
+    spelled = {**scope, **{n: scope[k] for n in expression.columns for k in scope if _is(n, k)}}
+    types = {c.name: c.data_type for c in columns}
+    if not types.keys() | spelled.keys() >= set(expression.columns):
+        _needs_spark()
+    return analysed(expression, types, ZONE, spelled) or _needs_spark()
+
+
+def _is(name: str, other: str) -> bool:
+    return name.lower() == other.lower()
+
+
+def _needs_spark() -> Never:
+    raise needs_spark()

@@ -1,0 +1,128 @@
+"""Presence: the hidden stage that says which partitions of a source there are, or ever were.
+
+A partition is present once it has had rows, or was named. The invariant: none ever goes, whatever
+becomes of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import BooleanType, DateType, StructField, StructType
+
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.selections import Selection
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.model.graph import Source, Stage, records_name
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
+from deltaproduce.shown.tasks import Values
+from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.kind import SourceKind
+from deltaproduce.stages.partitioned.scope.partitions import table_of
+from deltaproduce.storage.stored import Stored
+from deltaproduce.types.columns import ORDINAL_COLUMN, Column, row_schema
+from deltaproduce.types.excerpts import shown
+
+_PRESENT: Final = Column("present", BooleanType())
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Presence(SourceKind):
+    """The partitions of another source."""
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "partitions"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """See `Kind.tables`."""
+        return (CONTENT, UPDATES, RUNS)
+
+
+def presence_stage(source: Stage) -> Source:
+    """The stage that says which partitions of a source there are."""
+    types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
+    names = source.kind.partitioned_by
+    key = StructType([StructField(name, types[name]) for name in names])
+    schema = row_schema(key, "present boolean", stage=source.name)
+    return Source(records_name(source.name), schema, Presence())
+
+
+def presence_batch(
+    source: Source, given: Batch | None, named: Iterable[Values], engines: Engines
+) -> Batch:
+    """The partitions that come with rows, and those that are named.
+
+    Args:
+        given: the rows that come into the source; None if none do.
+    """
+    stage = presence_stage(source)
+    key = stage.schema.key.columns
+    types = [(c.name, c.data_type) for c in key]
+    parts: list[Rows] = [table_of(named, types).select([c.name for c in key])]
+    if given is not None:
+        upserts = given.upserts()
+        parts.append(engines.of(upserts).here(upserts, key))
+    engine = engines.of(*parts)
+    rows = engine.distinct(engine.united(parts, key), key)
+    keys = Selection.of(rows, key, engines)
+    for column, value in ((ORDINAL_COLUMN, 0), (_PRESENT, True)):
+        rows = engine.with_all(rows, column, value)
+    return Batch.replacing(keys, rows, stage)
+
+
+def present(stored: Stored | None, source: Stage, engines: Engines) -> list[Values]:
+    """The partitions of a source that there are, or ever were.
+
+    Args:
+        stored: the rows of its `presence_stage`.
+    """
+    if stored is None:
+        return []
+    key = presence_stage(source).schema.key.columns
+    columns = engines.table(stored.rows(), key).columns
+    return sorted(zip(*(column.to_pylist() for column in columns), strict=True), key=repr)
+
+
+def named_partitions(source: Stage, given: object) -> list[Values]:
+    """Partitions of a source that are named, as dicts of all its partition columns.
+
+    Raises:
+        InvalidArgumentError: one is no such dict, or has a value of another type.
+    """
+    types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
+    names = source.kind.partitioned_by
+    found = list[Values]()
+    for one in given if isinstance(given, list | tuple) else [given]:
+        if not isinstance(one, Mapping) or set(one) != set(names):
+            raise _unnamed(source, f"{shown(one)}; give dicts with {', '.join(names)}")
+        values = tuple(
+            _date(one[name]) if isinstance(types[name], DateType) else one[name] for name in names
+        )
+        try:
+            table_of([values], [(name, types[name]) for name in names])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise _unnamed(source, f"{shown(one)}, whose types are others") from None
+        found.append(values)
+    return found
+
+
+def _date(value: object) -> object:
+    """A date, also as text in ISO 8601."""
+    if isinstance(value, str):
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            return value
+    return value.date() if isinstance(value, datetime) else value
+
+
+def _unnamed(source: Stage, fault: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"a partition of {source.name!r} is {fault}", argument="partitions")

@@ -1,0 +1,404 @@
+"""A partitioned stage's query: which feeders it reads, where, and what is put into its text.
+
+Invariant: what `TaskQuery.sql` writes is the user's text, with the names of views in place of
+stages and literals in place of the scope's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql.types import DataType
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.partitioned.conditions import Read, conditions_of
+from deltaproduce.stages.partitioned.frames import (
+    UNKNOWN,
+    Feeder,
+    Frame,
+    Item,
+    Outputs,
+    Side,
+    is_star,
+    place_of,
+    scope_name,
+    starred,
+)
+from deltaproduce.stages.partitioned.scope.clauses import Scope
+from deltaproduce.stages.partitioned.scope.scalars import literal
+from deltaproduce.stages.partitioned.typing import type_of
+from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE, is_time
+from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.stages.sql.text import Edit, QueryText, edited, end_of, start_of
+from deltaproduce.types.ddl import identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in the text where a name of the scope stands.
+
+    Attributes:
+        aliased: it is a column of a SELECT, which is to keep the name.
+    """
+
+    start: int
+    end: int
+    name: str
+    aliased: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuery:
+    """A query that is run for one scope at a time.
+
+    Attributes:
+        text: as the user wrote it.
+        reads: the places where it reads feeders.
+        outputs: its columns, with the types that are known.
+        views: the changes of the text that put views in the place of feeders.
+        slots: where names of the scope stand.
+    """
+
+    text: str
+    reads: tuple[Read, ...]
+    outputs: Outputs
+    views: tuple[Edit, ...]
+    slots: tuple[Slot, ...]
+
+    @property
+    def feeders(self) -> tuple[str, ...]:
+        """The names of the stages that it reads, each once, as the text names them."""
+        return tuple(dict.fromkeys(read.feeder for read in self.reads))
+
+    def sql(self, views: Mapping[str, str], scope: Scope) -> str:
+        """The query of one task.
+
+        Args:
+            views: feeder -> the name of a view.
+        """
+        named = (
+            f"{literal(scope[slot.name])} AS {identifier(slot.name)}"
+            if slot.aliased
+            else literal(scope[slot.name])
+            for slot in self.slots
+        )
+        literals = (
+            Edit(slot.start, slot.end, text) for slot, text in zip(self.slots, named, strict=True)
+        )
+        end = len(self.text.rstrip().rstrip(";"))
+        return edited(self.text[:end], (*self.views, *literals), views)
+
+
+def read_query(text: str, feeders: Iterable[Feeder], sample: Scope) -> TaskQuery:
+    """Reads a query.
+
+    Args:
+        text: one SELECT in Spark's SQL, which names stages as its tables.
+        feeders: the stages that it may read.
+        sample: any scope, for its names and their types.
+
+    Raises:
+        DefinitionError: it cannot be read, names what is not there, or gives other rows each time.
+    """
+    tree = QueryText.read(text).tree
+    _check_determined(tree)
+    reader = _Reader(text, {feeder.name.lower(): feeder for feeder in feeders}, sample)
+    outputs = reader.query(tree, {}, None)
+    if outputs is None:
+        raise DefinitionError(f"{spelled(tree)!r} has columns that only Spark knows; name them")
+    _check_outputs(outputs)
+    if not reader.reads:
+        raise DefinitionError(f"{spelled(tree)!r} reads no stage; name one in its FROM")
+    return TaskQuery(
+        text, tuple(reader.reads), outputs, tuple(reader.views), tuple(reader.slots.values())
+    )
+
+
+def columns_used(text: str, feeders: Iterable[Feeder], sample: Scope) -> dict[str, frozenset[str]]:
+    """The columns of each stage that a query names, in lower case; all of it through ``*``.
+
+    Raises:
+        DefinitionError: as `read_query`.
+    """
+    reader = _Reader(text, {feeder.name.lower(): feeder for feeder in feeders}, sample)
+    reader.query(QueryText.read(text).tree, {}, None)
+    return {name: frozenset(columns) for name, columns in reader.used.items()}
+
+
+def _check_determined(tree: exp.Query) -> None:
+    for node in tree.walk():
+        name = function_name(node)
+        bare = isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower()
+        if name in VOLATILE or is_time(node) or bare in {"current_date", "current_timestamp"}:
+            raise DefinitionError(
+                f"{spelled(node)!r} differs from run to run; use a name of the scope"
+            )
+        if name in PHYSICAL:
+            raise DefinitionError(f"{spelled(node)!r} depends on how rows are stored; leave it out")
+
+
+def _check_outputs(outputs: Outputs) -> None:
+    names = set[str]()
+    for name, _ in outputs:
+        if not name or name.startswith("_"):
+            raise DefinitionError(
+                f"a column is named {name!r}; name it with AS, and not beginning with '_'",
+                column=name or None,
+            )
+        if name.lower() in names:
+            raise DefinitionError(
+                f"there are two columns {name!r} (case does not count); rename one", column=name
+            )
+        names.add(name.lower())
+
+
+@dataclass
+class _Reader:
+    """What is gathered on the way through a query.
+
+    Attributes:
+        slots: by the place where they begin.
+        used: the columns of each feeder that are named, in lower case.
+    """
+
+    text: str
+    feeders: Mapping[str, Feeder]
+    sample: Scope
+    reads: list[Read] = field(default_factory=list)
+    views: list[Edit] = field(default_factory=list)
+    slots: dict[int, Slot] = field(default_factory=dict)
+    used: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Those of the scope, by lower-case name."""
+        return {name.lower(): name for name in self.sample}
+
+    def query(
+        self, node: exp.Expr, ctes: Mapping[str, Outputs | None], outer: Frame | None
+    ) -> Outputs | None:
+        """The columns of a query; its reads and slots are kept."""
+        ctes = self._with(node, ctes, outer)
+        match node:
+            case exp.Select():
+                return self._select(node, ctes, outer)
+            case exp.SetOperation():
+                left = self.query(node.this, ctes, outer)
+                right = self.query(node.expression, ctes, outer)
+                self._clauses(node, Frame(outer=outer), ctes, left)
+                return _of_both(left, right)
+            case exp.Subquery():
+                return self.query(node.this, ctes, outer)
+            case exp.Values():
+                first = node.expressions[0]
+                width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
+                return tuple((f"col{n + 1}", UNKNOWN) for n in range(width))
+        raise DefinitionError(f"{spelled(node)!r} is not supported in a query; write SELECT")
+
+    def _with(
+        self, node: exp.Expr, ctes: Mapping[str, Outputs | None], outer: Frame | None
+    ) -> Mapping[str, Outputs | None]:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return ctes
+        if with_.args.get("recursive"):
+            raise DefinitionError("WITH RECURSIVE is not supported in a query of tasks")
+        found = dict(ctes)
+        for cte in with_.expressions:
+            found[cte.alias.lower()] = _renamed(self.query(cte.this, found, outer), cte)
+        return found
+
+    def _select(
+        self, select: exp.Select, ctes: Mapping[str, Outputs | None], outer: Frame | None
+    ) -> Outputs | None:
+        from_ = select.args.get("from_")
+        items = list[Item]()
+        if from_ is not None:
+            first = self._items(from_.this, ctes, outer)
+            items += self._joined(first, select, ctes, outer)
+        items += [self._lateral(node) for node in select.args.get("laterals") or ()]
+        aliases = (n.alias.lower() for n in select.expressions if isinstance(n, exp.Alias))
+        frame = Frame(tuple(items), frozenset(aliases), outer)
+        for item in items:
+            if item.feeder is not None:
+                self.used.setdefault(item.feeder.name, set())
+                self.reads.append(
+                    Read(
+                        item.feeder.name,
+                        _partition_types(item.feeder),
+                        conditions_of(item, select, frame, self.names),
+                    )
+                )
+        self._names_in(select, frame, ctes)
+        outputs: list[tuple[str, DataType]] = []
+        for node in select.expressions:
+            if is_star(node):
+                found = starred(node, items)
+                if found is None:
+                    return None
+                outputs += found
+                self._all_used(node, items)
+            else:
+                kind = type_of(node, frame, self.names, self.sample)
+                outputs.append((node.alias_or_name, kind))
+        return tuple(outputs)
+
+    def _joined(
+        self,
+        found: list[Item],
+        holder: exp.Expr,
+        ctes: Mapping[str, Outputs | None],
+        outer: Frame | None,
+    ) -> list[Item]:
+        """Some items, and those of what is joined to them."""
+        for join in holder.args.get("joins") or ():
+            joined = self._items(join.this, ctes, outer)
+            found = [*_under(found, join, "left"), *_under(joined, join, "right")]
+        return found
+
+    def _items(
+        self, node: exp.Expr, ctes: Mapping[str, Outputs | None], outer: Frame | None
+    ) -> list[Item]:
+        """The items of one table or subquery, and of what is joined to it inside parentheses."""
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
+            found = self._items(node.this, ctes, outer)
+        else:
+            found = [self._item(node, ctes, outer)]
+        return self._joined(found, node, ctes, outer)
+
+    def _item(
+        self, node: exp.Expr, ctes: Mapping[str, Outputs | None], outer: Frame | None
+    ) -> Item:
+        match node:
+            case exp.Table() if isinstance(node.this, exp.Identifier):
+                return self._table(node, ctes)
+            case exp.Table() | exp.Lateral():
+                return Item(node.alias.lower(), _renamed(None, node))
+            case exp.Values() | exp.Subquery():
+                return Item(node.alias.lower(), _renamed(self.query(node, ctes, outer), node))
+        raise DefinitionError(f"{spelled(node)!r} is not supported in FROM; write a join")
+
+    def _table(self, node: exp.Table, ctes: Mapping[str, Outputs | None]) -> Item:
+        name = node.name.lower()
+        alias = (node.alias or node.name).lower()
+        if not node.db and name in ctes:
+            return Item(alias, _renamed(ctes[name], node))
+        if node.db or name not in self.feeders:
+            known = ", ".join(repr(feeder.name) for feeder in self.feeders.values()) or "none"
+            raise DefinitionError(
+                f"{spelled(node)!r} is no stage that comes before; the stages are: {known}",
+                line=int(node.this.meta["line"]),
+            )
+        feeder = self.feeders[name]
+        start, end = start_of(node.this), end_of(node.this)
+        written = "" if node.alias else f" AS {self.text[start:end]}"
+        self.views.append(Edit(start, end, written, feeder.name))
+        return Item(alias, _renamed(feeder.outputs, node), feeder)
+
+    def _lateral(self, node: exp.Lateral) -> Item:
+        alias = node.args.get("alias")
+        columns = () if alias is None else alias.columns
+        outputs = tuple((column.name, UNKNOWN) for column in columns)
+        return Item("" if alias is None else alias.name.lower(), outputs or None)
+
+    def _names_in(
+        self, select: exp.Select, frame: Frame, ctes: Mapping[str, Outputs | None]
+    ) -> None:
+        """Keeps the scope's names in a SELECT's expressions, and what queries in them read."""
+        parts = [node for key, node in _parts(select) if key not in {"with_", "from_"}]
+        for part in parts:
+            self._expression(part, frame, ctes)
+
+    def _clauses(
+        self,
+        node: exp.Expr,
+        frame: Frame,
+        ctes: Mapping[str, Outputs | None],
+        outputs: Outputs | None,
+    ) -> None:
+        """As `_names_in`, for ORDER BY and LIMIT after a set operation."""
+        own = Frame((Item("", outputs),), outer=frame.outer)
+        for key, part in _parts(node):
+            if key in {"order", "limit", "offset"}:
+                self._expression(part, own, ctes)
+
+    def _expression(self, root: exp.Expr, frame: Frame, ctes: Mapping[str, Outputs | None]) -> None:
+        stop: Callable[[exp.Expr], bool] = lambda node: isinstance(  # noqa: E731
+            node, exp.Query | exp.Table
+        )
+        for node in root.walk(prune=stop):
+            if isinstance(node, exp.Query) and not isinstance(node.parent, exp.Join | exp.From):
+                self.query(node, ctes, frame)
+            elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+                self._column(node, frame)
+
+    def _all_used(self, star: exp.Expr, items: Sequence[Item]) -> None:
+        wanted = star.table.lower() if isinstance(star, exp.Column) else ""
+        for item in items:
+            if item.feeder is not None and wanted in {"", item.alias}:
+                names = {name.lower() for name, _ in item.feeder.outputs}
+                self.used[item.feeder.name] |= names
+
+    def _column(self, column: exp.Column, frame: Frame) -> None:
+        found = frame.found(column)
+        if found is not None and found[0].feeder is not None:
+            self.used.setdefault(found[0].feeder.name, set()).add(found[1])
+        lambdas = {name.name.lower() for outer in _lambdas(column) for name in outer.expressions}
+        name = scope_name(column, frame, self.names, lambdas)
+        if name is not None:
+            start, end = place_of(column)
+            self.slots[start] = Slot(start, end, name, isinstance(column.parent, exp.Select))
+
+
+def _parts(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
+    """What a node consists of, by the names of its arguments."""
+    found: list[tuple[str, exp.Expr]] = []
+    for key, value in node.args.items():
+        values = value if isinstance(value, list) else [value]
+        found += [(key, one) for one in values if isinstance(one, exp.Expr)]
+    return found
+
+
+def _lambdas(node: exp.Expr) -> list[exp.Lambda]:
+    found: list[exp.Lambda] = []
+    parent = node.parent
+    while parent is not None and not isinstance(parent, exp.Query):
+        if isinstance(parent, exp.Lambda):
+            found.append(parent)
+        parent = parent.parent
+    return found
+
+
+def _under(items: Sequence[Item], join: exp.Join, side: Side) -> list[Item]:
+    """Items below one more join."""
+    return [
+        Item(item.alias, item.outputs, item.feeder, (*item.joins, (join, side))) for item in items
+    ]
+
+
+def _of_both(left: Outputs | None, right: Outputs | None) -> Outputs | None:
+    """The columns of a set operation; types that differ are Spark's to find."""
+    if left is None or right is None or len(left) != len(right):
+        return left
+    both = zip(left, right, strict=True)
+    return tuple((name, kind if kind == other else UNKNOWN) for (name, kind), (_, other) in both)
+
+
+def _renamed(outputs: Outputs | None, node: exp.Expr) -> Outputs | None:
+    """Columns by the names that an alias gives them."""
+    alias = node.args.get("alias")
+    names = [] if not isinstance(alias, exp.TableAlias) else [c.name for c in alias.columns]
+    if not names:
+        return outputs
+    if outputs is None:
+        return tuple((name, UNKNOWN) for name in names)
+    if len(names) != len(outputs):
+        raise DefinitionError(f"{spelled(node)!r} names {len(names)} of {len(outputs)} columns")
+    return tuple((name, kind) for name, (_, kind) in zip(names, outputs, strict=True))
+
+
+def _partition_types(feeder: Feeder) -> tuple[tuple[str, DataType], ...]:
+    types = dict(feeder.outputs)
+    return tuple((name, types[name]) for name in feeder.partition)

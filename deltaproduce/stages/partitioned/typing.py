@@ -1,0 +1,147 @@
+"""Typing: the types of a query's columns, as far as they can be told without Spark.
+
+The invariant: a type that is told is the one that Spark finds; of what has no sure rule here it is
+not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    IntegralType,
+    LongType,
+    NullType,
+    NumericType,
+)
+from sqlglot import exp
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.partitioned.frames import UNKNOWN, Frame
+from deltaproduce.stages.partitioned.scope.clauses import Scope
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.syntax import function_name
+
+_COUNTS: Final = frozenset({"count", "count_if", "approx_count_distinct"})
+_MOST_DIGITS: Final = 38
+_SAME: Final = frozenset({"min", "max", "first", "last", "any_value", "mode"})
+
+
+def type_of(node: exp.Expr, frame: Frame, names: Mapping[str, str], sample: Scope) -> DataType:
+    """The type of an expression of a SELECT; `UNKNOWN` if it cannot be told.
+
+    Args:
+        names: those of the scope, by lower-case name.
+        sample: a scope.
+    """
+    if isinstance(node, exp.Alias):
+        node = node.this
+    if node.find(exp.Query, exp.Window, exp.Lambda):
+        return UNKNOWN
+    types = dict[str, DataType]()
+    tree = node.copy()
+    for call in [*tree.find_all(exp.Func)]:
+        found = _of_aggregate(call, frame, names, sample)
+        if found is not None:
+            tree = _put(tree, call, found, types)
+    for column in [*tree.find_all(exp.Column)]:
+        if not column.name.startswith(_PLACE):
+            kind = _of_column(column, frame, names, sample)
+            if kind is None:
+                return UNKNOWN
+            tree = _put(tree, column, kind, types)
+    if any(isinstance(kind, NullType) for kind in types.values()):
+        return UNKNOWN
+    try:
+        term = analysed(Expression(tree.sql("spark"), tuple(types), tree), types)
+    except DefinitionError:  # Spark will say so
+        return UNKNOWN
+    return UNKNOWN if term is None else term.data_type
+
+
+_PLACE: Final = "_place_"
+
+
+def _put(tree: exp.Expr, node: exp.Expr, kind: DataType, types: dict[str, DataType]) -> exp.Expr:
+    """A tree with a column of a type in the place of a node."""
+    name = f"{_PLACE}{len(types)}"
+    types[name] = kind
+    column = exp.column(exp.to_identifier(name, quoted=True))
+    if node is tree:
+        return column
+    node.replace(column)
+    return tree
+
+
+def _of_column(
+    column: exp.Column, frame: Frame, names: Mapping[str, str], sample: Scope
+) -> DataType | None:
+    found, first = frame.found(column), column.parts[0].name.lower()
+    if found is None:
+        name = names.get(first) if len(column.parts) == 1 else None
+        return None if name is None else sample[name].data_type
+    item, name = found
+    if len(column.parts) > (2 if item.alias == first else 1):
+        return None  # a field of a struct
+    return next(kind for output, kind in item.outputs or () if output.lower() == name)
+
+
+def _of_aggregate(
+    call: exp.Func, frame: Frame, names: Mapping[str, str], sample: Scope
+) -> DataType | None:
+    """The type of an aggregate; None if it is no aggregate that is known here."""
+    name = function_name(call)
+    if name in _COUNTS:
+        return LongType()
+    if name not in {"sum", "avg", "mean", "bool_and", "bool_or", "collect_list", *_SAME}:
+        return None
+    if len(call.expressions) != 1:
+        return UNKNOWN
+    argument = call.expressions[0]
+    distinct = isinstance(argument, exp.Distinct)
+    kind = type_of(argument.expressions[0] if distinct else argument, frame, names, sample)
+    if isinstance(kind, NullType) or name in _SAME:
+        return kind
+    return _RESULTS[name](kind)
+
+
+def _sum(kind: DataType) -> DataType:
+    match kind:
+        case IntegralType():
+            return LongType()
+        case DecimalType():
+            return DecimalType(min(_MOST_DIGITS, kind.precision + 10), kind.scale)
+        case NumericType():
+            return DoubleType()
+    return UNKNOWN
+
+
+def _average(kind: DataType) -> DataType:
+    match kind:
+        case DecimalType() if kind.precision + 4 <= _MOST_DIGITS:
+            return DecimalType(kind.precision + 4, kind.scale + 4)
+        case DecimalType():
+            return UNKNOWN
+        case NumericType():
+            return DoubleType()
+    return UNKNOWN
+
+
+_RESULTS: Final[Mapping[str, Callable[[DataType], DataType]]] = MappingProxyType(
+    {
+        "sum": _sum,
+        "avg": _average,
+        "mean": _average,
+        "bool_and": lambda kind: kind if isinstance(kind, BooleanType) else UNKNOWN,
+        "bool_or": lambda kind: kind if isinstance(kind, BooleanType) else UNKNOWN,
+        "collect_list": lambda kind: ArrayType(kind, containsNull=False),
+    }
+)

@@ -1,0 +1,59 @@
+"""Projects with partitioned stages: run a day, show a task, make one again."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCOPES = "scopes FOR t IN timeseries('1 day', 2), LET d = date_format(t, 'yyyy-MM-dd')"
+FILES = {
+    "deltaproduce.toml": (
+        '[project]\nname = "shop"\nlocation = "./lake"\n\n'
+        '[sources.sales]\nformat = "csv"\npath = "sales/*.csv"\nmode = "changes"\n'
+    ),
+    "stages/sales.sql": (
+        "EXTERNAL sales (columns (day string, n bigint, sold bigint), key (day, n), "
+        "partition (day));"
+    ),
+    "stages/days.sql": (
+        f"STAGE days (key (n), partition (day = d), {SCOPES});\n"
+        "SELECT n, sold FROM sales WHERE sales.day = d"
+    ),
+    "sales/1.csv": "day,n,sold\n2022-03-31,1,5\n2022-03-30,2,6\n",
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_day_is_run_shown_and_made_again(
+    shop: Path, call: Callable[..., Any], asked: Callable[..., Any]
+) -> None:
+    assert asked("check")["problems"] == []
+    assert asked("run", "--as-of", "2022-03-31")["made"]
+    assert [one["sold"] for one in asked("show", "days")["rows"]] == [6, 5]
+    told = asked("show", "days", "day=2022-03-31")
+    assert told == {
+        "task": "days/day=2022-03-31",
+        "state": "present",
+        "scope": {"t": told["scope"]["t"], "d": "2022-03-31"},
+        "partition": {"day": "2022-03-31"},
+        "dependencies": ["sales/day=2022-03-31"],
+    }
+    text = call("show", "days", "day=2022-03-31").stdout
+    assert all(title in text for title in ("Evaluation Scope", "Partition columns", "Dependencies"))
+    assert len(asked("show", "days", "day=2022-03-31", "--rows")["rows"]) == 1
+    made = asked("backfill", "days", "day=2022-03-31")
+    assert made["tasks"] == ["days/day=2022-03-31"]
+    call("backfill", "days", "nope=1", code=2)
+    call("backfill", "days", "day", code=2)
+    call("show", "days", "day=1999-01-01", code=2)
+    assert asked("run", "--as-of", "2022-03-31", "--exit-code", code=3)["made"] is False

@@ -1,0 +1,199 @@
+"""Projects: SQL files as stages, what is wrong in them by file and line, and what they break."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import deltaproduce as dp
+from deltaproduce import DefinitionError, Project
+
+FILES = {
+    "deltaproduce.toml": '[project]\nname = "shop"\nlocation = "./lake"\n',
+    "stages/b_sales.sql": (
+        "-- given by the stores\n"
+        "EXTERNAL sales (\n"
+        "  columns (day string, store string, n bigint, sold bigint, price decimal(12, 2)),\n"
+        "  partition (day, store), key (day, store, n)\n"
+        ");\n"
+    ),
+    "stages/a_days.sql": (
+        "STAGE days (\n"
+        "  key (n),\n"
+        "  retention keep,\n"
+        "  partition (day = d),\n"
+        "  scopes FOR t IN timeseries('1 day', 2), LET d = date_format(t, 'yyyy-MM-dd')\n"
+        ");\n"
+        "SELECT n, sold, price\n"
+        "FROM stores\n"
+        "WHERE stores.day = d\n"
+    ),
+    "stages/c_stores.sql": (
+        "STAGE stores (key (n), partition (day = d), "
+        "scopes FOR t IN timeseries('1 day', 2), LET d = date_format(t, 'yyyy-MM-dd'));\n"
+        "SELECT n, sold, price FROM sales WHERE day = d;\n"
+    ),
+}
+
+
+ROW = {"day": "2022-03-31", "store": "P", "n": 1, "sold": 2, "price": None}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, FILES)
+    return tmp_path
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    (folder / "stages").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def edited(name: str, change: Callable[[str], str]) -> dict[str, str]:
+    found = change(FILES[name])
+    assert found != FILES[name]
+    return {name: found}
+
+
+def test_files_are_stages_feeders_first_with_types_and_without_data(folder: Path) -> None:
+    project = Project(folder)
+    assert project.check() == []
+    assert [stage.name for stage in project.pipeline.stages] == ["sales", "stores", "days"]
+    days = project.pipeline.stages[-1].schema
+    assert days.key.ddl == "day string, n bigint"
+    assert days.value.ddl == "sold bigint, price decimal(12,2)"
+
+
+def test_a_project_runs(folder: Path) -> None:
+    with Project(folder).store() as store:
+        row = {"day": "2022-03-31", "store": "Paris", "n": 1, "sold": 2, "price": None}
+        store.update({"sales": [row]})
+        run = store.run(as_of="2022-03-31")
+        assert list(map(str, run.done)) == [
+            *("stores/day=2022-03-31", "stores/day=2022-03-30"),
+            *("days/day=2022-03-31", "days/day=2022-03-30"),
+        ]
+        assert len(store.content("days")) == 1
+    assert (folder / "lake").is_dir()
+
+
+def test_modules_define_more_of_it(folder: Path) -> None:
+    write(
+        folder,
+        {
+            "stages/totals.py": (
+                "def define(pipeline):\n"
+                "    @pipeline.producer('days', key='n bigint', value='sold bigint')\n"
+                "    def totals(key, values):\n"
+                "        yield key.n, sum(value.sold for value in values)\n"
+            ),
+            "stages/a_after.sql": (
+                "STAGE after (partition (x = 'y'));\nSELECT n, sold AS s FROM totals\n"
+            ),
+        },
+    )
+    names = [stage.name for stage in Project(folder).pipeline.stages]
+    assert names == ["sales", "stores", "days", "totals", "after"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "line"),
+    [
+        ("a_days", lambda text: text.replace("retention keep", "retention never"), 7),
+        ("a_days", lambda text: text.replace("key (n)", "key (nope)"), 7),
+        ("a_days", lambda text: text.replace("key (n),", "key (n), key (n),"), 2),
+        ("a_days", lambda text: text.replace("retention keep", "colour red"), 3),
+        ("a_days", lambda text: text.replace("day = d", "day = nope", 1), 4),
+        ("a_days", lambda text: text.replace("'1 day'", "'1 daily'"), 5),
+        ("a_days", lambda text: text.replace("LET d =", "LET d"), 5),
+        ("a_days", lambda text: text.replace("FROM stores", "FROM nope"), 8),
+        ("a_days", lambda text: text.replace("stores.day", "stores.nope"), 9),
+        ("a_days", lambda text: text.replace("WHERE stores", "WHERE (stores"), 9),
+        ("a_days", lambda text: f"{text}; SELECT 1", 10),
+        ("a_days", lambda text: text.replace(");\n", ")\n"), 6),
+        ("a_days", lambda text: text.replace("STAGE", "VIEW"), 1),
+        ("b_sales", lambda text: text.replace("key (day, store, n)", "key (nope)"), 4),
+        ("b_sales", lambda text: text.replace("partition (day", "partition (nope"), 2),
+        ("b_sales", lambda text: f"{text}SELECT 1", 6),
+        ("c_stores", lambda text: text.replace("FROM sales", "FROM days"), 1),
+    ],
+)
+def test_what_is_wrong_is_told_by_file_and_line(
+    folder: Path, name: str, change: Callable[[str], str], line: int
+) -> None:
+    file = f"stages/{name}.sql"
+    write(folder, edited(file, change))
+    with pytest.raises(DefinitionError) as caught:
+        _ = Project(folder).pipeline
+    found = caught.value
+    if name != "c_stores":  # of a circle either file may be named
+        assert (found.file, found.line) == (file, line)
+    assert str(found).startswith(f"{found.file}:{found.line}: ")
+    (problem, *_) = Project(folder).check()
+    assert (problem.file, problem.line) == (found.file, found.line)
+
+
+def test_a_place_is_named_once(folder: Path) -> None:
+    text = FILES["deltaproduce.toml"]
+    write(folder, {"deltaproduce.toml": text.replace("location", "store")})
+    assert Project(folder).location == str(folder / "lake")
+    write(folder, {"deltaproduce.toml": f'{text}store = "./other"\n'})
+    with pytest.raises(DefinitionError, match="location and store"):
+        Project(folder)
+    with pytest.raises(DefinitionError):
+        Project(folder / "stages")
+
+
+BREAKS = {
+    "renamed": (lambda text: text.replace("sold,", "sold AS amount,"), "sold", "error"),
+    "dropped": (lambda text: text.replace("sold, price", "price"), "sold", "error"),
+    "retyped": (lambda text: text.replace("sold,", "sold + 0.5 AS sold,"), "sold", "warning"),
+    "re-keyed": (lambda text: text.replace("key (n)", "key (n, price)"), None, "error"),
+}
+
+
+@pytest.mark.parametrize("change", BREAKS)
+def test_what_breaks_a_query_is_told_with_its_users(folder: Path, change: str) -> None:
+    with Project(folder).store() as store:
+        store.update({"sales": [ROW]})
+        store.run(as_of="2022-03-31")
+        assert Project(folder).check(store) == []
+        edit, column, severity = BREAKS[change]
+        write(folder, edited("stages/c_stores.sql", edit))
+        found = [one for one in Project(folder).check(store) if one.stage == "stores"]
+        assert [(one.column, one.severity, one.users) for one in found] == [
+            (column, severity, ("days",))
+        ]
+        assert found[0].file == "stages/c_stores.sql"
+
+
+def test_what_nobody_uses_breaks_nothing(folder: Path) -> None:
+    with Project(folder).store() as store:
+        store.update({"sales": [ROW]})
+        store.run(as_of="2022-03-31")
+        write(folder, edited("stages/a_days.sql", lambda text: text.replace("sold, price", "sold")))
+        assert Project(folder).check(store) == []
+
+
+def test_the_sample_of_the_examples_is_right() -> None:
+    project = Project(Path(__file__).parents[2] / "examples" / "daily_sales")
+    assert project.check() == []
+    with dp.Store(None, "/nowhere/daily_sales", project.pipeline) as store:
+        tasks = {str(task): task for task in store.tasks(as_of="2022-03-31")}
+    assert [name for name in tasks if name.startswith("stores_sales")] == [
+        "stores_sales/day=2022-03-31/store=Detroit",
+        "stores_sales/day=2022-03-31/store=Paris",
+        "stores_sales/day=2022-03-30/store=Detroit",
+        "stores_sales/day=2022-03-30/store=Paris",
+    ]
+    task = tasks["products_sales/day=2022-03-31"]
+    assert set(map(str, task.dependencies)) == {
+        "stores_sales/day=2022-03-31/store=Detroit",
+        "stores_sales/day=2022-03-31/store=Paris",
+    }
+    assert set(map(str, tasks["recent_sales/day=2022-03-31"].dependencies)) == {
+        "products_sales/day=2022-03-31",
+        "products_sales/day=2022-03-30",
+    }

@@ -1,0 +1,422 @@
+"""Partitioned stages without Spark: what a run makes, what it does not make, and what is dirty."""
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import date, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from crashing import CrashAt, CrashError, fail
+
+import deltaproduce as dp
+from deltaproduce import (
+    DefinitionError,
+    InvalidArgumentError,
+    NotFoundError,
+    Pipeline,
+    ProducerError,
+    Store,
+    TasksFailedError,
+)
+from deltaproduce.storage import failpoints
+
+DAYS = "FOR t IN timeseries('1 day', 3), LET d = date_format(t, 'yyyy-MM-dd')"
+STORES = f"{DAYS}, FOR s IN array('Detroit', 'Paris')"
+FIRST = date(2022, 3, 29)
+
+
+def shop(*, retention: str = "keep", scopes: bool = False, plus: int = 1) -> Pipeline:
+    pipeline = Pipeline("shop")
+    pipeline.source(
+        "sales",
+        key="day string, store string, n bigint",
+        value="sold bigint",
+        partition="day = d, store = s" if scopes else "day, store",
+        scopes=STORES if scopes else None,
+    )
+    pipeline.partitioned(
+        "stores",
+        f"SELECT n, sold DIV n + {plus} AS sold FROM sales WHERE day = d AND sales.store = s",
+        key="n",
+        partition="day = d, store = s",
+        scopes=STORES,
+        retention=retention,
+    )
+    pipeline.partitioned(
+        "recent",
+        "SELECT stores.day AS of, store, n, sold FROM stores "
+        "WHERE stores.day BETWEEN date_sub(d, 1) AND d AND sold > 0",
+        key="of, store, n",
+        partition="day = d",
+        scopes=DAYS,
+        retention=retention,
+    )
+    return pipeline
+
+
+def row(day: str, store: str = "Paris", n: int = 1, sold: int = 3) -> dict[str, Any]:
+    return {"day": f"2022-03-{day}", "store": store, "n": n, "sold": sold}
+
+
+def states(store: Store, as_of: str | date) -> dict[str, str]:
+    return {str(task): task.state for task in store.tasks(as_of=as_of)}
+
+
+def contents(store: Store, stage: str) -> list[str]:
+    rows = dp_rows(store.content(stage))
+    return sorted(map(repr, rows))
+
+
+def dp_rows(table: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(None, tmp_path / "shop", shop()) as found:
+        yield found
+
+
+def test_a_run_makes_what_is_missing_and_the_next_one_nothing(store: Store) -> None:
+    store.update({"sales": [row("31"), row("30", "Detroit")]})
+    assert set(states(store, "2022-03-31").values()) == {"missing"}
+    run = store.run(as_of="2022-03-31")
+    assert len(run.done) == 9
+    assert store.head.tasks == tuple(map(str, run.done))
+    assert set(states(store, "2022-03-31").values()) == {"present"}
+    head = store.head.number
+    assert store.run(as_of="2022-03-31") == dp.Run()
+    assert store.head.number == head
+
+
+def test_rows_that_are_made_again_equal_dirty_nobody(store: Store) -> None:
+    store.update({"sales": [row("31", n=2, sold=4)]})
+    store.run(as_of="2022-03-31")
+    store.update({"sales": [row("31", n=2, sold=5)]})  # 5 DIV 2 is 4 DIV 2
+    assert [name for name, state in states(store, "2022-03-31").items() if state == "dirty"] == [
+        "stores/day=2022-03-31/store=Paris"
+    ]
+    assert list(map(str, store.run(as_of="2022-03-31").done)) == [
+        "stores/day=2022-03-31/store=Paris"
+    ]
+    store.update({"sales": [row("31", n=2, sold=4)]})
+    store.run(as_of="2022-03-31")
+    store.update({"sales": [row("31", n=2, sold=9)]})
+    store.update({"sales": [row("31", n=2, sold=4)]})  # as it was made
+    assert set(states(store, "2022-03-31").values()) == {"present"}
+
+
+def test_a_limit_leaves_tasks_in_order_of_readiness(store: Store) -> None:
+    store.update({"sales": [row("31")]})
+    done = list[str]()
+    while run := store.run(as_of="2022-03-31", max_tasks=2):
+        done += map(str, run.done)
+        if not run.left:
+            break
+    assert len(done) == len(set(done)) == 9
+    assert done[:6] == sorted(done[:6], reverse=True, key=lambda n: n.split("/")[1])
+    assert all(name.startswith("recent") for name in done[6:])
+
+
+def test_a_task_that_fails_blocks_what_needs_it_and_keeps_its_rows(store: Store) -> None:
+    store.update({"sales": [row("31"), row("29")]})
+    store.run(as_of="2022-03-31")
+    before = contents(store, "stores")
+    store.update({"sales": [row("31", n=0), row("29", sold=8)]})
+    with pytest.raises(TasksFailedError) as caught:
+        store.run(as_of="2022-03-31")
+    run = caught.value.run
+    assert isinstance(run, dp.Run)
+    assert list(map(str, run.failed)) == ["stores/day=2022-03-31/store=Paris"]
+    assert isinstance(run.failed[0].error, ProducerError)
+    assert "stores/day=2022-03-29/store=Paris" in map(str, run.done)
+    assert states(store, "2022-03-31")["stores/day=2022-03-31/store=Paris"] == "dirty"
+    assert [one for one in before if "31" in one] == [
+        one for one in contents(store, "stores") if "31" in one
+    ]
+
+
+def test_tasks_wait_for_partitions_that_are_to_come(tmp_path: Path) -> None:
+    with Store(None, tmp_path / "shop", shop(scopes=True)) as store:
+        store.update({"sales": [row("31")]})
+        run = store.run(as_of="2022-03-31")
+        assert list(map(str, run.done)) == ["stores/day=2022-03-31/store=Paris"]
+        assert len(run.blocked) == 8
+        store.update({"sales": [row("31", "Detroit"), row("30"), row("30", "Detroit")]})
+        assert "recent/day=2022-03-31" in map(str, store.run(as_of="2022-03-31").done)
+
+
+def test_a_changed_definition_makes_its_tasks_dirty(tmp_path: Path) -> None:
+    with Store(None, tmp_path / "shop", shop()) as store:
+        store.update({"sales": [row("31")]})
+        store.run(as_of="2022-03-31")
+    with Store(None, tmp_path / "shop", shop(plus=2)) as store:
+        found = states(store, "2022-03-31")
+        assert {name for name, state in found.items() if state == "dirty"} == {
+            name for name in found if name.startswith("stores")
+        }
+        store.update({"sales": [row("30")]})
+        assert len(store.run(as_of="2022-03-31").done) > 6
+        assert [one["sold"] for one in dp_rows(store.content("stores"))] == [5, 5]
+
+
+def test_partitions_that_no_task_asks_for_are_dropped_and_dirty_nobody(tmp_path: Path) -> None:
+    with Store(None, tmp_path / "shop", shop(retention="tasks")) as store:
+        store.update({"sales": [row(day) for day in ("29", "30", "31")]})
+        store.run(as_of="2022-03-31")
+        run = store.run(as_of="2022-04-01")
+        assert "stores/day=2022-03-29/store=Paris" in map(str, run.dropped)
+        assert all("2022-04-01" in str(of) for of in run.done)
+        assert not [one for one in contents(store, "stores") if "2022-03-29" in one]
+        head = store.head.number
+        older = store.run(as_of="2022-03-31")
+        assert not older.dropped
+        assert head <= store.head.number
+
+
+def test_an_update_of_a_day_makes_what_it_dirties_or_nothing(store: Store) -> None:
+    store.update({"sales": [row("31")]})
+    store.run(as_of="2022-03-31")
+    version = store.update({"sales": [row("31", sold=8)]}, as_of="2022-03-31")
+    assert version.tasks == ("stores/day=2022-03-31/store=Paris", "recent/day=2022-03-31")
+    assert set(states(store, "2022-03-31").values()) == {"present"}
+    with pytest.raises(ProducerError):
+        store.update({"sales": [row("31", n=0)]}, as_of="2022-03-31")
+    assert store.head.number == version.number
+
+
+def test_a_backfill_makes_what_is_marked_and_what_is_named(store: Store) -> None:
+    store.update({"sales": [row("31"), row("30")]})
+    store.run(as_of="2022-03-31")
+    alone = store.backfill("stores", {"day": "2022-03-31"}, downstream="none")
+    assert len(alone.tasks) == 2
+    both = store.backfill("stores", {"day": ["2022-03-30"], "store": "Paris"}, ["recent"])
+    assert both.tasks == (
+        "stores/day=2022-03-30/store=Paris",
+        "recent/day=2022-03-31",
+        "recent/day=2022-03-30",
+    )
+    store.update({"sales": [row("30", sold=9)]})
+    store.backfill("stores", {"day": "2022-03-30"}, downstream="none")
+    assert set(states(store, "2022-03-31").values()) == {"present"}  # though rows differ
+    with pytest.raises(InvalidArgumentError):
+        store.backfill("stores", {"n": 1})
+    with pytest.raises(InvalidArgumentError):
+        store.backfill("recent", {"day": "2022-03-30"}, ["stores"])
+    with pytest.raises(InvalidArgumentError):
+        store.backfill("stores", {"day": "1999-01-01"})
+
+
+def test_what_cannot_be_asked(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        store.backfill("stores", {"day": "2022-03-31"})
+    with pytest.raises(InvalidArgumentError):
+        store.run(as_of="yesterday")
+    with pytest.raises(InvalidArgumentError):
+        store.refresh("stores")
+    with pytest.raises(NotFoundError):
+        store.key_mappings("stores")
+    with pytest.raises(DefinitionError):
+        shop().partitioned("x", "SELECT day FROM sales", partition="day = 1")
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.long] if n >= 2 else []) for n in range(12)]
+)
+def test_what_is_clean_equals_a_run_from_scratch(seed: int, tmp_path: Path) -> None:
+    """After any series of changes, dates, limits, failures and backfills, a run makes all as new.
+
+    Before it, what is not dirty has the rows that a run from scratch gives it.
+    """
+    chance = random.Random(seed)
+    with Store(None, tmp_path / "shop", shop()) as store:
+        last = FIRST
+        store.update({"sales": [row("29")]})
+        store.run(as_of=last)
+        for _ in range(6):
+            day, kind = last - timedelta(days=chance.randrange(3)), chance.random()
+            change: dict[str, Any] = {
+                "day": day.isoformat(),
+                "store": chance.choice(["Detroit", "Paris"]),
+                "n": chance.choice([0, 1, 2, 2, 3]),
+                "sold": chance.randrange(6),
+                "_change_type": chance.choice(["upsert", "upsert", "delete"]),
+            }
+            if kind < 0.5:
+                store.update({"sales": [change]})
+            elif kind < 0.7:
+                last += timedelta(days=1)
+            elif kind < 0.8:
+                done = attempt(store, change, last)
+                assert not done or set(done) <= states(store, last).keys()
+            elif kind < 0.9:
+                backfilled(store, day)
+            ran(store, last, chance.choice([None, 1, 3]))
+        zeros = [one for one in dp_rows(store.content("sales")) if one["n"] == 0]
+        if zeros:
+            store.update({"sales": [{**one, "_change_type": "delete"} for one in zeros]})
+        due = {name for name, state in states(store, last).items() if state != "present"}
+        run = store.run(as_of=last)
+        assert due <= set(map(str, run.done))
+        assert set(states(store, last).values()) == {"present"}
+        with Store(None, tmp_path / "scratch", shop()) as scratch:
+            scratch.load({"sales": store.content("sales").drop_columns(["_ordinal"])})
+            scratch.run(as_of=last)
+            wanted = sorted({task.partition["day"] for task in scratch.tasks(as_of=last)})
+            assert of_days(store, "stores", wanted) == of_days(scratch, "stores", wanted)
+            # of the first day, the store has the day before, which no task of now asks for
+            assert of_days(store, "recent", wanted[1:]) == of_days(scratch, "recent", wanted[1:])
+        assert not store.verify()
+
+
+def of_days(store: Store, stage: str, days: list[str]) -> list[str]:
+    return sorted(repr(one) for one in dp_rows(store.content(stage)) if one["day"] in days)
+
+
+def attempt(store: Store, change: dict[str, Any], as_of: date) -> tuple[str, ...]:
+    try:
+        return store.update({"sales": [change]}, as_of=as_of.isoformat()).tasks
+    except ProducerError:
+        return ()
+
+
+def backfilled(store: Store, day: date) -> None:
+    try:
+        store.backfill("stores", {"day": day.isoformat()})
+    except (InvalidArgumentError, ProducerError):
+        return
+
+
+def ran(store: Store, as_of: date, max_tasks: int | None) -> None:
+    before = states(store, as_of)
+    try:
+        run = store.run(as_of=as_of, max_tasks=max_tasks)
+    except TasksFailedError as error:
+        run = error.run  # type: ignore[assignment]
+    assert isinstance(run, dp.Run)
+    assert len(run.done) == len(set(run.done))
+    for of in run.done:  # no task without a reason
+        assert before[str(of)] != "present" or str(of).startswith("recent")
+
+
+def test_a_function_makes_the_rows_of_a_partition(tmp_path: Path) -> None:
+    """It gets what its query reads, and the task; what it gives must have the declared columns."""
+    pipeline, seen = shop(), list[tuple[str, int]]()
+
+    def define(wrong: str = "sold") -> Pipeline:
+        mine = shop()
+
+        @mine.foreign(
+            reads="SELECT n, sold FROM stores WHERE stores.day = d",
+            schema="sold bigint, day_text string",
+            partition="day = d",
+            scopes=DAYS,
+            revision=wrong,
+        )
+        def totals(rows: pa.Table, task: dp.Task) -> pa.Table:
+            seen.append((str(task), len(rows)))
+            total = sum(rows.column("sold").to_pylist())
+            return pa.table({wrong: [total], "day_text": [str(task.scope["d"])]})
+
+        return mine
+
+    del pipeline
+    with Store(None, tmp_path / "shop", define()) as store:
+        store.update({"sales": [row("31"), row("31", "Detroit")]})
+        store.run(as_of="2022-03-31")
+        assert ("totals/day=2022-03-31", 2) in seen
+        found = [one for one in dp_rows(store.content("totals")) if one["day"] == "2022-03-31"]
+        assert [(one["sold"], one["day_text"]) for one in found] == [(8, "2022-03-31")]
+    with Store(None, tmp_path / "shop", define("nope")) as store:
+        with pytest.raises(TasksFailedError) as caught:
+            store.run(as_of="2022-03-31")
+        assert isinstance(caught.value.run, dp.Run)
+        assert len(caught.value.run.failed) == 3
+        assert dp_rows(store.content("totals"))[0]["sold"] == 0
+
+
+def test_a_partition_that_is_named_is_there_without_rows_and_stays(tmp_path: Path) -> None:
+    """A source's partition is there once it was named or had rows, whatever becomes of them."""
+    with Store(None, tmp_path / "shop", shop(scopes=True)) as store:
+        store.update({"sales": [row("31")]})
+        paris, detroit = (
+            {"day": "2022-03-31", "store": "Paris"},
+            "stores/day=2022-03-31/store=Detroit",
+        )
+        assert detroit in map(str, store.run(as_of="2022-03-31").blocked)
+        version = store.update(partitions={"sales": [{**paris, "store": "Detroit"}]})
+        assert detroit in map(str, store.run(as_of="2022-03-31").done)
+        assert store.update(partitions={"sales": [paris]}).number == store.head.number
+        assert version.number < store.head.number
+        with pytest.raises(NotFoundError):
+            store.lineage("stores", ("2022-03-31", "Paris", 1))
+        store.update({"sales": [{**row("31"), "_change_type": "delete"}]})
+        run = store.run(as_of="2022-03-31")
+        assert "stores/day=2022-03-31/store=Paris" in map(str, run.done)
+        for wrong in ({"day": "2022-03-31"}, {"day": 1, "store": "Paris"}):
+            with pytest.raises(InvalidArgumentError):
+                store.update(partitions={"sales": [wrong]})
+        assert not store.verify()
+
+
+@pytest.mark.parametrize(
+    ("operation", "step"),
+    [
+        ("run", 19),
+        *(pytest.param(name, 1, marks=pytest.mark.long) for name in ("run", "backfill", "update")),
+    ],
+)
+def test_after_a_crash_before_any_effect_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, step: int
+) -> None:
+    """Whatever there is, is one whole version, and a run then makes what one from scratch makes."""
+    monkeypatch.setattr("deltaproduce.operations.publisher._WRITERS", 1)
+    wanted = dict[str, list[str]]()
+    for point in count(0, step):
+        with Store(None, tmp_path / f"{point}", shop()) as store:
+            store.update({"sales": [row("31"), row("30", "Detroit")]})
+            if operation != "run":
+                store.run(as_of="2022-03-31")
+            head = store.head.number
+        store = Store(None, tmp_path / f"{point}", shop())
+        with failpoints.armed(CrashAt(point, fail)), suppress(CrashError):
+            if operation == "run":
+                store.run(as_of="2022-03-31")
+            elif operation == "backfill":
+                store.backfill("stores", {"day": "2022-03-31"})
+            else:
+                store.update({"sales": [row("31", sold=7)]}, as_of="2022-03-31")
+        with Store(None, tmp_path / f"{point}", shop()) as again:
+            published = again.head.number == head + 1
+            assert published or again.head.number == head
+            if operation == "update":
+                again.update({"sales": [row("31", sold=7)]}, as_of="2022-03-31")
+            again.run(as_of="2022-03-31")
+            assert set(states(again, "2022-03-31").values()) == {"present"}
+            assert not again.verify()
+            found = {stage: contents(again, stage) for stage in ("stores", "recent")}
+            assert wanted in ({}, found)
+            wanted = found
+        if published:  # there was no effect of that number
+            break
+    assert point > 3
+
+
+def test_two_runs_at_once_publish_no_task_twice(tmp_path: Path) -> None:
+    with Store(None, tmp_path / "shop", shop()) as store:
+        store.update({"sales": [row(day, name) for day in ("29", "31") for name in ("Paris", "x")]})
+
+    def ran_by_one(_: int) -> dp.Run:
+        with Store(None, tmp_path / "shop", shop()) as mine:
+            return mine.run(as_of="2022-03-31")
+
+    with ThreadPoolExecutor(2) as threads:
+        runs = list(threads.map(ran_by_one, range(2)))
+    done = [of for run in runs for of in run.done]
+    assert len(done) == len(set(done)) == 9

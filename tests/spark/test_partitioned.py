@@ -1,0 +1,97 @@
+"""Partitioned stages in Spark: the tasks of two days of two stores, and what follows them."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import deltaproduce as dp
+
+DAYS = "FOR t IN timeseries('1 day', 2), LET partition_day = date_format(t, 'yyyy-MM-dd')"
+
+
+def shop() -> dp.Pipeline:
+    pipeline = dp.Pipeline("shop")
+    pipeline.source(
+        "sales",
+        key="day string, store string, sale_id bigint",
+        value="product_id bigint, quantity bigint, price decimal(12,2)",
+        partition="day, store",
+    )
+    pipeline.partitioned(
+        "stores_sales",
+        "SELECT product_id, sum(quantity) AS nb_sales, sum(quantity * price) AS revenue "
+        "FROM sales WHERE sales.day = partition_day AND sales.store = s GROUP BY product_id",
+        key="product_id",
+        partition="day = partition_day, store = s",
+        scopes=f"{DAYS}, FOR s IN array('Detroit', 'Paris')",
+    )
+    pipeline.partitioned(
+        "products_sales",
+        "SELECT product_id, sum(nb_sales) AS nb_sales, collect_set(store) AS stores "
+        "FROM stores_sales WHERE stores_sales.day = partition_day GROUP BY product_id",
+        key="product_id",
+        partition="day = partition_day",
+        scopes=DAYS,
+    )
+
+    @pipeline.producer("products_sales", key="product_id bigint", value="nb_sales bigint")
+    def totals(key: Any, values: Iterator[Any]) -> Iterator[Any]:
+        yield key.product_id, sum(value.nb_sales for value in values)
+
+    return pipeline
+
+
+def sale(day: str, store: str, number: int, quantity: int = 1) -> dict[str, Any]:
+    return {
+        "day": f"2022-03-{day}",
+        "store": store,
+        "sale_id": number,
+        "product_id": number % 2,
+        "quantity": quantity,
+        "price": Decimal("1.50"),
+    }
+
+
+def test_tasks_run_in_order_and_only_where_rows_changed(spark: SparkSession, location: str) -> None:
+    store = dp.Store(spark, location, shop())
+    store.update({"sales": [sale("31", "Paris", n) for n in range(4)] + [sale("30", "Detroit", 1)]})
+    run = store.run(as_of="2022-03-31")
+    assert list(map(str, run.done)) == [
+        "stores_sales/day=2022-03-31/store=Detroit",
+        "stores_sales/day=2022-03-31/store=Paris",
+        "stores_sales/day=2022-03-30/store=Detroit",
+        "stores_sales/day=2022-03-30/store=Paris",
+        "products_sales/day=2022-03-31",
+        "products_sales/day=2022-03-30",
+    ]
+    assert {
+        field.name: field.dataType.simpleString() for field in store.content("stores_sales").schema
+    }["revenue"] == "decimal(38,2)"
+    found = store.content("stores_sales", ordered=True).selectExpr("day", "store", "nb_sales")
+    assert [tuple(row) for row in found.collect()] == [
+        ("2022-03-30", "Detroit", 1),
+        ("2022-03-31", "Paris", 2),
+        ("2022-03-31", "Paris", 2),
+    ]
+    assert store.run(as_of="2022-03-31") == dp.Run()
+    version = store.update({"sales": [sale("31", "Paris", 0, 5)]}, as_of="2022-03-31")
+    assert version.tasks == (
+        "stores_sales/day=2022-03-31/store=Paris",
+        "products_sales/day=2022-03-31",
+    )
+    totals = store.content("totals").selectExpr("product_id", "nb_sales")
+    assert sorted(tuple(row) for row in totals.collect()) == [(0, 6), (1, 1), (1, 2)]
+    assert not store.verify()
+
+
+def test_a_query_that_spark_refuses_is_refused_when_a_store_opens(
+    spark: SparkSession, location: str
+) -> None:
+    pipeline = shop()
+    pipeline.partitioned("wrong", "SELECT nope(product_id) AS x FROM sales", partition="day = 'a'")
+    with pytest.raises(dp.DefinitionError) as caught:
+        dp.Store(spark, location, pipeline)
+    assert caught.value.stage == "wrong"

@@ -1,0 +1,128 @@
+"""Scopes: what FOR, LET and lists make of a date."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltaproduce import DefinitionError
+from deltaproduce.shown.tasks import told
+from deltaproduce.stages.partitioned.scope.clauses import Scopes
+from deltaproduce.stages.partitioned.scope.lists import timeseries
+from deltaproduce.stages.partitioned.scope.partitions import Partitions
+from deltaproduce.stages.partitioned.scope.scalars import literal
+
+DAY = datetime(2022, 3, 31, 17, 5, tzinfo=UTC)
+MOMENTS = st.datetimes(datetime(1600, 1, 1), datetime(2600, 1, 1), timezones=st.just(UTC))
+
+
+def scopes(text: str, moment: datetime = DAY) -> list[dict[str, str]]:
+    found = Scopes.read(text).of(moment)
+    return [{name: told(value.value) for name, value in scope.items()} for scope in found]
+
+
+def test_two_days_of_two_stores_are_four_scopes() -> None:
+    found = scopes(
+        "FOR t IN timeseries('1 day', 2), LET day = date_format(t, 'yyyy-MM-dd'),\n"
+        "FOR store IN array('Detroit', 'Paris')"
+    )
+    newest, oldest = "2022-03-31", "2022-03-30"
+    assert found == [
+        {"t": f"{day}T00:00:00Z", "day": day, "store": store}
+        for day in (newest, oldest)
+        for store in ("Detroit", "Paris")
+    ]
+
+
+def test_no_clauses_are_one_scope_and_an_empty_list_is_none() -> None:
+    assert scopes("") == [{}]
+    assert scopes("FOR t IN timeseries('1 day', 0), LET x = 1") == []
+    assert list(Scopes.read("FOR t IN timeseries('1 day', 0), LET x = 1").types) == ["t", "x"]
+
+
+@pytest.mark.parametrize(
+    ("step", "count", "wanted"),
+    [
+        ("1 hour", 2, ["2022-03-31T17:00:00Z", "2022-03-31T16:00:00Z"]),
+        ("6 hours", 2, ["2022-03-31T17:00:00Z", "2022-03-31T11:00:00Z"]),
+        ("1 week", 2, ["2022-03-28T00:00:00Z", "2022-03-21T00:00:00Z"]),
+        ("1 month", 3, ["2022-03-01T00:00:00Z", "2022-02-01T00:00:00Z", "2022-01-01T00:00:00Z"]),
+        ("5 MONTHS", 2, ["2022-03-01T00:00:00Z", "2021-10-01T00:00:00Z"]),
+    ],
+)
+def test_time_series(step: str, count: int, wanted: list[str]) -> None:
+    assert [told(one.value) for one in timeseries(step, count, DAY)] == wanted
+
+
+@given(MOMENTS, st.sampled_from(["hour", "day", "week", "month"]), st.integers(1, 9))
+def test_a_time_series_ends_at_the_unit_that_the_moment_is_in(
+    moment: datetime, unit: str, size: int
+) -> None:
+    """The newest time is the last start of a unit, and all others are whole steps before it."""
+    times = [one.value for one in timeseries(f"{size} {unit}", 5, moment)]
+    assert times == sorted(times, reverse=True)
+    assert times[0] <= moment
+    later = timeseries(f"1 {unit}", 1, times[0] + timedelta(days=32))[0].value
+    steps = [one.value for one in timeseries(f"1 {unit}", 32 * 24 + 1, later)]
+    assert steps[steps.index(times[0]) - 1] > moment  # the next unit has not begun
+    every = [one.value for one in timeseries(f"1 {unit}", 4 * size + 1, moment)]
+    assert every[::size] == times
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("FOR x IN 3", None),
+        ("LET x = y", 1),
+        ("LET a = 1,\nLET x = now()", 2),
+        ("FOR x IN array(1, 'a')", None),
+        ("FOR t IN timeseries('0 days', 2)", None),
+        ("FOR t IN timeseries('1 day', -1)", None),
+        ("FOR x IN sequence(1, 3, 0)", None),
+        ("LET x = 1, LET X = 2", 1),
+        ("LET x = 1,", 1),
+        ("LET x = 'a", None),
+        ("LET _x = 1", 1),
+        ("x", 1),
+    ],
+)
+def test_what_is_refused(text: str, line: int | None) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Scopes.read(text)
+    assert caught.value.line == line
+
+
+def test_a_list_may_have_a_name() -> None:
+    found = scopes("LET stores = array('a', 'b'), FOR s IN stores, FOR n IN sequence(1, 2)")
+    assert [(one["s"], one["n"]) for one in found] == [
+        *(("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")),
+    ]
+    named = Scopes.read("LET stores = array('a', 'b')").sample["stores"]
+    assert literal(named) == "CAST(array('a', 'b') AS array<string>)"
+
+
+def test_two_scopes_of_one_partition_are_refused() -> None:
+    found = Partitions.read("n = 1", Scopes.read("FOR x IN sequence(1, 2)"))
+    with pytest.raises(DefinitionError, match="n=1"):
+        found.at(DAY, stage="s")
+
+
+def test_partition_columns_are_names_or_values_of_the_scope() -> None:
+    found = Partitions.read(
+        "day = date_sub(d, 1), x", Scopes.read("LET d = DATE '2022-03-01', LET x = 'a'")
+    )
+    assert found.at(DAY, stage="s").keys() == {(datetime(2022, 2, 28).date(), "a")}
+    with pytest.raises(DefinitionError):
+        Partitions.read("day", Scopes.read(""))
+
+
+def test_values_are_literals_of_their_type() -> None:
+    scope = Scopes.read(
+        "LET d = DATE '2022-03-31', LET n = 3, LET b = TRUE, LET c = 1.50, LET a = 'x'"
+    ).sample
+    found = {name: literal(value) for name, value in scope.items()}
+    assert found["d"] == "DATE '2022-03-31'"
+    assert found["n"] == "CAST('3' AS int)"
+    assert found["b"] == "TRUE"
+    assert found["c"] == "CAST('1.50' AS decimal(3,2))"

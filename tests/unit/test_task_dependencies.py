@@ -1,0 +1,239 @@
+"""Dependencies: which partitions a query can read, found from its text."""
+
+import random
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from deltaproduce import DefinitionError
+from deltaproduce.stages.partitioned.frames import Feeder
+from deltaproduce.stages.partitioned.query import TaskQuery, read_query
+from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
+from deltaproduce.types.columns import row_schema
+
+SCOPES = Scopes.read(
+    "FOR t IN timeseries('1 day', 2), LET partition_day = date_format(t, 'yyyy-MM-dd'), LET k = 2"
+)
+SCOPE: Scope = SCOPES.of(datetime(2022, 3, 31, tzinfo=UTC))[0]
+DAYS = [f"2022-03-{day}" for day in (28, 29, 30, 31)]
+STORES = ["Detroit", "Paris"]
+
+
+def feeder(name: str, key: str, value: str, *partition: str) -> Feeder:
+    schema = row_schema(key, value, stage=name)
+    return Feeder(name, (*schema.key, *schema.value), partition)
+
+
+SALES = feeder("sales", "day string, store string, n bigint", "v bigint", "day", "store")
+STOCK = feeder("stock", "day string, m bigint", "n bigint, w bigint", "day")
+PARTITIONS = {
+    "sales": pa.table({"day": [day for day in DAYS for _ in STORES], "store": STORES * len(DAYS)}),
+    "stock": pa.table({"day": DAYS}),
+}
+
+
+def read(text: str) -> TaskQuery:
+    return read_query(text, [SALES, STOCK], SCOPE)
+
+
+def held(query: TaskQuery, name: str) -> set[tuple[str, ...]]:
+    """The partitions of a feeder that a query depends on."""
+    found = set[tuple[str, ...]]()
+    for one in query.reads:
+        if one.feeder == name:
+            rows = PARTITIONS[name].filter(pa.array(one.held(PARTITIONS[name], SCOPE)))
+            found |= {tuple(row.values()) for row in rows.to_pylist()}
+    return found
+
+
+def days(text: str, name: str = "stock") -> list[str]:
+    return sorted({values[0][-2:] for values in held(read(text), name)})
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ("day = partition_day", ["31"]),
+        (
+            "stock.day BETWEEN date_sub(partition_day, 3) AND partition_day",
+            ["28", "29", "30", "31"],
+        ),
+        ("stock.day BETWEEN date_sub(partition_day, 1) AND partition_day", ["30", "31"]),
+        ("day IN (partition_day, '2022-03-28') AND n > 3", ["28", "31"]),
+        ("day = partition_day OR n > 3", ["28", "29", "30", "31"]),
+        ("NOT (day = partition_day OR n > 3)", ["28", "29", "30"]),
+        ("NOT (day = partition_day AND n > 3)", ["28", "29", "30", "31"]),
+        ("NOT NOT day = partition_day", ["31"]),
+        ("day <> partition_day", ["28", "29", "30"]),
+        ("day NOT IN ('2022-03-28', NULL)", []),
+        ("day IS NULL", []),
+        ("substring(day, 9, 2) = '29' AND (n IS NULL OR day = '2022-03-29')", ["29"]),
+        ("CASE WHEN day < partition_day THEN TRUE ELSE FALSE END", ["28", "29", "30"]),
+        ("reverse(day) = '1'", ["28", "29", "30", "31"]),
+        ("day = (SELECT max(day) FROM sales)", ["28", "29", "30", "31"]),
+        ("day = date_format(date_sub(t, 2), 'yyyy-MM-dd')", ["29"]),
+        ("length(day) = k", []),
+    ],
+)
+def test_conditions(where: str, wanted: list[str]) -> None:
+    assert days(f"SELECT m FROM stock WHERE {where}") == wanted
+
+
+ON = "s.n = a.n AND s.day = '2022-03-30'"
+
+
+@pytest.mark.parametrize(
+    ("from_", "wanted"),
+    [
+        (f"sales a JOIN stock s ON {ON}", ["30"]),
+        (f"sales a LEFT JOIN stock s ON {ON}", ["30"]),
+        (f"sales a RIGHT JOIN stock s ON {ON}", ["28", "29", "30", "31"]),
+        (f"sales a FULL JOIN stock s ON {ON}", ["28", "29", "30", "31"]),
+        (f"sales a LEFT SEMI JOIN stock s ON {ON}", ["30"]),
+        (f"sales a LEFT ANTI JOIN stock s ON {ON}", ["30"]),
+        (f"stock s LEFT JOIN sales a ON {ON}", ["28", "29", "30", "31"]),
+        ("stock s, sales a WHERE s.day = '2022-03-30'", ["30"]),
+        ("sales a LEFT JOIN stock s ON a.n = s.n WHERE s.day = '2022-03-30'", ["30"]),
+        (
+            "sales a LEFT JOIN stock s ON a.n = s.n WHERE s.day = '2022-03-30' OR s.day IS NULL",
+            ["28", "29", "30", "31"],
+        ),
+        (
+            "sales a LEFT JOIN stock s ON a.n = s.n WHERE coalesce(s.day, '9') > '1'",
+            ["28", "29", "30", "31"],
+        ),
+        ("(SELECT * FROM stock) s WHERE s.day = '2022-03-30'", ["28", "29", "30", "31"]),
+        ("(SELECT * FROM stock WHERE day = partition_day) s", ["31"]),
+        ("stock a JOIN stock s ON a.day = '2022-03-29' AND s.day = '2022-03-30'", ["29", "30"]),
+        (
+            "sales a JOIN (stock s JOIN stock x ON x.day = '2022-03-28') ON s.day = '2022-03-29'",
+            ["28", "29"],
+        ),
+    ],
+)
+def test_joins(from_: str, wanted: list[str]) -> None:
+    assert days(f"SELECT 1 AS one FROM {from_}") == wanted
+
+
+def test_a_column_goes_before_a_name_of_the_scope() -> None:
+    found = read("SELECT m FROM stock WHERE n = k AND m = 1")
+    assert "CAST('2' AS int)" in found.sql({"stock": "v"}, SCOPE)
+    named = Scopes.read("LET n = 7").sample
+    assert read_query("SELECT m FROM stock WHERE n = 7", [STOCK], named).slots == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT nope FROM stock",
+        "SELECT s.nope FROM stock s",
+        "SELECT m FROM nope",
+        "SELECT now() AS x FROM stock",
+        "SELECT rand() AS x FROM stock",
+        "SELECT m, m FROM stock",
+        "SELECT m + 1 FROM stock",
+        "SELECT 1 AS x",
+        "SELECT FROM stock",
+        "DELETE FROM stock",
+    ],
+)
+def test_what_is_refused(text: str) -> None:
+    with pytest.raises(DefinitionError):
+        read(text)
+
+
+class Queries:
+    """Random queries over both feeders, in the SQL that DuckDB has in common with Spark."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+
+    def one_of(self, *options: str) -> str:
+        return self.chance.choice(options)
+
+    def leaf(self, *aliases: str) -> str:
+        alias = self.one_of(*aliases)
+        day = self.one_of(*(f"'{day}'" for day in DAYS), "partition_day")
+        store = self.one_of("'Detroit'", "'Paris'")
+        return self.one_of(
+            f"{alias}.day {self.one_of('=', '<', '>=', '<>')} {day}",
+            f"{alias}.day IN ({day}, {day})",
+            f"{alias}.day BETWEEN {day} AND {day}",
+            f"{alias}.day IS NULL",
+            f"{alias}.n {self.one_of('=', '<')} {self.one_of('1', '2', 'NULL')}",
+            f"coalesce({alias}.day, {day}) = {day}",
+            *([f"a.store = {store}"] if "a" in aliases else []),
+            *(["a.n = s.n", "a.day = s.day"] if len(aliases) > 1 else []),
+        )
+
+    def condition(self, depth: int, *aliases: str) -> str:
+        if depth == 0 or self.chance.random() < 0.3:
+            return self.leaf(*aliases)
+        left, right = (self.condition(depth - 1, *aliases) for _ in range(2))
+        return self.one_of(f"({left} AND {right})", f"({left} OR {right})", f"NOT ({left})")
+
+    def select(self) -> str:
+        join = self.one_of("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")
+        on = f"a.n = s.n AND {self.condition(2, 'a', 's')}"
+        if join == "FULL JOIN":  # DuckDB takes no other conditions
+            on = "a.n = s.n"
+        visible = ("a",) if join in {"SEMI JOIN", "ANTI JOIN"} else ("a", "s")
+        columns = ", ".join(
+            f"{alias}.day AS {alias}_day, {alias}.n AS {alias}_n" for alias in visible
+        )
+        nested = self.one_of(
+            "stock", "stock", f"(SELECT * FROM stock s WHERE {self.condition(1, 's')})"
+        )
+        where = self.condition(2, *visible)
+        exists = f"EXISTS (SELECT 1 FROM stock s WHERE s.n = a.n AND {self.condition(1, 's')})"
+        also = self.one_of("", "", f" AND {exists}")
+        return f"SELECT {columns} FROM sales a {join} {nested} AS s ON {on} WHERE ({where}){also}"
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(n, marks=[pytest.mark.long] if n >= 40 else []) for n in range(400)],
+)
+def test_a_query_gives_the_same_over_its_dependencies_alone(seed: int) -> None:
+    """Rows of other partitions than those found make no difference."""
+    chance = random.Random(seed)
+    sales = [
+        (chance.choice([*DAYS, None]), chance.choice(STORES), chance.choice([1, 2, 3, None]))
+        for _ in range(12)
+    ]
+    stock = [(chance.choice([*DAYS, None]), chance.choice([1, 2, 3, None])) for _ in range(8)]
+    tables = {
+        "sales": pa.table(
+            {
+                **{
+                    n: pa.array([r[i] for r in sales], pa.string())
+                    for i, n in ((0, "day"), (1, "store"))
+                },
+                "n": pa.array([row[2] for row in sales], pa.int64()),
+            }
+        ),
+        "stock": pa.table(
+            {
+                "day": pa.array([row[0] for row in stock], pa.string()),
+                "n": pa.array([row[1] for row in stock], pa.int64()),
+            }
+        ),
+    }
+    query = read(Queries(chance).select())
+    some = dict[str, pa.Table]()
+    for name, rows in tables.items():
+        partition = rows.select(PARTITIONS[name].column_names)
+        marks = [one.held(partition, SCOPE) for one in query.reads if one.feeder == name]
+        kept = [any(bool(mark[place]) for mark in marks) for place in range(len(rows))]
+        some[name] = rows.filter(pa.array(kept, pa.bool_()))
+    text = query.sql({name: name for name in tables}, SCOPE).replace("`", '"')
+    assert answer(text, some) == answer(text, tables)
+
+
+def answer(text: str, tables: dict[str, pa.Table]) -> list[str]:
+    with duckdb.connect() as connection:
+        for name, rows in tables.items():
+            connection.register(name, rows)
+        return sorted(map(repr, connection.execute(text).fetchall()))
