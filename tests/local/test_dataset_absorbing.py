@@ -133,6 +133,11 @@ def with_absorb(into: dp.Dataset, other: dp.Dataset) -> None:
 
 
 NEXT = [with_writer_of_first, with_writer_of_second, with_absorb]
+SOME_NEXT = [
+    pytest.param(with_writer_of_first, marks=pytest.mark.long),
+    with_writer_of_second,
+    pytest.param(with_absorb, marks=pytest.mark.long),
+]
 
 
 def settled(into: dp.Dataset, other: dp.Dataset, was_moved: bool) -> None:
@@ -143,7 +148,7 @@ def settled(into: dp.Dataset, other: dp.Dataset, was_moved: bool) -> None:
     assert not left_over(into)
 
 
-@pytest.mark.parametrize("come_next", NEXT)
+@pytest.mark.parametrize("come_next", SOME_NEXT)
 def test_a_crash_at_any_effect_leaves_rows_in_one_and_is_settled(
     tmp_path: Path, come_next: Callable[[dp.Dataset, dp.Dataset], None]
 ):
@@ -169,7 +174,7 @@ def test_a_crash_while_it_is_settled_is_settled_by_the_next(tmp_path: Path, long
     into, other = two(tmp_path / "whole", "plain")
     with crashing(None) as reached:
         into.absorb(other)
-    for first in range(1, len(reached), 1 if long_run else 5):
+    for first in range(1, len(reached), 1 if long_run else 6):
         second = 0
         while True:
             into, other = two(tmp_path / f"{first}-{second}", "plain")

@@ -359,8 +359,15 @@ def test_a_condition_that_only_spark_computes_needs_a_session(tmp_path: Path):
         dataset.read("kind LIKE 'a%'")
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("other", FORMS)
+SHORT = {("sorted", "by expressions"), ("by day and kind", "plain"), ("plain", "by nothing")}
+COPIES = [
+    pytest.param(form, other, marks=() if (form, other) in SHORT else pytest.mark.long)
+    for form in FORMS
+    for other in FORMS
+]
+
+
+@pytest.mark.parametrize(("form", "other"), COPIES)
 def test_a_copy_has_the_rows_and_another_descriptor(tmp_path: Path, form: str, other: str):
     dataset, rows = made(tmp_path / "d", form), rows_from(0, 40)
     with dataset.writer(roll_rows=7) as writer:
