@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.local.arrays import whole_keys
 from deltaproduce.engines.spark.columns import col, cols, order
 from deltaproduce.stages.aggregates.functions.ordered import Ordered
-from deltaproduce.stages.aggregates.ordered.kernels import answers
+from deltaproduce.stages.aggregates.ordered.kernels import answers, nothing
 from deltaproduce.stages.aggregates.ordered.lookups import Lookup
 from deltaproduce.types.columns import Column
 
@@ -59,12 +59,11 @@ def with_answers(
     """
     joined = _beside(rows, found, key)
     for number, (name, function) in enumerate(functions.items()):
-        value = f.col(_FOUND.format(number))
-        if isinstance(function.data_type, ArrayType):
-            value = f.coalesce(value, f.array().cast(function.data_type))
-        elif function.reach == "changes":
-            value = f.coalesce(value, f.lit(0)).cast(function.data_type)
-        joined = joined.withColumn(name, value)
+        value, default = f.col(_FOUND.format(number)), nothing(function)[0].as_py()
+        if default is not None:
+            of_none = f.array() if isinstance(default, list) else f.lit(default)
+            value = f.coalesce(value, of_none.cast(function.data_type))
+        joined = joined.withColumn(name, value.cast(function.data_type))
     return joined.drop(*_names_of(found, key))
 
 
