@@ -22,12 +22,13 @@ from deltaproduce.errors import (
     SessionError,
     StorageError,
     SyncError,
+    TasksFailedError,
     ViewError,
 )
 
 CASES = [
     (DeltaProduceError, {}),
-    (DefinitionError, {"stage": "totals", "column": "amount"}),
+    (DefinitionError, {"stage": "totals", "column": "amount", "file": "a.sql", "line": 3}),
     (
         InvalidChangesError,
         {
@@ -40,6 +41,7 @@ CASES = [
     ),
     (MissingPartitionsError, {"stage": "month", "partitions": (date(2026, 1, 2), 3)}),
     (ProducerError, {"stage": "totals", "key": (1, "a")}),
+    (TasksFailedError, {"run": ()}),
     (ConflictError, {"attempt": "a1", "started_at": datetime(2026, 1, 2, tzinfo=UTC)}),
     (InvalidArgumentError, {"argument": "since"}),
     (NotFoundError, {}),

@@ -10,7 +10,7 @@ from deltaproduce.model.kind import Kind
 
 ROOT = Path(deltaproduce.__file__).parent
 MOST = 14
-MOST_AT_THE_TOP = 20
+MOST_AT_THE_TOP = 21
 KINDS_ARE_TOLD_APART_IN = ("model", "stages")
 OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole", "streaming"}
 """Attributes of some kinds of stages, or of stages when they had them."""
