@@ -33,7 +33,12 @@ from deltaproduce.stages.functions.kinds import ArrowFunction, ByKey, OverTables
 from deltaproduce.stages.functions.preservation import PreserveFunction
 from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.indexes.kind import Index
-from deltaproduce.stages.partitioned.kind import partitioned, records_of, source_partitions
+from deltaproduce.stages.partitioned.kind import (
+    Partitioned,
+    partitioned,
+    records_of,
+    source_partitions,
+)
 from deltaproduce.stages.partitioned.on_driver import ForeignFunction
 from deltaproduce.stages.partitioned.presence import presence_stage
 from deltaproduce.stages.queries import key_columns, key_local
@@ -387,22 +392,7 @@ class Pipeline(Tabular):
         Raises:
             DefinitionError: the name, the query or the scopes are refused; with `stage`.
         """
-        self._check_name(name)
-        for text, what in ((query, "query"), (partition, "partition"), (retention, "retention")):
-            check_text(text, f"its {what}", stage=name)
-        for given, what in ((key, "key"), (scopes, "scopes")):
-            if given is not None:
-                check_text(given, f"its {what}", stage=name)
-        known = [stage for stage in self._stages if stage.kind.lists_columns]
-        kind = partitioned(
-            query,
-            known,
-            key=lambda names: {} if key is None else key_columns(key, names, stage=name),
-            partition=partition,
-            scopes=scopes or "",
-            retention=retention,
-            stage=name,
-        )
+        kind = self._by_tasks(name, query, key, partition, scopes, retention)
         inputs = tuple((self._feeder_named(f, stage=name),) for f in kind.feeders)
         return self.add(Producer(name, inputs, kind.schema(stage=name), kind))
 
@@ -440,25 +430,10 @@ class Pipeline(Tabular):
 
         def decorate(function: ForeignFunction) -> Producer:
             stage = function_name(function) if name is None else name
-            self._check_name(stage)
-            texts = {"query": reads, "schema": schema, "partition": partition}
-            for what, text in (*texts.items(), ("retention", retention)):
-                check_text(text, f"its {what}", stage=stage)
-            for given, what in ((key, "key"), (scopes, "scopes")):
-                if given is not None:
-                    check_text(given, f"its {what}", stage=stage)
+            check_text(schema, "its schema", stage=stage)
             check_function(function, "its function", ("rows", "task"), stage=stage)
-            known = [one for one in self._stages if one.kind.lists_columns]
-            kind = partitioned(
-                reads,
-                known,
-                key=lambda names: {} if key is None else key_columns(key, names, stage=stage),
-                partition=partition,
-                scopes=scopes or "",
-                retention=retention,
-                stage=stage,
-                function=function,
-                schema=schema,
+            kind = self._by_tasks(
+                stage, reads, key, partition, scopes, retention, function=function, schema=schema
             )
             inputs = tuple((self._feeder_named(f, stage=stage),) for f in kind.feeders)
             columns = kind.declared(schema, stage=stage)
@@ -559,6 +534,37 @@ class Pipeline(Tabular):
         check_stage(stage)
         self._stages.append(stage)
         return stage
+
+    def _by_tasks(
+        self,
+        name: str,
+        query: str,
+        key: str | None,
+        partition: str,
+        scopes: str | None,
+        retention: str,
+        *,
+        function: ForeignFunction | None = None,
+        schema: str | None = None,
+    ) -> Partitioned:
+        """The kind of a stage whose partitions tasks make; see `partitioned` and `foreign`."""
+        self._check_name(name)
+        for text, what in ((query, "query"), (partition, "partition"), (retention, "retention")):
+            check_text(text, f"its {what}", stage=name)
+        for given, what in ((key, "key"), (scopes, "scopes")):
+            if given is not None:
+                check_text(given, f"its {what}", stage=name)
+        return partitioned(
+            query,
+            [stage for stage in self._stages if stage.kind.lists_columns],
+            key=lambda names: {} if key is None else key_columns(key, names, stage=name),
+            partition=partition,
+            scopes=scopes or "",
+            retention=retention,
+            stage=name,
+            function=function,
+            schema=schema,
+        )
 
     def _check_name(self, name: str) -> None:
         fault = name_fault(name)

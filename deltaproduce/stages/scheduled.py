@@ -169,8 +169,8 @@ class Tasked:
     made: tuple[str, ...]
 
 
-class ScheduledKind(DerivedKind):
-    """What a stage is whose rows tasks make."""
+class MadeByTasks(DerivedKind):
+    """What a stage is that no step reaches: only tasks make its rows, its own or another's."""
 
     __slots__ = ()
 
@@ -178,6 +178,37 @@ class ScheduledKind(DerivedKind):
     def scheduled(self) -> bool:
         """See `Kind.scheduled`."""
         return True
+
+    def produced(self, production: Production, inputs: Sequence[StageInput]) -> None:
+        """See `DerivedKind.produced`: only tasks make rows."""
+        del production, inputs
+
+    def changed(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+    ) -> None:
+        """See `DerivedKind.changed`: only tasks make rows."""
+        del production, inputs, content, mappings
+
+    def sampled(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+        keys: Callable[[], object],
+    ) -> None:
+        """See `DerivedKind.sampled`: only tasks make rows."""
+        del production, inputs, content, mappings, keys
+
+
+class ScheduledKind(MadeByTasks):
+    """What a stage is whose rows its own tasks make."""
+
+    __slots__ = ()
 
     @property
     @abstractmethod
@@ -222,31 +253,6 @@ class ScheduledKind(DerivedKind):
             f"{stage.name!r} is made by tasks, of whole partitions of {feeder.name!r}: its keys "
             "have no lineage; store.tasks tells what each partition was made of"
         )
-
-    def produced(self, production: Production, inputs: Sequence[StageInput]) -> None:
-        """See `DerivedKind.produced`: only tasks make rows."""
-        del production, inputs
-
-    def changed(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        mappings: Callable[[], Stored | None],
-    ) -> None:
-        """See `DerivedKind.changed`: only tasks make rows."""
-        del production, inputs, content, mappings
-
-    def sampled(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        mappings: Callable[[], Stored | None],
-        keys: Callable[[], object],
-    ) -> None:
-        """See `DerivedKind.sampled`: only tasks make rows."""
-        del production, inputs, content, mappings, keys
 
 
 def scheduled_kind(stage: Stage) -> ScheduledKind:

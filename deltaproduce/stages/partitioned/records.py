@@ -6,7 +6,7 @@ invariant: a record is of the run of the task whose rows the partition has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,10 +19,9 @@ from deltaproduce.model.graph import Producer, Stage, records_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.partitioned.entries import Record, inputs_of, inputs_text
 from deltaproduce.stages.partitioned.scope.partitions import table_of
-from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.stages.scheduled import MadeByTasks
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
 
@@ -30,7 +29,7 @@ _VALUE: Final = "definition string, inputs string, scheduled string, version big
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TaskRecords(DerivedKind):
+class TaskRecords(MadeByTasks):
     """The records of another stage's tasks."""
 
     @property
@@ -47,38 +46,6 @@ class TaskRecords(DerivedKind):
     def made_by(self) -> object:
         """See `Kind.made_by`."""
         return "records"
-
-    @property
-    def scheduled(self) -> bool:
-        """See `Kind.scheduled`."""
-        return True
-
-    def produced(self, production: Production, inputs: Sequence[StageInput]) -> None:
-        """See `DerivedKind.produced`: the tasks of the other stage make its rows."""
-        del production, inputs
-
-    def changed(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        mappings: Callable[[], Stored | None],
-    ) -> Found | None:
-        """See `DerivedKind.changed`: the tasks of the other stage make its rows."""
-        del production, inputs, content, mappings
-        return None
-
-    def sampled(
-        self,
-        production: Production,
-        inputs: Sequence[StageInput],
-        content: Stored | None,
-        mappings: Callable[[], Stored | None],
-        keys: Callable[[], Selection],
-    ) -> Found | None:
-        """See `DerivedKind.sampled`: the tasks of the other stage make its rows."""
-        del production, inputs, content, mappings, keys
-        return None
 
 
 def records_stage(stage: Stage, types: Sequence[tuple[str, DataType]]) -> Producer:
