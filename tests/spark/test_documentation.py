@@ -130,7 +130,7 @@ def test_all_code_is_run() -> None:
     """What is in another language is not taken for what was printed, and is none of Python."""
     assert {page.stem for page in PAGES} >= IN_NEW_PROCESSES | WITH_A_SERVICE
     languages = {language for page in [README, *PAGES] for language, _ in fences(page)}
-    assert languages == {"", "python", "py", "mermaid"}
+    assert languages == {"", "console", "python", "py", "mermaid", "sql", "toml"}
     everywhere = {language for page in (ROOT / "docs").glob("*.md") for language, _ in fences(page)}
     assert everywhere <= {"", "console", "mermaid", "py", "python", "sql", "toml"} | {
         'sql title="refused"'
