@@ -102,7 +102,7 @@ class Engines:
 
     def holds(self, *tables: pa.Table) -> bool:
         """Whether a step holds some rows of the driver in memory, all at once."""
-        return self.limits.is_local(sum(map(len, tables)), sum(one.nbytes for one in tables))
+        return self.limits.is_held(sum(map(len, tables)), sum(one.nbytes for one in tables))
 
     def spill(self) -> Spill:
         """A place for rows that come to the driver part by part."""
@@ -113,6 +113,8 @@ class Engines:
 
         It is called with parts of them that fit in memory.
         """
+        if self.holds(rows):
+            return function(rows)
         return parting.by_slices(rows, function, self.limits)
 
     def by_ranges(
@@ -130,6 +132,8 @@ class Engines:
         Args:
             names: what the key's columns are called in each table, if not as in ``key``.
         """
+        if self.holds(*tables):
+            return function(*tables)
         ranges = parting.by_ranges(tables, key, self.limits, names)
         return parting.gathered((function(*parts) for parts in ranges), self.limits)
 

@@ -122,6 +122,13 @@ class Limits:
         """Whether a step brings so many rows to the driver."""
         return rows <= self.local_rows and total_bytes <= self.local_bytes
 
+    def is_held(self, rows: int, total_bytes: int) -> bool:
+        """Whether so many rows that are on the driver are worked on all at once.
+
+        Where a step brings none there, those that come to be there all the same are few.
+        """
+        return total_bytes <= self.local_bytes and (not self.local_rows or rows <= self.local_rows)
+
     def parts(self, rows: int, total_bytes: int) -> int:
         """In how many parts so many rows are worked on, each of which a step holds in memory."""
         by_rows = -(-rows // max(self.local_rows, 1))

@@ -96,7 +96,9 @@ def run(
         left = None if most is None else most - len(done) - len(failed)
         limit = _PER_VERSION if left is None else min(_PER_VERSION, left)
         found = writer.published(
-            "run", partial(_made, writer, moment, limit, set(failed)), on_conflict or "retry"
+            "run",
+            partial(_made, writer, moment, limit, set(failed)),
+            "retry" if on_conflict is None else on_conflict,
         )
         done += found.done
         dropped += found.dropped
@@ -126,14 +128,14 @@ def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Parti
 
 def backfill(writer: Writer, stage: str | Stage, where: object, downstream: object) -> Version:
     """See `Store.backfill`."""
-    store = writer.opened
+    store, wanted, through = writer.opened, _mapping(where), _stages(downstream)
     found = store.stage(stage)
     if not found.kind.scheduled:
         raise InvalidArgumentError(
             f"stage {found.name!r} has no tasks; store.refresh makes it again", argument="stage"
         )
-    named = _downstream(store, found, downstream)
-    chosen = _chosen(found, where)
+    named = _downstream(store, found, through)
+    chosen = _chosen(found, wanted)
 
     def attempt() -> Version:
         store.log.versions()
@@ -191,46 +193,62 @@ def _newest(store: Opened, head: Version) -> datetime:
     return datetime.fromisoformat(max(dates))
 
 
-def _downstream(store: Opened, stage: Stage, downstream: object) -> list[str]:
+def _stages(downstream: object) -> Collection[object] | None:
+    """The stages that are named; None for all.
+
+    Raises:
+        InvalidArgumentError: it names none.
+    """
+    if isinstance(downstream, str) and downstream in {"all", "none"}:
+        return None if downstream == "all" else ()
+    if isinstance(downstream, str | bytes) or not isinstance(downstream, Collection):
+        raise InvalidArgumentError(
+            f"downstream is {shown(downstream)}; give 'all', 'none' or a list of stages",
+            argument="downstream",
+        )
+    return downstream
+
+
+def _downstream(store: Opened, stage: Stage, named: Collection[object] | None) -> list[str]:
     """The stages whose tasks are made again, too.
+
+    Args:
+        named: those that may be; all if None.
 
     Raises:
         InvalidArgumentError: one is not downstream.
     """
     reached = store.graph.downstream_of([stage.name])
     known = [s.name for s in scheduled(store) if s.name in reached]
-    if downstream == "all":
+    if named is None:
         return known
-    if downstream == "none":
-        return []
-    if isinstance(downstream, str) or not isinstance(downstream, Collection):
-        raise InvalidArgumentError(
-            f"downstream is {shown(downstream)}; give 'all', 'none' or a list of stages",
-            argument="downstream",
-        )
-    for name in downstream:
+    for name in named:
         if name not in known:
             raise InvalidArgumentError(
                 f"{shown(name)} is no stage with tasks downstream of {stage.name!r}; those are: "
                 f"{', '.join(known) or 'none'}",
                 argument="downstream",
             )
-    return list(downstream)
+    return [name for name in known if name in named]
 
 
-def _chosen(stage: Stage, where: object) -> Callable[[Task], bool]:
-    """Says which tasks of a stage are meant.
-
-    Raises:
-        InvalidArgumentError: it names what is no partition column.
-    """
-    names = stage.kind.partitioned_by
+def _mapping(where: object) -> Mapping[str, object]:
     if not isinstance(where, Mapping):
         raise InvalidArgumentError(
             f"where is {shown(where)}; give a mapping of partition columns to values, or to lists "
             "of them",
             argument="where",
         )
+    return where
+
+
+def _chosen(stage: Stage, where: Mapping[str, object]) -> Callable[[Task], bool]:
+    """Says which tasks of a stage are meant.
+
+    Raises:
+        InvalidArgumentError: it names what is no partition column.
+    """
+    names = stage.kind.partitioned_by
     for name in where:
         if name not in names:
             raise InvalidArgumentError(
