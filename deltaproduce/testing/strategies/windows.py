@@ -12,8 +12,8 @@ from pyspark.sql.types import DataType, DateType, IntegralType
 from deltaproduce.model.partitions import SORTS
 from deltaproduce.model.windows import Window, window
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.testing.oracle.windows import tracked
 from deltaproduce.testing.strategies.typed_values import partitions
-from deltaproduce.testing.window_model import tracked
 from deltaproduce.types.columns import Column
 
 

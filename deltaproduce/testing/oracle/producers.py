@@ -1,0 +1,232 @@
+"""What a stage makes of all rows of its feeders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    StructType,
+)
+
+from deltaproduce.errors import ProducerError
+from deltaproduce.model.graph import Producer, Stage
+from deltaproduce.model.kind import PARTS
+from deltaproduce.testing.oracle.rows import Row, Rows, in_order, key_groups
+from deltaproduce.testing.oracle.values import (
+    Value,
+    as_argument,
+    as_arrow,
+    as_stored,
+    from_columns,
+    plain,
+    record_items,
+    sort_key,
+)
+from deltaproduce.testing.oracle.windows import Windows, window_place
+from deltaproduce.types.atoms import arrow_schema
+from deltaproduce.types.columns import Columns
+
+
+def fed_rows(producer: Producer, state: Rows, forgotten: Rows) -> Rows:
+    """What a producer is made of: of what a source has forgotten, too, unless it has a window."""
+    if producer.kind.window is not None or not any(forgotten.values()):
+        return state
+    found = dict(state)
+    for feeder in producer.merged:
+        if feeder.name in forgotten:
+            rows = [*state[feeder.name], *forgotten.get(feeder.name, ())]
+            found[feeder.name] = in_order(rows, feeder)
+    return found
+
+
+def produced_rows(producer: Producer, state: Rows, windows: Windows) -> list[Row]:
+    """The rows of a producer, computed from all rows of its feeders."""
+    if producer.kind.model_of_all is not None:
+        return _rows_of_all(producer, state, windows)
+    columns = producer.feeders[0].schema.key
+    rows: list[Row] = []
+    for source_key, inputs in _inputs(producer, state).values():  # S4: only keys with values
+        emitted: Counter[Hashable] = Counter()
+        for key, value in _emissions(producer, source_key, inputs):
+            rows.append(Row(key, source_key, emitted[plain(key)], value))  # S5: equal rows stay
+            emitted[plain(key)] += 1
+    return sorted(
+        rows,
+        key=lambda row: (
+            sort_key(row.key, producer.schema.key),
+            sort_key(row.source_key, columns),  # S13: in the feeder's directions
+            row.ordinal,
+        ),
+    )
+
+
+def _rows_of_all(producer: Producer, state: Rows, windows: Windows) -> list[Row]:
+    """The rows of a producer that makes each from rows of many source keys."""
+    model = producer.kind.model_of_all
+    assert model is not None
+    made = (
+        Row(as_stored(key, producer.schema.key), (), 0, as_stored(value, producer.schema.value))
+        for key, value in model(given_rows(producer, state, windows))
+    )
+    return sorted(made, key=lambda row: sort_key(row.key, producer.schema.key))
+
+
+def given_rows(
+    stage: Stage, state: Rows, windows: Windows, only: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """The rows that a stage reads, and what values are made of if it merges some.
+
+    Args:
+        only: the feeder whose rows are wanted; all if None.
+    """
+    schema, window = stage.feeders[0].schema, stage.kind.window
+    if window is not None:
+        windows.place(stage)  # it may not be, even if there is no row
+    for feeder in stage.merged:
+        if only not in (None, feeder.name):
+            continue
+        made = _parts(feeder, state, windows) if stage.kind.reads_states else None
+        for row in state[feeder.name]:
+            given = dict(zip(schema.names, (*row.key, *row.value), strict=True))
+            if window is not None and not windows.has(
+                stage, given[schema.names[window_place(stage)]]
+            ):
+                continue
+            if made is not None:
+                given[PARTS] = dict(zip(schema.value.names, made[plain(row.key)], strict=True))
+            yield given
+
+
+def _parts(stage: Stage, state: Rows, windows: Windows) -> dict[Hashable, tuple[Any, ...]]:
+    """What the values of each key are made of."""
+    model = stage.kind.model_of_parts
+    assert model is not None  # only values of such stages are merged
+    rows = model(given_rows(stage, state, windows))
+    return {plain(as_stored(key, stage.schema.key)): made for key, made in rows}
+
+
+def _inputs(
+    producer: Producer, state: Rows
+) -> dict[tuple[Any, ...], tuple[tuple[Any, ...], list[list[Value]]]]:
+    """For each key that any feeder has (S10): the key, and the values of each input."""
+    fed = {feeder.name: dict(key_groups(state[feeder.name])) for feeder in producer.feeders}
+    keys = {plain(row.key): row.key for name in fed for row in state[name]}
+    return {
+        group: (
+            key,
+            [
+                [
+                    as_argument(row.value, merged[0].schema.value)
+                    for feeder in merged
+                    for row in fed[feeder.name].get(group, ())  # S6: in the feeder's order
+                ]
+                for merged in producer.inputs
+            ],
+        )
+        for group, key in keys.items()
+    }
+
+
+def numbered_rows(
+    producer: Producer, rows: list[Row], before: list[Row], last: int
+) -> tuple[list[Row], int]:
+    """The rows with surrogates, and the last one given out (S12)."""
+    place = producer.schema.value.names.index(str(producer.kind.numbered))
+    numbers = {plain(row.key): row.value[place] for row in before}
+    for key, _ in key_groups(rows):  # in key order
+        if key not in numbers:
+            last += 1
+            numbers[key] = last
+    return [
+        replace(row, value=(*row.value[:place], numbers[plain(row.key)], *row.value[place + 1 :]))
+        for row in rows
+    ], last
+
+
+def preserved_rows(producer: Producer, state: Rows, before: Rows, *, is_same: bool) -> list[Row]:
+    """The rows of source keys that changed after the hook (S12), the others as they were.
+
+    Args:
+        is_same: the stage is made as before; else all of its source keys are produced again.
+    """
+    old, columns = before[producer.name], producer.schema.value
+    inputs_before, inputs_after = _inputs(producer, before), _inputs(producer, state)
+    known = {(plain(row.source_key), plain(row.key), row.ordinal): row for row in old}
+    examples = {key: group[0].value for key, group in key_groups(old)}
+    rows: list[Row] = []
+    for row in state[producer.name]:
+        source = plain(row.source_key)
+        stays = is_same and source in inputs_before
+        if stays and plain(inputs_before[source]) == plain(inputs_after[source]):
+            rows.append(known[source, plain(row.key), row.ordinal])
+            continue
+        example = examples.get(plain(row.key))
+        stored = producer.kind.settled(
+            as_argument(row.value, columns),
+            None if example is None else as_argument(example, columns),
+        )
+        value = as_stored(record_items(stored, columns), columns)
+        examples.setdefault(plain(row.key), value)
+        rows.append(replace(row, value=value))
+    return rows
+
+
+def _emissions(
+    producer: Producer, source_key: tuple[Any, ...], inputs: list[list[Value]]
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """What the producer's function emits for one key's values, as it will be stored."""
+    key = as_argument(source_key, producer.feeders[0].schema.key)
+    model, numbered = producer.kind.model, producer.kind.numbered
+    assert model is not None  # all of the oracle's have one
+    columns = Columns(  # a number is filled in later, whatever it is declared
+        tuple(replace(c, nullable=c.nullable or c.name == numbered) for c in producer.schema.value)
+    )
+    try:
+        for target_key, value in model(_KeyRows(producer, source_key, inputs)):
+            yield (
+                as_stored(record_items(target_key, producer.schema.key), producer.schema.key),
+                as_stored(record_items(value, columns), columns),
+            )
+    except Exception as error:
+        raise ProducerError(
+            f"stage {producer.name!r} failed for key {key!r}", stage=producer.name, key=key
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyRows:
+    """One source key of a producer and its rows, as the model of its kind gets them."""
+
+    producer: Producer
+    source_key: tuple[Any, ...]
+    values: list[list[Value]]
+
+    @property
+    def key(self) -> Value:
+        return as_argument(self.source_key, self.producer.feeders[0].schema.key)
+
+    def table(self) -> pa.Table:
+        """The rows of the only input, in Arrow."""
+        key, value = self.producer.feeders[0].schema.key, self.producer.feeders[0].schema.value
+        struct = StructType([*key.struct, *value.struct])
+        rows = [
+            as_arrow((*self.source_key, *record_items(found, value)), struct)
+            for found in self.values[0]
+        ]
+        return pa.Table.from_pylist(rows, arrow_schema((*key, *value)))
+
+    def emissions(self, table: pa.Table) -> Iterator[tuple[Value, Value]]:
+        """What a table says that was made of it, row by row."""
+        key, made = self.producer.feeders[0].schema.key, self.producer.schema
+        sources = [f"_source_{name}" for name in key.names]
+        if sorted(table.schema.names) != sorted([*sources, *made.names]):
+            raise ValueError(f"the columns {table.schema.names!r} are not those that are declared")
+        for row in table.to_pylist():
+            named = tuple(row[name] for name in sources)
+            if plain(as_stored(named, key)) != plain(self.source_key):
+                raise ValueError(f"{named!r} is not the source key")
+            yield from_columns(row, made.key), from_columns(row, made.value)

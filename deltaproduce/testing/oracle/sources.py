@@ -1,0 +1,98 @@
+"""Changes, and what they make of a source's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from deltaproduce.errors import InvalidChangesError
+from deltaproduce.model.graph import Source
+from deltaproduce.testing.oracle.rows import Row, in_order, key_groups, values_of
+from deltaproduce.testing.oracle.values import as_argument, as_stored, plain
+from deltaproduce.types.columns import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """One row of a key in a batch of changes.
+
+    Attributes:
+        key: the key, one item per key column.
+        value: the value, one item per value column.
+    """
+
+    key: tuple[Any, ...]
+    value: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The removal of a key in a batch of changes.
+
+    Attributes:
+        key: the key, one item per key column.
+    """
+
+    key: tuple[Any, ...]
+
+
+Change: TypeAlias = Upsert | Delete
+
+
+def keys_given(
+    sources: Iterable[Source], changes: Mapping[str, Sequence[Change]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The keys that rows are given for, by column name."""
+    return {
+        source.name: [
+            dict(zip(source.schema.key.names, change.key, strict=True))
+            for change in changes.get(source.name, ())
+            if isinstance(change, Upsert)
+        ]
+        for source in sources
+    }
+
+
+def source_rows(source: Source, before: list[Row], changes: Sequence[Change]) -> list[Row]:
+    """The rows of a source after a batch of changes."""
+    schema = source.schema
+    deleted: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    upserted: dict[tuple[Any, ...], list[Row]] = {}
+    for change in changes:
+        key = stored_change(change.key, schema.key, source)
+        if isinstance(change, Delete):
+            deleted[plain(key)] = key
+        else:
+            rows = upserted.setdefault(plain(key), [])
+            value = stored_change(change.value, schema.value, source)
+            rows.append(Row(key, (), len(rows), value))
+    if both := deleted.keys() & upserted.keys():  # S2
+        keys = tuple(as_argument(deleted[key], schema.key) for key in deleted if key in both)
+        raise InvalidChangesError(
+            f"source {source.name!r} has deletes and upserts of the same keys: {keys!r}",
+            source=source.name,
+            keys=keys,
+        )
+    content = {key: list(rows) for key, rows in key_groups(before)}
+    for key in deleted:  # S3: of an unknown key too
+        content.pop(key, None)
+    for key, rows in upserted.items():  # S1; S9: the stored rows stay if the new ones are equal
+        if values_of(rows) != values_of(content.get(key, [])):
+            content[key] = rows
+    found = [row for rows in content.values() for row in rows]
+    return in_order(found, source)
+
+
+def stored_change(values: Sequence[Any], columns: Columns, source: Source) -> tuple[Any, ...]:
+    """A key or value that is given, as the source's columns hold it.
+
+    Raises:
+        InvalidChangesError: it does not fit them.
+    """
+    try:
+        return as_stored(values, columns)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise InvalidChangesError(
+            f"{values!r} is not {columns.ddl!r}", source=source.name
+        ) from error

@@ -1,0 +1,419 @@
+"""The versions of a pipeline, over lists in place of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from deltaproduce.errors import DefinitionError, InvalidChangesError, NotFoundError
+from deltaproduce.model.fingerprints import fingerprint
+from deltaproduce.model.graph import Producer, Stage, is_auxiliary
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.testing.oracle.producers import (
+    fed_rows,
+    given_rows,
+    numbered_rows,
+    preserved_rows,
+    produced_rows,
+)
+from deltaproduce.testing.oracle.rows import (
+    KeyValues,
+    Row,
+    Rows,
+    differences,
+    key_groups,
+    named_rows,
+    values_by_key,
+)
+from deltaproduce.testing.oracle.sources import (
+    Change,
+    Delete,
+    Upsert,
+    keys_given,
+    source_rows,
+    stored_change,
+)
+from deltaproduce.testing.oracle.values import as_stored, plain, plain_rows, shown_values, sort_key
+from deltaproduce.testing.oracle.windows import AsOf, Named, Windows
+from deltaproduce.types.columns import Columns
+
+Table: TypeAlias = Literal["content", "key_mappings", "updates"]
+
+
+Mode: TypeAlias = Literal["net", "complete"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What sources have once some changes are taken.
+
+    Attributes:
+        forgotten: the rows that they dropped without a word.
+        all_taken: whether all rows were taken that were given.
+    """
+
+    rows: Rows
+    forgotten: Rows
+    all_taken: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A version, and what the next one depends on.
+
+    Attributes:
+        surrogates: the last one that each stage has given out.
+        windows: what windows depend on.
+        functions: what made each stage.
+        forgotten: the rows that sources dropped without a word.
+    """
+
+    rows: Rows
+    surrogates: Mapping[str, int] = field(default_factory=dict)
+    windows: Windows = field(default_factory=Windows)
+    functions: Mapping[str, str] = field(default_factory=dict)
+    forgotten: Rows = field(default_factory=dict)
+
+
+class Oracle:
+    """The model of a store: the same pipeline over lists instead of tables, in memory.
+
+    Rows are tuples in the column order and row order of the store's tables, in the normal form of
+    `plain`, so that `oracle.content(stage) == plain_rows(frame.collect())` is the whole test for a
+    frame read with `ordered=True`. Where a function emits a moment with time zone, or gets its rows
+    in Arrow, timestamps without one are in UTC.
+
+    Every update costs a recomputation of the whole pipeline: keep test data small.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._graph = pipeline.graph()
+        for producer in self._producers:
+            if producer.kind.model is None and producer.kind.model_of_all is None:
+                message = (
+                    f"stage {producer.name!r} is of kind {producer.kind.word!r}, which the oracle "
+                    "has not; write it as a function, or give its kind a model"
+                )
+                raise DefinitionError(message, stage=producer.name)
+        self._versions = [_Version({stage.name: [] for stage in self._stages})]
+        self._rollbacks: set[int] = set()
+        self._number_by_update_id: dict[str, int] = {}
+
+    @property
+    def _stages(self) -> tuple[Stage, ...]:
+        """Those that the pipeline defines: what they bring along is how, and not what, they are."""
+        return tuple(stage for stage in self._graph.stages if not is_auxiliary(stage.name))
+
+    @property
+    def _producers(self) -> tuple[Producer, ...]:
+        """Those of them that are made from others."""
+        return tuple(p for p in self._graph.producers if p in self._stages)
+
+    @property
+    def head(self) -> int:
+        """The number of the newest version; 0 before the first."""
+        return len(self._versions) - 1
+
+    def update(
+        self,
+        changes: Mapping[str, Sequence[Change]],
+        update_id: str | None = None,
+        *,
+        partitions: Named = MappingProxyType({}),
+        as_of: AsOf = ...,
+    ) -> int:
+        """Apply one batch of changes to the sources, and bring every stage to the next version.
+
+        Args:
+            changes: the changes of each source, in row order.
+            update_id: a name for the batch; a second update of the same name changes nothing.
+            partitions: those that are there, as for `Store.update`.
+            as_of: as for `Store.update`.
+
+        Returns:
+            The number of the head after it, or of the version that `update_id` made before.
+
+        Raises:
+            InvalidChangesError: a source is unknown, or has a key with deletes and upserts (S2).
+            ProducerError: a stage's function failed. As with every error, nothing has changed.
+        """
+        if update_id is not None and update_id in self._number_by_update_id:  # S9
+            return self._number_by_update_id[update_id]
+        for name in changes:
+            if name not in {source.name for source in self._graph.sources}:
+                raise InvalidChangesError(f"there is no source {name!r}", source=name)
+        head = self._versions[-1]
+        windows = head.windows.asked(self._graph, partitions, as_of)
+        taken = self._taken(changes, windows)
+        windows = windows.seen(self._graph, named_rows(self._graph.sources, taken.rows))
+        windows = windows.floored(self._graph)
+        made = self._made(taken, windows)  # which may fail though nothing changed
+        stays = (  # S9: nothing changed, so there is no version
+            windows == head.windows
+            and taken.all_taken
+            and head.functions in ({}, made.functions)  # S15
+            and all(
+                values_by_key(found) == values_by_key(head.rows[name])
+                for name, found in taken.rows.items()
+            )
+        )
+        is_last = not made.windows.behind(self._graph)  # of several versions, and so has the id
+        if not stays or (update_id is not None and is_last):
+            self._versions.append(made)
+        while self._versions[-1].windows.behind(self._graph):  # a version after the other
+            head = self._versions[-1]
+            rows = {source.name: head.rows[source.name] for source in self._graph.sources}
+            taken = _Taken(rows, head.forgotten)
+            self._versions.append(self._made(taken, head.windows, advances=True))
+        if update_id is not None:
+            self._number_by_update_id[update_id] = self.head
+        return self.head
+
+    def _made(self, taken: _Taken, windows: Windows, *, advances: bool = False) -> _Version:
+        """The version after the head.
+
+        Args:
+            taken: what sources have.
+            windows: as far as these and the update decide about them.
+            advances: windows move on that few partitions may enter at once.
+        """
+        head, rows = self._versions[-1], dict(taken.rows)
+        surrogates, functions = dict(head.surrogates), dict[str, str]()
+        for producer in self._producers:
+            name = producer.name
+            if advances:
+                windows = windows.advanced(producer)
+            fed = fed_rows(producer, rows, taken.forgotten)
+            rows[name] = produced_rows(producer, fed, windows)
+            windows = windows.seen(self._graph, named_rows([producer], rows))
+            if producer.kind.numbered is not None:
+                rows[name], surrogates[name] = numbered_rows(
+                    producer, rows[name], head.rows[name], surrogates.get(name, 0)
+                )
+            functions[name] = fingerprint(producer).function
+            if producer.kind.depends_on_history and producer.kind.model is not None:
+                is_same = head.functions.get(name) == functions[name]
+                fed = fed_rows(producer, rows, taken.forgotten)
+                fed_before = fed_rows(producer, head.rows, head.forgotten)
+                rows[name] = preserved_rows(producer, fed, fed_before, is_same=is_same)
+        return _Version(rows, surrogates, windows, functions, taken.forgotten)
+
+    def _taken(self, changes: Mapping[str, Sequence[Change]], windows: Windows) -> _Taken:
+        """What sources have after some changes."""
+        head = self._versions[-1]
+        kept: Rows = {}
+        forgotten, all_taken = dict(head.forgotten), True
+        floors = windows.floored(self._graph, keys_given(self._graph.sources, changes))
+        for source in self._graph.sources:
+            name, retention = source.name, source.kind.retention
+            given = changes.get(name, ())
+            taken = [one for one in given if floors.keeps(source, one.key)]
+            rows = source_rows(source, head.rows[name], taken)
+            kept[name] = [row for row in rows if floors.keeps(source, row.key)]
+            refused = [one for one in given if not floors.keeps(source, one.key)]
+            if retention is not None and retention.forgets:
+                gone = [row for row in rows if not floors.keeps(source, row.key)]
+                forgotten[name] = [*forgotten.get(name, ()), *gone]
+            else:
+                refused = [one for one in refused if isinstance(one, Upsert)]
+            all_taken = all_taken and not refused
+        return _Taken(kept, forgotten, all_taken)
+
+    def load(
+        self,
+        rows: Mapping[str, Sequence[Upsert]],
+        update_id: str | None = None,
+        *,
+        partitions: Named = MappingProxyType({}),
+        as_of: AsOf = ...,
+    ) -> int:
+        """Give sources all the rows that they are to have: keys without one are deleted.
+
+        Args:
+            rows: the rows of each source, in order; other sources stay.
+            update_id: as for `update`.
+            partitions: as for `update`.
+            as_of: as for `update`.
+
+        Returns:
+            As `update`.
+
+        Raises:
+            InvalidChangesError: a source is unknown.
+            ProducerError: as `update`.
+        """
+        changes: dict[str, Sequence[Change]] = dict(rows)
+        for source in self._graph.sources:
+            if source.name in rows:
+                key = source.schema.key
+                found = {plain(stored_change(row.key, key, source)) for row in rows[source.name]}
+                before = (key for key, _ in key_groups(self._versions[-1].rows[source.name]))
+                gone = [Delete(key) for key in before if key not in found]
+                changes[source.name] = [*rows[source.name], *gone]
+        return self.update(changes, update_id, partitions=partitions, as_of=as_of)
+
+    def rollback(self, version: int) -> int:
+        """Make the state of an earlier version the next one, unless the head is equal to it.
+
+        Returns:
+            The number of the head after it.
+
+        Raises:
+            NotFoundError: there is no such version.
+        """
+        names = [stage.name for stage in self._stages]
+        moves = self._versions[version].windows != self._versions[-1].windows
+        if moves or any(self.content(name, version) != self.content(name) for name in names):
+            self._versions.append(self._versions[version])
+            self._rollbacks.add(self.head)
+        return self.head
+
+    def content(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
+        """The content of a stage at a version, the head if none is given.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+        """
+        key, source_key = self._columns(stage)
+        return plain_rows(
+            (
+                *shown_values(row.key, key),
+                *shown_values(row.source_key, source_key),
+                row.ordinal,
+                *row.value,
+            )
+            for row in self._rows(stage, version)
+        )
+
+    def key_mappings(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
+        """The key mappings of a producer at a version, the head if none is given.
+
+        Raises:
+            NotFoundError: there is no such producer or version.
+        """
+        producer = self._producer(stage)
+        columns = (*producer.source_key, *producer.schema.key)
+        rows = {(*plain(row.source_key), *plain(row.key)) for row in self._rows(stage, version)}
+        in_order = sorted(rows, key=lambda row: sort_key(row, columns))  # S13
+        return [shown_values(row, columns) for row in in_order]
+
+    def pairs(
+        self, stage: str, feeder: str, version: int | None = None
+    ) -> set[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """Which source keys have made which keys of a producer at a version: what lineage is.
+
+        Args:
+            feeder: the one whose keys they are, if each of the producer's makes its own.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+        """
+        rows, producer = self._rows(stage, version), self._graph.stage(stage)
+        model = producer.kind.model_of_all
+        if model is None:
+            return {(plain(row.source_key), plain(row.key)) for row in rows}
+        found = self._versions[self.head if version is None else version]
+        names = producer.feeders[0].schema.key.names
+        return {
+            (plain([given[name] for name in names]), plain(as_stored(key, producer.schema.key)))
+            for given in given_rows(producer, found.rows, found.windows, feeder)
+            for key, _ in model([given])
+        }
+
+    def updates(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
+        """The updates that a version made to a stage, the head's own if none is given.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+        """
+        number = self.head if version is None else version
+        before, after = self._compared(stage, number) if number else ({}, {})
+        schema = self._graph.stage(stage).schema
+        rows: list[tuple[Any, ...]] = []
+        for key in sorted(before.keys() | after.keys(), key=lambda key: sort_key(key, schema.key)):
+            if before.get(key) == after.get(key):  # S8
+                continue
+            if key not in after:  # S7: one row without values for a key that is gone
+                shown = shown_values(key, schema.key)
+                rows.append((number, "delete", *shown, 0, *(None for _ in schema.value)))
+            for position, value in enumerate(after.get(key, ())):  # S7: all rows of a changed key
+                is_new = key not in before and position == 0
+                change_type = "add" if is_new else "update"
+                shown = shown_values(key, schema.key)
+                rows.append((number, change_type, *shown, position, *value))
+        return rows
+
+    def changes(
+        self, stage: str, since: int, until: int | None = None, mode: Mode = "net"
+    ) -> list[tuple[Any, ...]]:
+        """The rows that came and went between two versions, in no order: the feed without times.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+        """
+        last = self.head if until is None else until
+        columns, _ = self._columns(stage)
+        for number in (since, last):
+            self._rows(stage, number)  # which says if there is no such version
+        pairs = {number: self._compared(stage, number) for number in range(since + 1, last + 1)}
+        changed = {  # S8: the keys that each version's updates are about
+            number: {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
+            for number, (before, after) in pairs.items()
+        }
+        if mode == "net":
+            by_key = {key: number for number, keys in changed.items() for key in keys}
+            first, final = pairs[since + 1][0] if pairs else {}, pairs[last][1] if pairs else {}
+            moves = [(first, final, key, number) for key, number in by_key.items()]
+        else:
+            moves = [
+                (*pairs[number], key, number) for number, keys in changed.items() for key in keys
+            ]
+        return [
+            (*shown_values(key, columns), *value, change_type, number)
+            for before, after, key, number in moves
+            for value, change_type in differences(before.get(key, []), after.get(key, []))
+        ]
+
+    def columns(self, stage: str, table: Table) -> tuple[str, ...]:
+        """The column names of a stage's table, in the order of its rows.
+
+        Raises:
+            NotFoundError: there is no such stage, or it has no such table.
+        """
+        own, feeders = self._columns(stage)
+        key, value = shown_values(own.names, own), self._graph.stage(stage).schema.value.names
+        if table == "updates":
+            return ("_version", "_change_type", *key, "_position", *value)
+        source_key = tuple(f"_source_{name}" for name in shown_values(feeders.names, feeders))
+        if table == "content":
+            return (*key, *source_key, "_ordinal", *value)
+        return (*source_key, *key)
+
+    def _compared(self, stage: str, number: int) -> tuple[KeyValues, KeyValues]:
+        """What a version's updates are about: what a source forgets is not told."""
+        rows = [self._rows(stage, number - 1), self._rows(stage, number)]
+        if number not in self._rollbacks:  # which brings it back, and tells that
+            forgotten = (self._versions[n].forgotten.get(stage, ()) for n in (number - 1, number))
+            rows = [[*found, *more] for found, more in zip(rows, forgotten, strict=True)]
+        before, after = map(values_by_key, rows)
+        return before, after
+
+    def _columns(self, stage: str) -> tuple[Columns, Columns]:
+        """The columns of a stage's key, and of its source key."""
+        found = self._graph.stage(stage)
+        return found.schema.key, found.source_key
+
+    def _rows(self, stage: str, version: int | None) -> list[Row]:
+        number = self.head if version is None else version
+        if not 0 <= number <= self.head:
+            raise NotFoundError(f"there is no version {number!r}; the head is {self.head}")
+        return self._versions[number].rows[self._graph.stage(stage).name]
+
+    def _producer(self, stage: str) -> Producer:
+        self._graph.stage(stage)
+        for producer in self._graph.producers:
+            if producer.name == stage and producer.source_key:
+                return producer
+        raise NotFoundError(f"{stage!r} has no key mappings")
