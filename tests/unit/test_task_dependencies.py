@@ -19,6 +19,7 @@ SCOPES = Scopes.read(
 SCOPE: Scope = SCOPES.of(datetime(2022, 3, 31, tzinfo=UTC))[0]
 DAYS = [f"2022-03-{day}" for day in (28, 29, 30, 31)]
 STORES = ["Detroit", "Paris"]
+NAMES = ("n", "day")
 
 
 def feeder(name: str, key: str, value: str, *partition: str) -> Feeder:
@@ -111,6 +112,14 @@ ON = "s.n = a.n AND s.day = '2022-03-30'"
             "sales a JOIN (stock s JOIN stock x ON x.day = '2022-03-28') ON s.day = '2022-03-29'",
             ["28", "29"],
         ),
+        ("sales a JOIN stock s USING (day) WHERE day = partition_day", ["31"]),
+        ("sales a FULL JOIN stock s USING (day, n) WHERE day = partition_day", ["31"]),
+        ("sales NATURAL LEFT JOIN stock WHERE day = partition_day", ["31"]),
+        ("sales a LEFT ANTI JOIN stock s ON a.n = s.n WHERE day = '1'", ["28", "29", "30", "31"]),
+        ("sales, stock WHERE day = partition_day", ["28", "29", "30", "31"]),
+        ("stock AS s(m, day, n, w) WHERE day = partition_day", ["28", "29", "30", "31"]),
+        ("stock AS s(x, y, n, w) WHERE x = partition_day", ["31"]),
+        ("stock PIVOT (max(n) FOR day IN ('a' AS b)) WHERE m = 1", ["28", "29", "30", "31"]),
     ],
 )
 def test_joins(from_: str, wanted: list[str]) -> None:
@@ -125,8 +134,58 @@ def test_a_column_goes_before_a_name_of_the_scope() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "SELECT m FROM (stock s JOIN sales a ON a.day = partition_day)",
+            "(`v` s JOIN `w` a ON a.day = '2022-03-31')",
+        ),
+        (
+            "SELECT m FROM sales a JOIN (stock s JOIN stock x ON x.n = k) ON a.n = k",
+            "(`v` s JOIN `v` x ON x.n = CAST('2' AS int)) ON a.n = CAST('2' AS int)",
+        ),
+        ("SELECT id FROM range(k), stock", "FROM range(CAST('2' AS int)), `v`"),
+        ("SELECT x FROM VALUES (k) AS t(x), stock", "FROM VALUES (CAST('2' AS int)) AS t(x)"),
+        (
+            "SELECT x FROM stock, LATERAL (SELECT v AS x FROM sales WHERE v = k)",
+            "LATERAL (SELECT v AS x FROM `w` AS sales WHERE v = CAST('2' AS int))",
+        ),
+        ("SELECT k FROM stock GROUP BY k", "SELECT CAST('2' AS int) AS `k` FROM"),
+        (
+            "SELECT m AS k FROM stock WHERE k = 2 ORDER BY k",
+            "WHERE CAST('2' AS int) = 2 ORDER BY k",
+        ),
+        ("SELECT count(*) AS k FROM stock HAVING k > 1", "HAVING k > 1"),
+        ("SELECT k + 1 AS k, k + 2 AS x FROM stock", "CAST('2' AS int) + 1 AS k, k + 2 AS x"),
+    ],
+)
+def test_names_of_the_scope_are_found_wherever_they_stand(text: str, wanted: str) -> None:
+    """And are not taken for what the SELECT calls so, where Spark knows that."""
+    assert wanted in read(text).sql({"stock": "v", "sales": "w"}, SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("SELECT * FROM sales a LEFT SEMI JOIN stock s ON a.n = s.n", "day store n v"),
+        ("SELECT * FROM sales JOIN stock USING (n, day)", "n day store v m w"),
+        ("SELECT * FROM sales NATURAL RIGHT JOIN stock", "day n store v m w"),
+        ("SELECT * EXCEPT (day, w) FROM stock", "m n"),
+        ("SELECT s.* EXCEPT (day), a.v FROM sales a FULL JOIN stock s USING (n)", "m n w v"),
+        ("SELECT * FROM stock LATERAL VIEW explode(array(1)) e AS x", "day m n w x"),
+    ],
+)
+def test_a_star_stands_for_the_columns_that_spark_finds(text: str, wanted: str) -> None:
+    assert [name for name, _ in read(text).outputs] == wanted.split()
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "SELECT m FROM stock TABLESAMPLE (5 ROWS)",
+        "SELECT m FROM stock WHERE day = :partition_day",
+        "SELECT m FROM stock VERSION AS OF 3",
+        "SELECT * FROM stock PIVOT (max(n) FOR day IN ('a'))",
         "SELECT nope FROM stock",
         "SELECT s.nope FROM stock s",
         "SELECT m FROM nope",
@@ -165,7 +224,11 @@ class Queries:
             f"{alias}.n {self.one_of('=', '<')} {self.one_of('1', '2', 'NULL')}",
             f"coalesce({alias}.day, {day}) = {day}",
             *([f"a.store = {store}"] if "a" in aliases else []),
-            *(["a.n = s.n", "a.day = s.day"] if len(aliases) > 1 else []),
+            *(
+                f"{one}.{name} = {aliases[0]}.{name}"
+                for one in aliases[1:]
+                for name in ("n", "day")
+            ),
         )
 
     def condition(self, depth: int, *aliases: str) -> str:
@@ -186,10 +249,19 @@ class Queries:
         nested = self.one_of(
             "stock", "stock", f"(SELECT * FROM stock s WHERE {self.condition(1, 's')})"
         )
+        from_ = self.one_of(
+            f"sales a {join} {nested} AS s ON {on}",
+            f"sales a {join} {nested} AS s ON {on}",
+            f"sales a {join} (stock s LEFT JOIN stock x ON {self.condition(1, 's', 'x')}) ON {on}",
+            f"(stock x RIGHT JOIN sales a ON {self.condition(1, 'a', 'x')}) {join} stock s ON {on}",
+            f"sales a {join} {nested} AS s USING (day, n)",
+        )
         where = self.condition(2, *visible)
+        if "USING" in from_:
+            where += f" {self.one_of('AND', 'OR')} day {self.one_of('=', '<>')} partition_day"
         exists = f"EXISTS (SELECT 1 FROM stock s WHERE s.n = a.n AND {self.condition(1, 's')})"
         also = self.one_of("", "", f" AND {exists}")
-        return f"SELECT {columns} FROM sales a {join} {nested} AS s ON {on} WHERE ({where}){also}"
+        return f"SELECT {columns} FROM {from_} WHERE ({where}){also}"
 
 
 @pytest.mark.parametrize(

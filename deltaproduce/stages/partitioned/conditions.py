@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +19,7 @@ from sqlglot import exp
 
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.frames import Frame, Item
+from deltaproduce.stages.partitioned.frames import ONE_SIDED, Frame, Item, Side
 from deltaproduce.stages.partitioned.scope.clauses import Scope
 from deltaproduce.stages.partitioned.scope.scalars import ZONE
 from deltaproduce.stages.sql.expressions.analysis import analysed
@@ -100,19 +102,36 @@ def conditions_of(
     )
 
 
+_BOTH: Final[tuple[Side, ...]] = ("left", "right")
+_LIMITED: Final[Mapping[str, tuple[Side, ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("", "SEMI"), _BOTH),
+        **dict.fromkeys(("LEFT", "ANTI"), ("right",)),
+        "RIGHT": ("left",),
+        "FULL": (),
+    }
+)
+"""Sides of a join whose rows make no difference if they do not meet its ON."""
+
+_NULLABLE: Final[Mapping[str, tuple[Side, ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("", "SEMI", "ANTI"), ()),
+        "LEFT": ("right",),
+        "RIGHT": ("left",),
+        "FULL": _BOTH,
+    }
+)
+"""Sides of a join in the place of whose rows it puts nulls."""
+
+
 def _above(item: Item, select: exp.Select) -> Iterator[tuple[exp.Expr, bool]]:
     """The conditions above an item, and whether rows of nulls may have taken its rows' place."""
     nullable = False
     for join, side in item.joins:
-        on = join.args.get("on")
-        outer = join.side if join.kind not in {"SEMI", "ANTI"} else ""
-        if join.kind == "ANTI":
-            counts = side == "right"
-        else:
-            counts = not outer or (outer != "FULL" and outer.lower() != side)
-        if counts and on is not None:
+        kind, on = join.kind if join.kind in ONE_SIDED else join.side, join.args.get("on")
+        if on is not None and side in _LIMITED[kind]:
             yield on, nullable
-        nullable = nullable or (bool(outer) and (outer == "FULL" or outer.lower() != side))
+        nullable = nullable or side in _NULLABLE[kind]
     where = select.args.get("where")
     if where is not None:
         yield where.this, nullable
@@ -137,29 +156,36 @@ def _part(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) ->
 
 def _leaf(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) -> Expression | None:
     """A condition over the item's partition columns and the scope; None if it is about others."""
-    feeder = item.feeder
-    if feeder is None or node.find(exp.Query, exp.Window, exp.Lambda):
+    if node.find(exp.Query, exp.Window, exp.Lambda):
         return None
-    own, tree = {name.lower(): name for name in feeder.partition}, node.copy()
-    read = list[str]()
+    tree, read = node.copy(), list[str]()
     for column in [*tree.find_all(exp.Column)]:
-        found, first = frame.found(column), column.parts[0].name.lower()
-        if found is None and len(column.parts) == 1 and first in names:
-            read.append(names[first])
-        elif (
-            found is not None
-            and found[0] is item
-            and found[1] in own
-            and len(column.parts) <= (2 if item.alias == first else 1)
-            and (len(column.parts) > 1 or frame.among(item, found[1]))
-        ):
-            read.append(f"{_COLUMN}{own[found[1]]}")
+        name = column.name.lower()
+        of = _partition_column(column, item, frame)
+        if of is not None:
+            read.append(f"{_COLUMN}{of}")
+        elif frame.found(column) is None and len(column.parts) == 1 and name in names:
+            read.append(names[name])
         else:
             return None
         named = exp.column(exp.to_identifier(read[-1], quoted=True))
         tree = named if column is tree else tree
         column.replace(named)
     return Expression(tree.sql("spark"), tuple(dict.fromkeys(read)), tree)
+
+
+def _partition_column(column: exp.Column, item: Item, frame: Frame) -> str | None:
+    """The partition column of an item that a column stands for; None if it is something else."""
+    found = frame.found(column)
+    if found is None or item.feeder is None:
+        return None
+    first, *others = (part.name.lower() for part in column.parts)
+    if others:
+        is_own = found[0] is item and item.alias == first and len(others) == 1
+    else:
+        is_own = found[0] in frame.items and frame.among(item, first)
+    own = item.column(found[1]) if is_own else None
+    return own if own in item.feeder.partition else None
 
 
 _COLUMN = "_partition_"

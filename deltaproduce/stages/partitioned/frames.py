@@ -1,14 +1,15 @@
 """Frames: what the names of columns in one SELECT stand for.
 
 A frame has the items of a FROM, and those of the SELECT that it stands in. The invariant: a name
-that is a column of an item is that column, whatever the scope calls so; a name that no item and no
-alias has is the scope's, or is refused.
+that is a column of an item is that column, whatever the scope calls so, and so is one that a SELECT
+has given with AS where Spark knows it; a name that no item and no alias has is the scope's, or is
+refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from pyspark.sql.types import DataType, NullType
@@ -16,7 +17,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.syntax import spelled
-from deltaproduce.stages.sql.text import start_of
+from deltaproduce.stages.sql.text import line_at, start_of
 from deltaproduce.types.columns import Column
 
 Outputs: TypeAlias = tuple[tuple[str, DataType], ...]
@@ -46,6 +47,9 @@ class Feeder:
 
 Side: TypeAlias = Literal["left", "right"]
 
+ONE_SIDED: Final = frozenset({"SEMI", "ANTI"})
+"""Joins whose rows are those of the left side."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
@@ -65,7 +69,70 @@ class Item:
 
     def has(self, name: str) -> bool:
         """Whether a column has this name, in lower case."""
-        return any(output.lower() == name for output, _ in self.outputs or ())
+        return self.type_of(name) is not None
+
+    def type_of(self, name: str) -> DataType | None:
+        """The type of the column of this name, in lower case; None if there is none."""
+        return next((kind for own, kind in self.outputs or () if own.lower() == name), None)
+
+    def column(self, name: str) -> str | None:
+        """The feeder's column that a name here, in lower case, stands for; None if it is none."""
+        both = zip(self.outputs or (), self.feeder.outputs if self.feeder else (), strict=False)
+        return next((theirs for (own, _), (theirs, _) in both if own.lower() == name), None)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is what a semi or anti join looks into: outside of its ON nobody sees it."""
+        return any(join.kind in ONE_SIDED and side == "right" for join, side in self.joins)
+
+    def is_merged(self, name: str) -> bool:
+        """Whether a join above makes one column of all that have this name, in lower case."""
+        return any(name in _using(join) or join.method == "NATURAL" for join, _ in self.joins)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What a FROM gives, or a part of it.
+
+    Attributes:
+        outputs: what ``*`` stands for; None if only Spark knows.
+    """
+
+    items: tuple[Item, ...] = ()
+    outputs: Outputs | None = ()
+
+    @staticmethod
+    def of(item: Item) -> Relation:
+        """That of one item."""
+        return Relation((item,), item.outputs)
+
+    def joined(self, other: Relation, join: exp.Join) -> Relation:
+        """It and another one, which is joined to it."""
+        items = (*self._under(join, "left"), *other._under(join, "right"))
+        return Relation(items, _of_join(self.outputs, other.outputs, join))
+
+    def _under(self, join: exp.Join, side: Side) -> Iterator[Item]:
+        """The items below one more join."""
+        for item in self.items:
+            yield replace(item, joins=(*item.joins, (join, side)))
+
+    def beside(self, item: Item) -> Relation:
+        """It, with the columns of a generator (``LATERAL VIEW``)."""
+        known = self.outputs is not None and item.outputs is not None
+        outputs = (*(self.outputs or ()), *(item.outputs or ())) if known else None
+        return Relation((*self.items, item), outputs)
+
+    def starred(self, star: exp.Expr) -> Outputs | None:
+        """The columns that ``*`` or ``a.*`` stands for, but for those of its EXCEPT."""
+        found = self.outputs
+        if isinstance(star, exp.Column):
+            alias = star.table.lower()
+            named = [item.outputs for item in self.items if item.alias == alias]
+            found, star = named[0] if named else None, star.this
+        if found is None:
+            return None
+        left_out = {node.name.lower() for node in star.args.get("except_") or ()}
+        return tuple((name, kind) for name, kind in found if name.lower() not in left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +141,7 @@ class Frame:
 
     Attributes:
         items: those of its FROM.
-        aliases: the names of its columns, in lower case.
+        aliases: the names of its columns that can be named there, in lower case.
         outer: the SELECT in whose expressions it stands.
     """
 
@@ -104,8 +171,13 @@ class Frame:
         return None
 
     def among(self, item: Item, name: str) -> bool:
-        """Whether an item is the only one here with a column of this name."""
-        return [one for one in self.items if one.has(name)] == [item]
+        """Whether a name without qualifier is a column of an item and of no other.
+
+        A column that ``USING`` makes of several items is one of each of them: all that a row of
+        theirs is joined to has its value.
+        """
+        others = [one for one in self.items if one is not item and one.has(name)]
+        return item.has(name) and all(one.is_hidden or _are_one(item, one, name) for one in others)
 
     @property
     def is_known(self) -> bool:
@@ -119,16 +191,42 @@ class Frame:
         return name in self.aliases or outer
 
 
-def starred(node: exp.Expr, items: Sequence[Item]) -> Outputs | None:
-    """The columns that ``*`` or ``a.*`` stands for; None if only Spark knows them."""
-    wanted = node.table.lower() if isinstance(node, exp.Column) else ""
-    found: list[tuple[str, DataType]] = []
-    for item in items:
-        if wanted in {"", item.alias}:
-            if item.outputs is None:
-                return None
-            found += item.outputs
-    return tuple(found)
+def _using(join: exp.Join) -> list[str]:
+    """The names that a join's USING has, in lower case."""
+    return [node.name.lower() for node in join.args.get("using") or ()]
+
+
+def _are_one(item: Item, other: Item, name: str) -> bool:
+    """Whether columns of two items are one, of one type."""
+    merged = item.is_merged(name) and other.is_merged(name)
+    return merged and item.type_of(name) == other.type_of(name)
+
+
+def _of_join(left: Outputs | None, right: Outputs | None, join: exp.Join) -> Outputs | None:
+    """The columns of a join: first those that USING and NATURAL make one, as Spark has them."""
+    one_sided = join.kind in ONE_SIDED
+    names = _using(join)
+    if left is None or (right is None and not (one_sided and join.method != "NATURAL")):
+        return None
+    right = right or ()
+    mine, others = ({name.lower(): (name, kind) for name, kind in side} for side in (left, right))
+    if join.method == "NATURAL":
+        names = [name for name in mine if name in others]
+    keys = [_key(mine.get(name), others.get(name), join) for name in names]
+    rest = left if one_sided else (*left, *right)
+    merged = [key for key in keys if key is not None]
+    return (*merged, *((name, kind) for name, kind in rest if name.lower() not in names))
+
+
+def _key(
+    left: tuple[str, DataType] | None, right: tuple[str, DataType] | None, join: exp.Join
+) -> tuple[str, DataType] | None:
+    """The one column that a join makes of two; None if Spark is to refuse it."""
+    if join.side == "RIGHT":
+        return right
+    if join.side == "FULL" and left is not None and right is not None and left[1] != right[1]:
+        return left[0], UNKNOWN
+    return left
 
 
 def is_star(node: exp.Expr) -> bool:
@@ -151,17 +249,17 @@ def scope_name(
         DefinitionError: it stands for nothing.
     """
     name = column.parts[0].name.lower()
-    if frame.found(column) is not None or name in lambdas:
+    if frame.found(column) is not None or frame.calls(name) or name in lambdas:
         return None
     if len(column.parts) == 1 and name in names:
         return names[name]
-    if frame.is_known and not frame.calls(name) and not _is_word(column):
+    if frame.is_known and not _is_word(column):
         columns = ", ".join(output for item in frame.items for output, _ in item.outputs or ())
         raise DefinitionError(
             f"{spelled(column)!r} is no column of what is read, nor a name of the scope; columns: "
             f"{columns or 'none'}",
             column=column.name,
-            line=_line(column),
+            line=line_at(column),
         )
     return None
 
@@ -174,12 +272,8 @@ def _check_has(item: Item, name: str, column: exp.Column) -> None:
     raise DefinitionError(
         f"{spelled(column)!r} is not there: {whose!r} has the columns {columns}",
         column=column.name,
-        line=_line(column),
+        line=line_at(column),
     )
-
-
-def _line(column: exp.Column) -> int:
-    return int(column.parts[0].meta["line"])
 
 
 def _is_word(column: exp.Column) -> bool:

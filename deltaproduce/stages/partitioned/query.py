@@ -6,8 +6,9 @@ stages and literals in place of the scope's names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pyspark.sql.types import DataType
 from sqlglot import exp
@@ -20,19 +21,21 @@ from deltaproduce.stages.partitioned.frames import (
     Frame,
     Item,
     Outputs,
-    Side,
+    Relation,
     is_star,
     place_of,
     scope_name,
-    starred,
 )
 from deltaproduce.stages.partitioned.scope.clauses import Scope
 from deltaproduce.stages.partitioned.scope.scalars import literal
 from deltaproduce.stages.partitioned.typing import type_of
 from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE, is_time
 from deltaproduce.stages.sql.syntax import function_name, spelled
-from deltaproduce.stages.sql.text import Edit, QueryText, edited, end_of, start_of
+from deltaproduce.stages.sql.text import Edit, QueryText, edited, end_of, line_at, start_of
 from deltaproduce.types.ddl import identifier
+
+_BEFORE_ALIASES: Final = frozenset({"where", "laterals", "windows"})
+"""Clauses that cannot name what the SELECT calls its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +136,19 @@ def _check_determined(tree: exp.Query) -> None:
         bare = isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower()
         if name in VOLATILE or is_time(node) or bare in {"current_date", "current_timestamp"}:
             raise DefinitionError(
-                f"{spelled(node)!r} differs from run to run; use a name of the scope"
+                f"{spelled(node)!r} differs from run to run; use a name of the scope",
+                line=line_at(node),
             )
         if name in PHYSICAL:
-            raise DefinitionError(f"{spelled(node)!r} depends on how rows are stored; leave it out")
+            raise DefinitionError(
+                f"{spelled(node)!r} depends on how rows are stored; leave it out",
+                line=line_at(node),
+            )
+        if isinstance(node, exp.Placeholder):
+            raise DefinitionError(
+                f"{spelled(node)!r} is a parameter, and there are none; write the name alone",
+                line=line_at(node),
+            )
 
 
 def _check_outputs(outputs: Outputs) -> None:
@@ -195,7 +207,9 @@ class _Reader:
                 first = node.expressions[0]
                 width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
                 return tuple((f"col{n + 1}", UNKNOWN) for n in range(width))
-        raise DefinitionError(f"{spelled(node)!r} is not supported in a query; write SELECT")
+        raise DefinitionError(
+            f"{spelled(node)!r} is not supported in a query; write SELECT", line=line_at(node)
+        )
 
     def _with(
         self, node: exp.Expr, ctes: Mapping[str, Outputs | None], outer: Frame | None
@@ -214,14 +228,13 @@ class _Reader:
         self, select: exp.Select, ctes: Mapping[str, Outputs | None], outer: Frame | None
     ) -> Outputs | None:
         from_ = select.args.get("from_")
-        items = list[Item]()
+        relation = Relation()
         if from_ is not None:
-            first = self._items(from_.this, ctes, outer)
-            items += self._joined(first, select, ctes, outer)
-        items += [self._lateral(node) for node in select.args.get("laterals") or ()]
-        aliases = (n.alias.lower() for n in select.expressions if isinstance(n, exp.Alias))
-        frame = Frame(tuple(items), frozenset(aliases), outer)
-        for item in items:
+            relation = self._joined(self._relation(from_.this, ctes, outer), select, ctes, outer)
+        for node in select.args.get("laterals") or ():
+            relation = relation.beside(self._lateral(node))
+        frame = Frame(relation.items, outer=outer)
+        for item in relation.items:
             if item.feeder is not None:
                 self.used.setdefault(item.feeder.name, set())
                 self.reads.append(
@@ -231,41 +244,51 @@ class _Reader:
                         conditions_of(item, select, frame, self.names),
                     )
                 )
+        outputs = self._selected(select, relation, frame, ctes)
         self._names_in(select, frame, ctes)
-        outputs: list[tuple[str, DataType]] = []
-        for node in select.expressions:
+        return outputs
+
+    def _selected(
+        self,
+        select: exp.Select,
+        relation: Relation,
+        frame: Frame,
+        ctes: Mapping[str, Outputs | None],
+    ) -> Outputs | None:
+        """The columns of a SELECT; each may name those before it."""
+        outputs: list[tuple[str, DataType]] | None = []
+        for place, node in enumerate(select.expressions):
+            here = replace(frame, aliases=_aliases(select.expressions[:place]))
+            self._expression(node, here, ctes)
             if is_star(node):
-                found = starred(node, items)
-                if found is None:
-                    return None
-                outputs += found
-                self._all_used(node, items)
+                found = relation.starred(node)
+                self._all_used(node, relation)
             else:
-                kind = type_of(node, frame, self.names, self.sample)
-                outputs.append((node.alias_or_name, kind))
-        return tuple(outputs)
+                kind = type_of(node, here, self.names, self.sample)
+                found = ((node.alias_or_name, kind),)
+            outputs = None if outputs is None or found is None else [*outputs, *found]
+        return None if outputs is None else tuple(outputs)
 
     def _joined(
         self,
-        found: list[Item],
+        found: Relation,
         holder: exp.Expr,
         ctes: Mapping[str, Outputs | None],
         outer: Frame | None,
-    ) -> list[Item]:
-        """Some items, and those of what is joined to them."""
+    ) -> Relation:
+        """A relation, and what is joined to it."""
         for join in holder.args.get("joins") or ():
-            joined = self._items(join.this, ctes, outer)
-            found = [*_under(found, join, "left"), *_under(joined, join, "right")]
+            found = found.joined(self._relation(join.this, ctes, outer), join)
         return found
 
-    def _items(
+    def _relation(
         self, node: exp.Expr, ctes: Mapping[str, Outputs | None], outer: Frame | None
-    ) -> list[Item]:
-        """The items of one table or subquery, and of what is joined to it inside parentheses."""
-        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
-            found = self._items(node.this, ctes, outer)
+    ) -> Relation:
+        """One table or subquery, and what is joined to it inside parentheses."""
+        if _is_parenthesis(node):
+            found = self._relation(node.this, ctes, outer)
         else:
-            found = [self._item(node, ctes, outer)]
+            found = Relation.of(_shaped(self._item(node, ctes, outer), node))
         return self._joined(found, node, ctes, outer)
 
     def _item(
@@ -278,7 +301,9 @@ class _Reader:
                 return Item(node.alias.lower(), _renamed(None, node))
             case exp.Values() | exp.Subquery():
                 return Item(node.alias.lower(), _renamed(self.query(node, ctes, outer), node))
-        raise DefinitionError(f"{spelled(node)!r} is not supported in FROM; write a join")
+        raise DefinitionError(
+            f"{spelled(node)!r} is not supported in FROM; write a join", line=line_at(node)
+        )
 
     def _table(self, node: exp.Table, ctes: Mapping[str, Outputs | None]) -> Item:
         name = node.name.lower()
@@ -306,10 +331,33 @@ class _Reader:
     def _names_in(
         self, select: exp.Select, frame: Frame, ctes: Mapping[str, Outputs | None]
     ) -> None:
-        """Keeps the scope's names in a SELECT's expressions, and what queries in them read."""
-        parts = [node for key, node in _parts(select) if key not in {"with_", "from_"}]
-        for part in parts:
-            self._expression(part, frame, ctes)
+        """Keeps the scope's names in a SELECT's clauses, and what queries in them read."""
+        named = replace(frame, aliases=_aliases(select.expressions))
+        for key, part in _parts(select):
+            if key in {"from_", "joins"}:
+                self._from(part, frame, ctes)
+            elif key not in {"with_", "expressions"}:
+                self._expression(part, frame if key in _BEFORE_ALIASES else named, ctes)
+
+    def _from(self, node: exp.Expr, frame: Frame, ctes: Mapping[str, Outputs | None]) -> None:
+        """As `_names_in`, for a part of a FROM, whose tables and subqueries are read already."""
+        match node:
+            case exp.From() | exp.Join():
+                self._from(node.this, frame, ctes)
+                if node.args.get("on") is not None:
+                    self._expression(node.args["on"], frame, ctes)
+            case exp.Subquery() if _is_parenthesis(node):
+                self._from(node.this, frame, ctes)
+            case exp.Subquery():
+                pass
+            case exp.Table() if isinstance(node.this, exp.Identifier):
+                pass
+            case exp.Table():
+                self._expression(node.this, frame, ctes)
+            case _:
+                self._expression(node, frame, ctes)
+        for join in () if isinstance(node, exp.From) else node.args.get("joins") or ():
+            self._from(join, frame, ctes)
 
     def _clauses(
         self,
@@ -329,14 +377,14 @@ class _Reader:
             node, exp.Query | exp.Table
         )
         for node in root.walk(prune=stop):
-            if isinstance(node, exp.Query) and not isinstance(node.parent, exp.Join | exp.From):
+            if isinstance(node, exp.Query):
                 self.query(node, ctes, frame)
             elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
                 self._column(node, frame)
 
-    def _all_used(self, star: exp.Expr, items: Sequence[Item]) -> None:
+    def _all_used(self, star: exp.Expr, relation: Relation) -> None:
         wanted = star.table.lower() if isinstance(star, exp.Column) else ""
-        for item in items:
+        for item in relation.items:
             if item.feeder is not None and wanted in {"", item.alias}:
                 names = {name.lower() for name, _ in item.feeder.outputs}
                 self.used[item.feeder.name] |= names
@@ -344,7 +392,8 @@ class _Reader:
     def _column(self, column: exp.Column, frame: Frame) -> None:
         found = frame.found(column)
         if found is not None and found[0].feeder is not None:
-            self.used.setdefault(found[0].feeder.name, set()).add(found[1])
+            used = found[0].column(found[1]) or found[1]
+            self.used.setdefault(found[0].feeder.name, set()).add(used.lower())
         lambdas = {name.name.lower() for outer in _lambdas(column) for name in outer.expressions}
         name = scope_name(column, frame, self.names, lambdas)
         if name is not None:
@@ -371,11 +420,31 @@ def _lambdas(node: exp.Expr) -> list[exp.Lambda]:
     return found
 
 
-def _under(items: Sequence[Item], join: exp.Join, side: Side) -> list[Item]:
-    """Items below one more join."""
-    return [
-        Item(item.alias, item.outputs, item.feeder, (*item.joins, (join, side))) for item in items
-    ]
+def _aliases(nodes: Iterable[exp.Expr]) -> frozenset[str]:
+    """The names that are given with AS, in lower case."""
+    return frozenset(node.alias.lower() for node in nodes if isinstance(node, exp.Alias))
+
+
+def _is_parenthesis(node: exp.Expr) -> bool:
+    """Recognises the ``(a JOIN b)`` of a FROM."""
+    return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias
+
+
+def _shaped(item: Item, node: exp.Expr) -> Item:
+    """An item, and what is done to it before anything else sees it.
+
+    Raises:
+        DefinitionError: its rows would be taken by chance, or from another time.
+    """
+    for key in ("sample", "version", "when"):
+        if node.args.get(key) is not None:
+            raise DefinitionError(
+                f"{spelled(node)!r} is not supported in a query of tasks; name the rows in a WHERE",
+                line=line_at(node),
+            )
+    if node.args.get("pivots"):  # whose columns only Spark knows, and no condition is about
+        return replace(item, alias="", outputs=None)
+    return item
 
 
 def _of_both(left: Outputs | None, right: Outputs | None) -> Outputs | None:

@@ -86,7 +86,8 @@ def _of_column(
 ) -> DataType | None:
     found, first = frame.found(column), column.parts[0].name.lower()
     if found is None:
-        name = names.get(first) if len(column.parts) == 1 else None
+        is_name = len(column.parts) == 1 and not frame.calls(first)
+        name = names.get(first) if is_name else None
         return None if name is None else sample[name].data_type
     item, name = found
     if len(column.parts) > (2 if item.alias == first else 1):

@@ -151,6 +151,11 @@ def end_of(node: exp.Expr) -> int:
     return int(node.meta["end"]) + 1
 
 
+def line_at(node: exp.Expr) -> int | None:
+    """The line of the text in which a node is; None if nothing in it has a position."""
+    return next((int(part.meta["line"]) for part in node.dfs() if "line" in part.meta), None)
+
+
 def number_of(node: exp.Expr) -> int:
     """The node's number in its tree."""
     return int(node.meta["number"])
