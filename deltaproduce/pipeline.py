@@ -6,8 +6,9 @@ the same pipeline; every stage has a name that a path and a catalog can hold, an
 Delta can store.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from deltaproduce.model.retention import Expire, retention
 from deltaproduce.model.windows import Window
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, Word, one_line
+from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.stages.aggregates.kind import Aggregate
 from deltaproduce.stages.aggregates.multisets import kept_beside
@@ -43,7 +45,13 @@ from deltaproduce.stages.partitioned.on_driver import ForeignFunction
 from deltaproduce.stages.partitioned.presence import presence_stage
 from deltaproduce.stages.queries import key_columns, key_local
 from deltaproduce.stages.queries.kind import KeyLocalQuery
-from deltaproduce.types.columns import SchemaLike, existing_schema, row_schema, unknown_schema
+from deltaproduce.types.columns import (
+    RowSchema,
+    SchemaLike,
+    existing_schema,
+    row_schema,
+    unknown_schema,
+)
 
 AnyStage = TypeVar("AnyStage", Source, Producer)
 
@@ -177,21 +185,18 @@ class Pipeline(Tabular):
         self._check_name(name)
         schema = row_schema(key, value, stage=name)
         kept = retention(retain, expire, schema, source=name)
-        for text, what in ((partition, "partition"), (scopes, "scopes")):
-            if text is not None:
-                check_text(text, f"its {what}", stage=name)
-        if partition is None:
-            if scopes is not None:
-                message = f"source {name!r} has scopes and no partition; say of which columns"
-                raise DefinitionError(message, stage=name)
-            return self.add(Source(name, schema, Given(kept)))
-        columns, expecting = source_partitions(partition, scopes, schema, stage=name)
-        source = Source(name, schema, Given(kept, columns, expecting))
-        presence_stage(source)  # refuses columns that name no partitions
-        return self.add(source)
+        columns, expecting = self._partitions(name, schema, partition, scopes)
+        return self.add(Source(name, schema, Given(kept, columns, expecting)))
 
     def delta_source(
-        self, name: str, *, table: str, key: SchemaLike, value: SchemaLike | None = None
+        self,
+        name: str,
+        *,
+        table: str,
+        key: SchemaLike,
+        value: SchemaLike | None = None,
+        partition: str | None = None,
+        scopes: str | None = None,
     ) -> Source:
         """Defines a source that is a Delta table which exists, and is written by someone else.
 
@@ -207,6 +212,9 @@ class Pipeline(Tabular):
                 or DDL or a StructType, which are then checked. A key may have many rows.
             value: the columns that functions get: their names, DDL, or a StructType; all others
                 of the table if None. A query (`sql`) can read the source only if they are named.
+            partition: as for `source`: columns that are declared with their types, whatever the
+                table is stored by.
+            scopes: as for `source`.
 
         Raises:
             DefinitionError: the name, or a column, is refused; with `stage` and `column`. What the
@@ -218,7 +226,24 @@ class Pipeline(Tabular):
             message = f"source {name!r}: its table is {table!r}; give a path or a name"
             raise DefinitionError(message, stage=name)
         schema = existing_schema(key, value, stage=name)
-        return self.add(Source(name, schema, External(table, whole=value is None)))
+        columns, expecting = self._partitions(name, schema, partition, scopes)
+        return self.add(Source(name, schema, External(table, value is None, columns, expecting)))
+
+    def _partitions(
+        self, name: str, schema: RowSchema, partition: str | None, scopes: str | None
+    ) -> tuple[tuple[str, ...], Callable[[datetime], Sequence[Values]] | None]:
+        """The partition columns of a source, and what finds those that it is to have at a date."""
+        for text, what in ((partition, "partition"), (scopes, "scopes")):
+            if text is not None:
+                check_text(text, f"its {what}", stage=name)
+        if partition is None:
+            if scopes is not None:
+                message = f"source {name!r} has scopes and no partition; say of which columns"
+                raise DefinitionError(message, stage=name)
+            return (), None
+        columns, expecting = source_partitions(partition, scopes, schema, stage=name)
+        presence_stage(Source(name, schema, Given(None, columns)))  # refuses other columns
+        return columns, expecting
 
     def producer(
         self,

@@ -95,3 +95,63 @@ def test_a_query_that_spark_refuses_is_refused_when_a_store_opens(
     with pytest.raises(dp.DefinitionError) as caught:
         dp.Store(spark, location, pipeline)
     assert caught.value.stage == "wrong"
+
+
+def test_a_table_of_others_is_read_by_its_partitions(spark: SparkSession, location: str) -> None:
+    """What is present follows the table's rows, or the scopes; what was present once stays so."""
+    table = f"{location}_theirs"
+
+    def write(mode: str, *rows: tuple[str, str, int]) -> None:
+        found = spark.createDataFrame([*rows], "day string, store string, n bigint")
+        found.write.format("delta").partitionBy("day").mode(mode).save(table)
+
+    def states(stage: str) -> dict[str, tuple[str, list[str]]]:
+        found = store.tasks(as_of="2022-03-31")
+        return {
+            str(task): (task.state, [str(one) for one in task.dependencies])
+            for task in found
+            if task.stage == stage
+        }
+
+    pipeline = dp.Pipeline("shop")
+    columns = {"key": "day string, store string", "value": "n bigint", "table": table}
+    pipeline.delta_source("found", **columns, partition="day, store")
+    expected = f"{DAYS}, FOR s IN array('Detroit', 'Paris')"
+    pipeline.delta_source(
+        "wanted", **columns, partition="day = partition_day, store = s", scopes=expected
+    )
+    for feeder in ("found", "wanted"):
+        pipeline.partitioned(
+            f"of_{feeder}",
+            f"SELECT store, sum(n) AS n FROM {feeder} WHERE day = partition_day GROUP BY store",
+            key="store",
+            partition="day = partition_day",
+            scopes=DAYS,
+        )
+    write("overwrite", ("2022-03-31", "Paris", 1), ("2022-03-30", "Paris", 2))
+    with dp.Store(spark, location, pipeline) as store:
+        run = store.run(as_of="2022-03-31")
+        assert list(map(str, run.done)) == ["of_found/day=2022-03-31", "of_found/day=2022-03-30"]
+        assert list(map(str, run.blocked)) == [
+            "of_wanted/day=2022-03-31",
+            "of_wanted/day=2022-03-30",
+        ]
+        write("append", ("2022-03-31", "Detroit", 5))
+        run = store.run(as_of="2022-03-31")
+        assert list(map(str, run.done)) == ["of_found/day=2022-03-31", "of_wanted/day=2022-03-31"]
+        spark.sql(f"DELETE FROM delta.`{table}` WHERE day = '2022-03-30'")
+        store.update({}, partitions={"wanted": [{"day": "2022-03-30", "store": "Detroit"}]})
+        assert states("of_found")["of_found/day=2022-03-30"] == (
+            "dirty",
+            ["found/day=2022-03-30/store=Paris"],
+        )
+        run = store.run(as_of="2022-03-31")
+        assert list(map(str, run.done)) == ["of_found/day=2022-03-30", "of_wanted/day=2022-03-30"]
+        for stage in ("of_found", "of_wanted"):
+            rows = store.content(stage).selectExpr("day", "store", "n").collect()
+            assert sorted(map(tuple, rows)) == [
+                ("2022-03-31", "Detroit", 5),
+                ("2022-03-31", "Paris", 1),
+            ]
+        assert store.run(as_of="2022-03-31") == dp.Run()
+        assert not store.verify()

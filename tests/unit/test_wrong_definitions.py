@@ -51,7 +51,7 @@ def calls():
         ),
         "delta_source": (
             lambda **given: shop().delta_source(**given),
-            {"name": "lines", "table": "a/b", **columns},
+            {"name": "lines", "table": "a/b", **columns, "partition": "id", "scopes": None},
         ),
         "partitioned": (
             lambda **given: shop().partitioned(**given),
@@ -138,6 +138,7 @@ TAKEN = {
     *(("aggregate", "window", None), ("source", "retain", None)),
     ("index", "include", None),
     *(("source", "partition", None), ("source", "scopes", None), ("partitioned", "key", None)),
+    *(("delta_source", "partition", None), ("delta_source", "scopes", None)),
     *(("foreign", "key", None), ("foreign", "name", None), ("foreign", "revision", None)),
 }
 """Values that mean something."""

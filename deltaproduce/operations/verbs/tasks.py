@@ -19,7 +19,7 @@ from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task, Values, told
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import arrivals
-from deltaproduce.stages.partitioned.presence import presence_stage, present
+from deltaproduce.stages.partitioned.presence import presence_batches, presence_stage, present
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.figures import StageFigures
@@ -121,8 +121,10 @@ def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Parti
     head = store.log.last_read
     there = present_at(store, head)
     agenda = Agenda(moment, limit=limit, passed=failed, present=there)
-    news = arrivals(store.graph.sources, head, store.tables)
-    writer.executor.update("run", head, arrivals=news, agenda=agenda)
+    sources = store.graph.sources
+    news = arrivals(sources, head, store.tables)
+    batches = presence_batches(sources, {}, news, {}, store.engines)
+    writer.executor.update("run", head, batches=batches, arrivals=news, agenda=agenda)
     return agenda.run
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.errors import CorruptStoreError, InvalidArgumentError, InvalidChangesError
 from deltaproduce.model import arguments
-from deltaproduce.model.graph import Source, is_auxiliary, records_name
+from deltaproduce.model.graph import Source, is_auxiliary
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.partitions import day_number, day_of
 from deltaproduce.operations.step.asked import Asked, named
@@ -28,7 +28,7 @@ from deltaproduce.shown.phases import phase
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import arrivals, source_kind
-from deltaproduce.stages.partitioned.presence import named_partitions, presence_batch
+from deltaproduce.stages.partitioned.presence import named_partitions, presence_batches
 from deltaproduce.stages.scheduled import Agenda
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.excerpts import shown
@@ -75,15 +75,15 @@ def update(
                     )
                     for source, rows in sources
                 )
-                batches.update(_presences(store, batches, named_of))
-        head = store.log.last_read
-        news = arrivals(store.graph.sources, head, store.tables)
+        head, sources_of = store.log.last_read, store.graph.sources
+        news = arrivals(sources_of, head, store.tables)
         try:
             with store.noticing():
+                there = presence_batches(sources_of, batches, news, named_of, store.engines)
                 return executor.update(
                     operation,
                     head,
-                    batches=batches,
+                    batches={**batches, **there},
                     arrivals=news,
                     asked=asked,
                     agenda=_agenda(store, asked, head, named_of),
@@ -94,7 +94,10 @@ def update(
             if operation != "load" or error.table not in lost:
                 raise
             found = verify(store)
-            return executor.repair(versions, found, operation, batches=batches, update_id=name)
+            there = presence_batches(sources_of, batches, {}, named_of, store.engines)
+            return executor.repair(
+                versions, found, operation, batches={**batches, **there}, update_id=name
+            )
 
     def advance() -> Version:
         head, known = store.log.head(), store.log.with_ids()
@@ -205,19 +208,6 @@ def _of_windows(
     if not named_of:
         return partitions
     return {name: given for name, given in partitions.items() if name not in named_of}
-
-
-def _presences(
-    store: Opened, batches: Mapping[str, Batch], named_of: Mapping[str, list[Values]]
-) -> dict[str, Batch]:
-    """What comes into the stages that say which partitions of sources there are."""
-    return {
-        records_name(source.name): presence_batch(
-            source, batches.get(source.name), named_of.get(source.name, ()), store.engines
-        )
-        for source in store.graph.sources
-        if source.kind.partitioned_by and (source.name in batches or source.name in named_of)
-    }
 
 
 def _agenda(

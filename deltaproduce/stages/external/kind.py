@@ -6,7 +6,9 @@ the updates.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pyspark.sql import types as t
 
@@ -14,6 +16,7 @@ from deltaproduce.engines.spark.file_systems import check_relative
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import UPDATES
+from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.external.arrivals import TableArrival, arrival, column_fault
 from deltaproduce.stages.external.existing_tables import state
 from deltaproduce.stages.kind import SourceKind
@@ -31,10 +34,14 @@ class External(SourceKind):
     Attributes:
         table: its path or name.
         whole: all other columns of it are the value, whatever they are.
+        partition: the columns by which tasks read it, whatever the table is stored by.
+        expecting: finds the partitions that it is to have at a date; None if those that it has.
     """
 
     table: str
     whole: bool = False
+    partition: tuple[str, ...] = ()
+    expecting: Callable[[datetime], Sequence[Values]] | None = None
 
     @property
     def word(self) -> str:
@@ -50,6 +57,15 @@ class External(SourceKind):
     def place(self) -> str:
         """See `Kind.place`."""
         return self.table
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """See `Kind.partitioned_by`."""
+        return self.partition
+
+    def expected(self, moment: datetime) -> Sequence[Values] | None:
+        """See `Kind.expected`."""
+        return None if self.expecting is None else self.expecting(moment)
 
     @property
     def lists_columns(self) -> bool:
@@ -80,7 +96,7 @@ class External(SourceKind):
             keys = {column.name.lower() for column in stage.schema.key}
             value = [t.StructField(x.name, x.dataType) for x in found if x.name.lower() not in keys]
         schema = row_schema(t.StructType(key), t.StructType(value), stage=stage.name)
-        return replace(stage, schema=schema, kind=External(table.name, self.whole))
+        return replace(stage, schema=schema, kind=replace(self, table=table.name))
 
     def arrived(
         self, source: Source, head: Version, tables: Tables, *, anew: bool = False

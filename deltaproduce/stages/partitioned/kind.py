@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -32,7 +32,7 @@ from deltaproduce.stages.scheduled import Agenda, ScheduledKind, Tasked
 from deltaproduce.stages.sql.expressions.expression import items
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
-from deltaproduce.types.columns import RowSchema, row_schema, unknown_schema
+from deltaproduce.types.columns import Column, RowSchema, row_schema, unknown_schema
 from deltaproduce.types.ddl import DESCENDING, struct_from_ddl
 
 
@@ -251,18 +251,19 @@ def source_partitions(
         else:
             found = Partitions.read(partition, Scopes.read(scopes))
             names, expecting = found.names, partial(_expected, found, stage)
+        columns = {c.name: c for c in (*schema.key, *schema.value)}
         for name in names:
-            _check_partition(name, schema)
+            _check_partition(name, columns)
     except DefinitionError as error:
         raise DefinitionError(
             f"source {stage!r}: {error}", stage=stage, column=error.column, line=error.line
         ) from None
     if scopes is not None:
-        types = {c.name: c.data_type for c in (*schema.key, *schema.value)}
         for name, kind in found.types:
-            if kind != types[name]:
+            declared = columns[name].data_type
+            if kind != declared:
                 raise DefinitionError(
-                    f"source {stage!r}: partition column {name!r} is {types[name].simpleString()}, "
+                    f"source {stage!r}: partition column {name!r} is {declared.simpleString()}, "
                     f"and {kind.simpleString()} in its scopes; cast it there",
                     stage=stage,
                     column=name,
@@ -274,10 +275,15 @@ def _expected(partitions: Partitions, stage: str, moment: datetime) -> list[Valu
     return list(partitions.at(moment, stage=stage))
 
 
-def _check_partition(name: str, schema: RowSchema) -> None:
-    if name not in schema.names:
+def _check_partition(name: str, columns: Mapping[str, Column]) -> None:
+    if name not in columns:
         raise DefinitionError(
-            f"its partition column {name!r} is none of its columns {', '.join(schema.names)}",
+            f"its partition column {name!r} is none of its columns {', '.join(columns)}",
+            column=name,
+        )
+    if not columns[name].is_known:
+        raise DefinitionError(
+            f"its partition column {name!r} has no type; declare it, as {name + ' string'!r}",
             column=name,
         )
 

@@ -6,7 +6,7 @@ becomes of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Final
@@ -22,7 +22,7 @@ from deltaproduce.model.graph import Source, Stage, records_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.kind import SourceKind
+from deltaproduce.stages.kind import Arrival, SourceKind
 from deltaproduce.stages.partitioned.scope.partitions import table_of
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL_COLUMN, Column, row_schema
@@ -55,21 +55,41 @@ def presence_stage(source: Stage) -> Source:
     return Source(records_name(source.name), schema, Presence())
 
 
-def presence_batch(
-    source: Source, given: Batch | None, named: Iterable[Values], engines: Engines
-) -> Batch:
-    """The partitions that come with rows, and those that are named.
+def presence_batches(
+    sources: Iterable[Source],
+    given: Mapping[str, Batch],
+    arrived: Mapping[str, Arrival],
+    named: Mapping[str, Sequence[Values]],
+    engines: Engines,
+) -> dict[str, Batch]:
+    """What comes into the stages that say which partitions of sources there are.
 
     Args:
-        given: the rows that come into the source; None if none do.
+        given: the rows that come into sources.
+        arrived: what has come into sources that are read in place: all that they have now counts.
+        named: the partitions that are named, by source.
     """
+    found = dict[str, Batch]()
+    for source in sources:
+        name, come = source.name, list[Rows]()
+        if name in given:
+            come.append(given[name].upserts())
+        if name in arrived:
+            come.append(arrived[name].content().rows())
+        if source.kind.partitioned_by and (come or name in named):
+            found[records_name(name)] = _batch(source, come, named.get(name, ()), engines)
+    return found
+
+
+def _batch(
+    source: Source, come: Iterable[Rows], named: Iterable[Values], engines: Engines
+) -> Batch:
+    """The partitions of rows, and those that are named."""
     stage = presence_stage(source)
     key = stage.schema.key.columns
     types = [(c.name, c.data_type) for c in key]
     parts: list[Rows] = [table_of(named, types).select([c.name for c in key])]
-    if given is not None:
-        upserts = given.upserts()
-        parts.append(engines.of(upserts).here(upserts, key))
+    parts += [engines.of(rows).here(rows, key) for rows in come]
     engine = engines.of(*parts)
     rows = engine.distinct(engine.united(parts, key), key)
     keys = Selection.of(rows, key, engines)
