@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
 from numbers import Integral, Real
@@ -122,6 +122,20 @@ def place(value: object, argument: str) -> str:
     if not isinstance(found, str):
         _refuse(value, argument, "a str or a pathlib.Path")
     return text(found, argument)
+
+
+def mapping(value: object, argument: str, wanted: str) -> Mapping[str, object]:
+    """A mapping by name.
+
+    Args:
+        wanted: what it is of, for the message.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        _refuse(value, argument, wanted)
+    return value
 
 
 def _told(value: Callable[[], datetime]) -> datetime:

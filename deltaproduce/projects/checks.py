@@ -125,7 +125,7 @@ def _uses(file: SqlFile, feeders: Sequence[Feeder]) -> Iterator[tuple[str, froze
     if not file.statement.select:
         return
     try:
-        sample = Scopes.read(file.statement.text("scopes") or "").sample
+        sample = Scopes.read(file.scopes or "").sample
         yield from columns_used(file.statement.select, feeders, sample).items()
     except DefinitionError:  # it uses what was not there, so nothing that is gone now
         return

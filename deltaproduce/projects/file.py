@@ -10,9 +10,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from deltaproduce.projects.sections import ProjectFileError, Section
+from deltaproduce.projects.variables import variables
 
 FILE_NAME: Final = "deltaproduce.toml"
 
@@ -61,6 +63,7 @@ class ProjectFile:
         store: a path (with a ``/`` or a scheme), or ``schema`` or ``catalog.schema``.
         spark: settings of the session.
         inputs: source -> where its rows are; others are given in no file.
+        vars: the variables that SQL files use, by name.
     """
 
     folder: Path
@@ -72,6 +75,7 @@ class ProjectFile:
     policy: Literal["auto", "incremental", "strict"]
     spark: Mapping[str, str]
     inputs: Mapping[str, Input]
+    vars: Mapping[str, Any]
 
     @property
     def path(self) -> Path:
@@ -93,8 +97,14 @@ def has_scheme(path: str) -> bool:
     return "://" in path or path.startswith("file:")
 
 
-def read(folder: Path) -> ProjectFile:
+_NONE: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+def read(folder: Path, given: Mapping[str, object] = _NONE) -> ProjectFile:
     """The project file of a folder.
+
+    Args:
+        given: values in the place of those that its variables have.
 
     Raises:
         ProjectFileError: there is none, or something is wrong in it.
@@ -109,11 +119,14 @@ def read(folder: Path) -> ProjectFile:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ProjectFileError(f"{FILE_NAME} cannot be read: {error}") from error
-    return parsed(text, path.parent)
+    return parsed(text, path.parent, given)
 
 
-def parsed(text: str, folder: Path) -> ProjectFile:
+def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> ProjectFile:
     """The project file from its text.
+
+    Args:
+        given: values in the place of those that its variables have.
 
     Raises:
         ProjectFileError: something is wrong in it.
@@ -125,8 +138,7 @@ def parsed(text: str, folder: Path) -> ProjectFile:
     root = Section("", found)
     project = root.section("project")
     sources, spark = root.section("sources", required=False), root.section("spark", required=False)
-    if "vars" in found:
-        raise ProjectFileError(f"{FILE_NAME}: [vars] is reserved for a later release; remove it")
+    named = root.section("vars", required=False)
     root.close()
     return _checked(
         ProjectFile(
@@ -139,6 +151,7 @@ def parsed(text: str, folder: Path) -> ProjectFile:
             policy=project.choice("policy", _POLICIES, "auto"),
             spark=spark.settings(),
             inputs={name: _input(name, sources.section(name)) for name in sources.values},
+            vars=variables(named.values, given),
         ),
         project,
     )

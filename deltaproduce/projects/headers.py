@@ -35,10 +35,12 @@ class Clause:
     Attributes:
         text: what it says, without its word, and without parentheses around it.
         line: where that begins in the file.
+        is_name: it names a variable, which says it.
     """
 
     text: str
     line: int
+    is_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,16 @@ class Statement:
         for part in _parts(_tokens(clause.text), clause.text):
             found[part.tokens[0].text] = part.text
         return found
+
+
+def words(text: str) -> frozenset[str]:
+    """The words and names in a text of SQL, in lower case.
+
+    Raises:
+        DefinitionError: it cannot be read; with `line`.
+    """
+    strings = {TokenType.STRING, TokenType.NUMBER}
+    return frozenset(t.text.lower() for t in _tokens(text) if t.token_type not in strings)
 
 
 def parsed(text: str) -> Statement:
@@ -158,9 +170,13 @@ def _clause(word: str, part: _Part, text: str) -> Clause:
     if not inner:
         _refuse(f"clause {word} says nothing", part.tokens[0].line)
     if word == "table":
-        if len(inner) != 1 or inner[0].token_type is not TokenType.STRING:
-            _refuse("after table write its path or name as text, 'lake/events'", inner[0].line)
-        return Clause(inner[0].text, inner[0].line)
+        is_text = inner[0].token_type is TokenType.STRING
+        if len(inner) != 1 or not (is_text or inner[0].text.isidentifier()):
+            _refuse(
+                "after table write its path or name as text, 'lake/events', or a variable",
+                inner[0].line,
+            )
+        return Clause(inner[0].text, inner[0].line, is_name=not is_text)
     return Clause(text[inner[0].start : inner[-1].end + 1], inner[0].line)
 
 

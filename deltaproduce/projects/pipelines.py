@@ -1,12 +1,14 @@
 """The pipeline of a project: the object of a module, or what the modules of a folder define.
 
 The project's folder comes first where Python looks for modules, here and in the processes that run
-functions. The invariant: an error in a module of the user's is said by file and line.
+functions. The invariant: an error in a module of the user's is said by file and line, and each
+project reads the modules of its folder anew.
 """
 
 from __future__ import annotations
 
 import importlib
+import linecache
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +19,7 @@ from deltaproduce.errors import DefinitionError, DeltaProduceError
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.file import FILE_NAME, ProjectFile
 from deltaproduce.projects.sections import ProjectFileError
-from deltaproduce.projects.statements import SqlFile, define_all
+from deltaproduce.projects.statements import SqlFile, define_all, located
 from deltaproduce.types.excerpts import described
 
 
@@ -55,7 +57,7 @@ def sql_files(file: ProjectFile, errors: list[DefinitionError] | None = None) ->
     """
     for path in sorted((file.folder / file.pipeline).glob("*.sql")):
         try:
-            yield SqlFile.read(path, file.folder)
+            yield SqlFile.read(path, file.folder, file.vars)
         except DefinitionError as error:
             if errors is None:
                 raise
@@ -63,10 +65,22 @@ def sql_files(file: ProjectFile, errors: list[DefinitionError] | None = None) ->
 
 
 def _importable(file: ProjectFile) -> None:
+    """Put the project's folder before others that have modules of the same names."""
     folder = str(file.folder)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-        importlib.invalidate_caches()
+    if sys.path[:1] != [folder]:
+        sys.path[:] = [folder, *(other for other in sys.path if other != folder)]
+    importlib.invalidate_caches()
+
+
+def _package(file: ProjectFile) -> str:
+    """The package that the modules of a folder are in."""
+    return ".".join(Path(file.pipeline).parts)
+
+
+def _forget(package: str) -> None:
+    """Have the modules of a package read anew: they are of another project, or were changed."""
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
+        del sys.modules[name]
 
 
 def _object(file: ProjectFile) -> Pipeline:
@@ -101,6 +115,7 @@ def _of_folder(
             f"{FILE_NAME}: [project] pipeline is {file.pipeline!r}, which is neither "
             "'module:object' nor a folder with .sql files or modules: give one of the two"
         )
+    _forget(_package(file))
     pipeline = Pipeline(file.name)
     found = list(sql_files(file)) if files is None else files
     define_all(found, {path.stem: _definer(file, path) for path in modules}, pipeline, errors)
@@ -111,16 +126,32 @@ def _definer(file: ProjectFile, path: Path) -> Callable[[Pipeline], None]:
     """What calls the function ``define`` of a module, which is imported then."""
 
     def called(pipeline: Pipeline) -> None:
-        package = ".".join(Path(file.pipeline).parts)
-        define = getattr(_module(file, f"{package}.{path.stem}"), "define", None)
+        define = getattr(_read(file, path), "define", None)
         if not callable(define):
-            raise ProjectFileError(f"{path}: there is no function define(pipeline); add it")
+            name = path.relative_to(file.folder).as_posix()
+            with located(name):
+                raise DefinitionError("there is no function define(pipeline); add it")
         try:
             define(pipeline)
         except Exception as error:
             raise _at(error, file) from error
 
     return called
+
+
+def _read(file: ProjectFile, path: Path) -> ModuleType:
+    """A module of the folder, from its text: what Python has compiled before may be older."""
+    name = f"{_package(file)}.{path.stem}"
+    module = ModuleType(name)
+    module.__file__, module.__package__ = str(path), _package(file)
+    sys.modules[name] = module
+    linecache.checkcache(str(path))
+    try:
+        exec(compile(path.read_bytes(), path, "exec"), vars(module))  # noqa: S102 it is the user's
+    except Exception as error:
+        del sys.modules[name]
+        raise _at(error, file) from error
+    return module
 
 
 def _module(file: ProjectFile, name: str) -> ModuleType:
@@ -138,13 +169,27 @@ def _module(file: ProjectFile, name: str) -> ModuleType:
 
 
 def _at(error: Exception, file: ProjectFile) -> ProjectFileError:
-    """The error, by the last place of the project in its traceback."""
+    """The error, by the last place of the project in its traceback; one of its stages, if any."""
     said = str(error) if isinstance(error, DeltaProduceError) else described(error)
+    places = [(f.filename, f.lineno or 1) for f in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
-        return ProjectFileError(f"{error.filename}:{error.lineno}: {error.msg}")
-    places = [
-        f"{frame.filename}:{frame.lineno}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).is_relative_to(file.folder)
-    ]
-    return ProjectFileError(f"{places[-1]}: {said}" if places else said)
+        places.append((error.filename, error.lineno or 1))
+        said = error.msg
+    own = [(Path(name), line) for name, line in places if _is_own(Path(name), file.folder)]
+    if not own:
+        return ProjectFileError(said)
+    of_stages = [one for one in own if one[0].is_relative_to(file.folder / file.pipeline)]
+    path, line = (of_stages or own)[-1]
+    name = path.relative_to(file.folder).as_posix()
+    return ProjectFileError(
+        f"{name}:{line}: {said}",
+        stage=getattr(error, "stage", None),
+        column=getattr(error, "column", None),
+        file=name,
+        line=line,
+    )
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    """Whether a file is one of the project, and not of an environment inside its folder."""
+    return path.is_relative_to(folder) and "site-packages" not in path.parts

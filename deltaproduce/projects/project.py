@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -24,13 +25,21 @@ class Project:
 
     Args:
         folder: where the project file is.
+        vars: values in the place of those that variables have in its ``[vars]``, by name: of the
+            same types, or texts that stand for such.
 
     Raises:
-        DefinitionError: there is none, or something is wrong in it.
+        DefinitionError: there is none, or something is wrong in it; or there is no such variable.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._file = read(Path(arguments.place(folder, "folder")))
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        vars: Mapping[str, object] | None = None,
+    ) -> None:
+        given = {} if vars is None else arguments.mapping(vars, "vars", "a dict of values by name")
+        self._file = read(Path(arguments.place(folder, "folder")), given)
 
     def __repr__(self) -> str:
         return one_line(self, self._file.name, folder=str(self._file.folder))

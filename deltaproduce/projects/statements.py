@@ -10,16 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.projects.headers import Statement, parsed
+from deltaproduce.projects.headers import Statement, parsed, words
 from deltaproduce.projects.sections import ProjectFileError
+from deltaproduce.projects.variables import let
+from deltaproduce.stages.partitioned.kind import feeder_of
+from deltaproduce.stages.partitioned.query import with_values
 from deltaproduce.stages.partitioned.scope.clauses import Scopes
 from deltaproduce.stages.partitioned.scope.partitions import Partitions
 from deltaproduce.stages.sql.text import QueryText
+from deltaproduce.storage.locations import is_relative
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +35,21 @@ class SqlFile:
         name: its path, relative to the project's folder.
         folder: that folder.
         reads: the names of the tables that its query reads, in lower case.
+        vars: the variables that it uses.
     """
 
     name: str
     folder: Path
     statement: Statement
     reads: frozenset[str]
+    vars: Mapping[str, Any]
 
     @staticmethod
-    def read(path: Path, folder: Path) -> SqlFile:
+    def read(path: Path, folder: Path, vars: Mapping[str, Any]) -> SqlFile:
         """A file.
+
+        Args:
+            vars: the variables that it may use.
 
         Raises:
             ProjectFileError: it cannot be read; with `file` and `line`.
@@ -55,7 +65,18 @@ class SqlFile:
             if statement.sort == "STAGE":
                 with shifted(statement.select_line):
                     reads = _reads(statement.select)
-        return SqlFile(name, folder, statement, reads)
+            texts = [statement.select, *(clause.text for clause in statement.clauses.values())]
+            used = frozenset[str]().union(*map(words, texts))
+        own = {var: value for var, value in vars.items() if var.lower() in used}
+        return SqlFile(name, folder, statement, reads, own)
+
+    @property
+    def scopes(self) -> str | None:
+        """What it says of scopes, after the variables that it uses."""
+        own = self.statement.text("scopes")
+        if own is None and self.statement.sort == "EXTERNAL":
+            return None
+        return ", ".join(filter(None, (let(self.vars, self.vars), own))) or None
 
     def define(self, pipeline: Pipeline) -> None:
         """Define what it says.
@@ -79,7 +100,7 @@ class SqlFile:
                     said.select,
                     key=said.text("key"),
                     partition=said.text("partition") or "",
-                    scopes=said.text("scopes"),
+                    scopes=self.scopes,
                     retention=(said.text("retention") or "keep").lower(),
                 )
             return
@@ -90,14 +111,18 @@ class SqlFile:
         if "key" not in said.clauses:
             raise DefinitionError(f"STAGE {name} has no key (…); add it", line=said.line)
         with shifted(said.select_line):
-            pipeline.sql(name, said.select, key=said.text("key") or "")
+            query = said.select
+            if self.vars:
+                known = (stage for stage in pipeline.stages if stage.kind.lists_columns)
+                values = Scopes.read(let(self.vars, self.vars)).sample
+                query = with_values(query, map(feeder_of, known), values)
+            pipeline.sql(name, query, key=said.text("key") or "")
 
     def _check_scopes(self) -> None:
         """Read scopes and partition columns, so that what is wrong there is told by its line."""
-        said, scopes = self.statement.clauses, Scopes.read("")
-        if "scopes" in said:
-            with shifted(said["scopes"].line):
-                scopes = Scopes.read(said["scopes"].text)
+        said = self.statement.clauses
+        with shifted(said["scopes"].line if "scopes" in said else self.statement.line):
+            scopes = Scopes.read(self.scopes or "")
         if "partition" in said:
             with shifted(said["partition"].line):
                 Partitions.read(said["partition"].text, scopes)
@@ -117,16 +142,29 @@ class SqlFile:
         ddl = ", ".join(keys), ", ".join(columns.values())
         if "scopes" in said.clauses:
             self._check_scopes()
-        partition, scopes = said.text("partition"), said.text("scopes")
-        table = said.text("table")
+        partition, scopes, table = said.text("partition"), self.scopes, self._table()
         if table is None:
             pipeline.source(said.name, key=ddl[0], value=ddl[1], partition=partition, scopes=scopes)
             return
-        if partition or scopes:
-            line = said.clauses["partition" if partition else "scopes"].line
-            raise DefinitionError("a table that is read in place has no partitions yet", line=line)
-        place = str(self.folder / table) if "/" in table and "://" not in table else table
-        pipeline.delta_source(said.name, table=place, key=ddl[0], value=ddl[1])
+        pipeline.delta_source(
+            said.name,
+            table=str(self.folder / table) if is_relative(table) else table,
+            key=ddl[0],
+            value=ddl[1],
+            partition=partition,
+            scopes=scopes,
+        )
+
+    def _table(self) -> str | None:
+        """The table of others that it names."""
+        clause = self.statement.clauses.get("table")
+        if clause is None or not clause.is_name:
+            return None if clause is None else clause.text
+        found = next((v for n, v in self.vars.items() if n.lower() == clause.text.lower()), None)
+        if not isinstance(found, str):
+            fault = f"table {clause.text!r} is no variable of [vars] that is a text"
+            raise DefinitionError(f"{fault}; add it, or write the path in quotes", line=clause.line)
+        return found
 
 
 def define_all(
@@ -208,5 +246,23 @@ def _reads(query: str) -> frozenset[str]:
     if not query.strip():
         raise DefinitionError("there is no query after the header; write SELECT …")
     tree = QueryText.read(query).tree
-    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    return frozenset(table.name.lower() for table in tree.find_all(exp.Table)) - ctes
+    tables = (table for table in tree.find_all(exp.Table) if not _is_cte(table))
+    return frozenset(table.name.lower() for table in tables)
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """Whether a table is a part of the query that has a name, and no stage that is called so."""
+    node, name = table.parent, table.name.lower()
+    inside: exp.Expr = table
+    while node is not None:
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            for cte in with_.expressions:
+                if cte is inside:  # which sees those before it alone
+                    break
+                if cte.alias.lower() == name:
+                    return True
+        if isinstance(node, exp.CTE):
+            inside = node
+        node = node.parent
+    return False

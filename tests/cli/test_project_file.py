@@ -79,7 +79,7 @@ def test_the_least_of_a_file(tmp_path):
         (WHOLE + "engin = 'local'", "'engin', which is not known; do you mean 'engine'?"),
         (WHOLE + "engine = 'duckdb'", 'engine is \'duckdb\'; give "local" or "spark"'),
         (WHOLE + "[sorces.x]", "it has 'sorces', which is not known; do you mean 'sources'?"),
-        (WHOLE + "[vars]", "[vars] is reserved"),
+        (WHOLE + "[vars]\na = []", "[vars] a is []"),
         (WHOLE + "[spark]\nx = 1", "[spark] is there"),
         (WHOLE + "engine = 'spark'\n[spark]\nx = [1]", "[spark] x is [1]"),
         (WHOLE + "engine = 'spark'\n[spark]\ncores = 'all'", "[spark] cores is 'all'"),

@@ -57,3 +57,15 @@ def test_a_day_is_run_shown_and_made_again(
     call("backfill", "days", "day", code=2)
     call("show", "days", "day=1999-01-01", code=2)
     assert asked("run", "--as-of", "2022-03-31", "--exit-code", code=3)["made"] is False
+
+
+def test_a_variable_has_another_value_for_one_call(shop: Path, call: Callable[..., Any]) -> None:
+    project, days = shop / "deltaproduce.toml", shop / "stages" / "days.sql"
+    project.write_text(f"{project.read_text()}\n[vars]\nleast = 6\n")
+    days.write_text(f"{days.read_text()} AND sold >= least")
+    call("run", "--as-of", "2022-03-31")
+    assert "5" not in call("show", "days").stdout
+    call("run", "--as-of", "2022-03-31", "--var", "least=5")
+    assert "5" in call("show", "days", "--var", "least=5").stdout
+    for wrong in ("least", "least=x", "most=5"):
+        call("check", "--var", wrong, code=2)

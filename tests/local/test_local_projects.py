@@ -1,7 +1,9 @@
 """Projects: SQL files as stages, what is wrong in them by file and line, and what they break."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,6 +119,8 @@ def test_modules_define_more_of_it(folder: Path) -> None:
         ("b_sales", lambda text: text.replace("key (day, store, n)", "key (nope)"), 4),
         ("b_sales", lambda text: text.replace("partition (day", "partition (nope"), 2),
         ("b_sales", lambda text: f"{text}SELECT 1", 6),
+        ("b_sales", lambda text: text.replace("partition (day", "table lake, partition (day"), 4),
+        ("a_days", lambda text: text.replace("SELECT n,", "SELECT n,\n rand() AS x,"), 8),
         ("c_stores", lambda text: text.replace("FROM sales", "FROM days"), 1),
     ],
 )
@@ -133,6 +137,117 @@ def test_what_is_wrong_is_told_by_file_and_line(
     assert str(found).startswith(f"{found.file}:{found.line}: ")
     (problem, *_) = Project(folder).check()
     assert (problem.file, problem.line) == (found.file, found.line)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("def define(pipeline):\n    pipeline.sql('x', 'SELECT n', key='n')\n", 2),
+        ("def define(pipeline):\n    pass\n\n    pipeline.nope()\n", 4),
+        ("\nimport nowhere_at_all\n", 2),
+        ("x = 1\ny = (\n", 2),
+        ("x = 1\n", 1),
+        ("import helping\n\n\ndef define(pipeline):\n    helping.fail()\n", 5),
+    ],
+)
+def test_what_is_wrong_in_a_module_is_told_by_file_and_line(
+    folder: Path, text: str, line: int
+) -> None:
+    """And is right once it is mended, in the same process."""
+    write(folder, {"stages/more.py": text, "helping.py": "def fail():\n    return 1 / 0\n"})
+    with pytest.raises(DefinitionError) as caught:
+        _ = Project(folder).pipeline
+    found = caught.value
+    assert (found.file, found.line) == ("stages/more.py", line)
+    assert str(found).startswith(f"stages/more.py:{line}: ")
+    (problem,) = Project(folder).check()
+    assert (problem.file, problem.line) == ("stages/more.py", line)
+    write(folder, {"stages/more.py": "def define(pipeline):\n    pass\n"})
+    assert Project(folder).check() == []
+
+
+def test_projects_of_one_process_have_modules_of_the_same_name(tmp_path: Path) -> None:
+    for name in ("one", "two", "one"):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        text = f"def define(pipeline):\n    pipeline.source({name!r}, key='n int', value='v int')\n"
+        write(folder, {**FILES, "stages/more.py": text})
+        assert name in [stage.name for stage in Project(folder).pipeline.stages]
+
+
+VARS = {
+    "deltaproduce.toml": f'{FILES["deltaproduce.toml"]}[vars]\nleast = 2\nunused = ["a", "b"]\n',
+    "stages/a_days.sql": FILES["stages/a_days.sql"].replace("= d\n", "= d AND sold >= least\n"),
+}
+
+
+def test_a_variable_is_a_name_in_the_files_that_use_it(folder: Path) -> None:
+    """Another value of it makes tasks of these dirty, and of no others."""
+    write(folder, VARS)
+    with Project(folder).store() as store:
+        store.update({"sales": [{**ROW, "n": n, "sold": n} for n in (1, 2, 3)]})
+        store.run(as_of="2022-03-31")
+        assert len(store.content("days")) == 2
+        assert store.tasks()[-1].scope["least"] == 2
+    with Project(folder, vars={"least": 3}).store() as store:
+        assert {t.stage for t in store.tasks() if t.state == "dirty"} == {"days"}
+        store.run(as_of="2022-03-31")
+        assert len(store.content("days")) == 1
+    with Project(folder, vars={"unused": ["c"], "least": "3"}).store() as store:
+        assert {task.state for task in store.tasks()} == {"present"}
+
+
+def test_variables_are_lists_tables_and_names_in_plain_queries(folder: Path) -> None:
+    text = FILES["deltaproduce.toml"]
+    write(
+        folder,
+        {
+            "deltaproduce.toml": (
+                f'{text}[vars]\nstores = ["L\'Isle", "Paris"]\nfirst = 2022-03-01\n'
+                'rate = 1.5\nis_on = true\nwhere = "lake/others"\n'
+            ),
+            "stages/d.sql": (
+                "STAGE d (partition (s = s), scopes FOR s IN stores);\n"
+                "SELECT n * rate AS n, first FROM sales WHERE is_on AND store = s"
+            ),
+            "stages/e.sql": "STAGE e (key (n));\nSELECT n, v + rate AS v FROM plain WHERE v > RATE",
+            "stages/f.sql": "EXTERNAL plain (columns (n int, v int), key (n));",
+            "stages/g.sql": "EXTERNAL g (columns (n int, v int), key (n), table where);",
+        },
+    )
+    pipeline = Project(folder).pipeline
+    d, e, g = (next(s for s in pipeline.stages if s.name == name) for name in "deg")
+    kind: Any = d.kind
+    partitions = kind.partitions.at(datetime(2022, 3, 31, tzinfo=UTC), stage="d")
+    assert [*partitions] == [("L'Isle",), ("Paris",)]
+    assert d.schema.value.ddl == "n decimal(23,1), first date"
+    assert "v + CAST('1.5' AS decimal(2,1)) AS v" in str(e.kind.made_by)
+    assert g.kind.place == str(folder / "lake" / "others")
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("least = 2", {"most": 3}),
+        ("least = 2", {"least": "two"}),
+        ("least = 2", {"least": 2.5}),
+        ("least = 2", {"least": True}),
+        ("least = []", {}),
+        ('least = [1, "a"]', {}),
+        ("least = [[1]]", {}),
+        ("least = nan", {}),
+        ("least = 2022-03-31T00:00:00Z", {}),
+        ("least = '\\'", {}),
+        ('least = "\'\\""', {}),
+        ("_least = 2", {}),
+        ("least = 2\nLEAST = 3", {}),
+        ("least = {a = 1}", {}),
+    ],
+)
+def test_variables_that_are_refused(folder: Path, text: str, given: dict[str, object]) -> None:
+    write(folder, {"deltaproduce.toml": f"{FILES['deltaproduce.toml']}[vars]\n{text}\n"})
+    with pytest.raises(DefinitionError, match=r"deltaproduce.toml: \[vars\] "):
+        Project(folder, vars=given)
 
 
 def test_a_place_is_named_once(folder: Path) -> None:

@@ -44,6 +44,15 @@ _OF_ALL: Final = {
         ],
         Path(),
     ),
+    "variables": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--var", metavar="NAME=VALUE", help="Another value of a variable of [vars]."
+            ),
+        ],
+        None,
+    ),
     "as_json": (Annotated[bool, typer.Option("--json", help="Print JSON.")], False),
     "debug": (Annotated[bool, typer.Option("--debug", help="Show where an error is from.")], False),
 }
@@ -58,7 +67,7 @@ def command(verb: Verb) -> Callable[..., None]:
     """
 
     def carried_out(**given: Any) -> None:  # noqa: ANN401 as the verb says
-        call = Invocation(given.pop("project_dir"))
+        call = Invocation(given.pop("project_dir"), tuple(given.pop("variables") or ()))
         as_json, debug = given.pop("as_json"), given.pop("debug")
         answer = _answer(lambda: verb(call, **given), debug=debug)
         print_answer(answer, as_json=as_json)

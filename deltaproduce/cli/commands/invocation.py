@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deltaproduce.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     from deltaproduce.pipeline import Pipeline
     from deltaproduce.projects.file import ProjectFile
@@ -23,9 +25,11 @@ class Invocation:
 
     Attributes:
         folder: where the project file is.
+        variables: values in the place of those that variables have there, as ``name=value``.
     """
 
     folder: Path
+    variables: tuple[str, ...] = ()
 
     def file(self) -> ProjectFile:
         """The project file.
@@ -35,7 +39,14 @@ class Invocation:
         """
         from deltaproduce.projects.file import read
 
-        return read(self.folder)
+        given = dict[str, object]()
+        for text in self.variables:
+            name, sign, value = text.partition("=")
+            if not sign:
+                message = f"--var is {text!r}; give name=value"
+                raise InvalidArgumentError(message, argument="--var")
+            given[name.strip()] = value
+        return read(self.folder, given)
 
     def pipeline(self) -> Pipeline:
         """The project's pipeline.

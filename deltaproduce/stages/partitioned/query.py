@@ -6,7 +6,7 @@ stages and literals in place of the scope's names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -81,17 +81,8 @@ class TaskQuery:
         Args:
             views: feeder -> the name of a view.
         """
-        named = (
-            f"{literal(scope[slot.name])} AS {identifier(slot.name)}"
-            if slot.aliased
-            else literal(scope[slot.name])
-            for slot in self.slots
-        )
-        literals = (
-            Edit(slot.start, slot.end, text) for slot, text in zip(self.slots, named, strict=True)
-        )
         end = len(self.text.rstrip().rstrip(";"))
-        return edited(self.text[:end], (*self.views, *literals), views)
+        return edited(self.text[:end], (*self.views, *_literals(self.slots, scope)), views)
 
 
 def read_query(text: str, feeders: Iterable[Feeder], sample: Scope) -> TaskQuery:
@@ -117,6 +108,25 @@ def read_query(text: str, feeders: Iterable[Feeder], sample: Scope) -> TaskQuery
     return TaskQuery(
         text, tuple(reader.reads), outputs, tuple(reader.views), tuple(reader.slots.values())
     )
+
+
+def with_values(text: str, feeders: Iterable[Feeder], values: Scope) -> str:
+    """A query with literals in the place of names.
+
+    Raises:
+        DefinitionError: as `read_query`.
+    """
+    reader = _Reader(text, {feeder.name.lower(): feeder for feeder in feeders}, values)
+    reader.query(QueryText.read(text).tree, {}, None)
+    return edited(text, _literals(reader.slots.values(), values), {})
+
+
+def _literals(slots: Iterable[Slot], scope: Scope) -> Iterator[Edit]:
+    """Puts literals in the place of names."""
+    for slot in slots:
+        text = literal(scope[slot.name])
+        named = f"{text} AS {identifier(slot.name)}" if slot.aliased else text
+        yield Edit(slot.start, slot.end, named)
 
 
 def columns_used(text: str, feeders: Iterable[Feeder], sample: Scope) -> dict[str, frozenset[str]]:

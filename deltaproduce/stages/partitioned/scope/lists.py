@@ -170,6 +170,6 @@ def _array(
 
 
 def _argument(node: exp.Expr, expression: Expression) -> Expression:
-    """A part of an expression as one."""
+    """A part of an expression as one; whose text is that of the whole, as the user wrote it."""
     names = dict.fromkeys(column.name for column in node.find_all(exp.Column))
-    return Expression(node.sql("spark"), tuple(names), node)
+    return Expression(expression.text, tuple(names), node)

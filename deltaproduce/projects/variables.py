@@ -1,0 +1,105 @@
+"""Variables: the values of ``[vars]``, which the SQL files of a project use by their names.
+
+Pure. The invariant: a variable has the type that the project file gives it, whoever gives it
+another value.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any, Final, NoReturn
+
+from deltaproduce.projects.sections import ProjectFileError
+from deltaproduce.types.excerpts import shown
+
+_WANTED: Final = "a text, a number, true or false, a date, or a list of one of these"
+
+
+def variables(said: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:
+    """The variables of a project.
+
+    Args:
+        said: what its file has.
+        given: others in the place of some; a text may stand for a value of another type.
+
+    Raises:
+        ProjectFileError: a name or a value is refused, or the file has no such variable.
+    """
+    lower = list[str]()
+    for name, value in said.items():
+        if not name.isidentifier() or name.startswith("_") or name.lower() in lower:
+            _refuse(f"{name!r} cannot be a name, or is one twice; use letters and digits")
+        lower.append(name.lower())
+        _check(name, value)
+    found = dict(said)
+    for name, value in given.items():
+        if name not in said:
+            near = get_close_matches(str(name), said, 1)
+            advice = f"do you mean {near[0]!r}?" if near else f"known: {', '.join(said) or 'none'}"
+            _refuse(f"there is no variable {shown(name)}; {advice}")
+        found[name] = _alike(name, value, said[name])
+    return found
+
+
+def sql_of(value: object) -> str:
+    """A value as SQL has it."""
+    match value:
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case str():
+            return f'"{value}"' if "'" in value else f"'{value}'"
+        case date():
+            return f"DATE '{value.isoformat()}'"
+        case list():
+            return f"array({', '.join(map(sql_of, value))})"
+    return repr(value)
+
+
+def let(variables: Mapping[str, object], names: Iterable[str]) -> str:
+    """Some variables as the beginning of ``scopes``."""
+    return ", ".join(f"LET {name} = {sql_of(variables[name])}" for name in names)
+
+
+def _alike(name: str, value: object, said: object) -> object:
+    """A value that is given, in the type of what it takes the place of."""
+    found = value
+    if isinstance(value, str) and not isinstance(said, str):
+        try:
+            found = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            _refuse(f"{name} is {shown(value)}, and {shown(said)} in the file; give such a value")
+    found = list(found) if isinstance(found, tuple) else found
+    _check(name, found)
+    if _kinds(found) != _kinds(said):
+        _refuse(f"{name} is {shown(found)}, and {shown(said)} in the file; give such a value")
+    return found
+
+
+def _check(name: str, value: object) -> None:
+    items = value if isinstance(value, list) else [value]
+    known = all(isinstance(item, str | int | float | date) for item in items)
+    if not items or not known or len(_kinds(value)) > 2 or isinstance(items[0], datetime):
+        _refuse(f"{name} is {shown(value)}; give {_WANTED}")
+    for item in items:
+        if isinstance(item, str) and _is_unwritten(item):
+            _refuse(f"{name} is {shown(value)}; leave out backslashes, ${{ and one sort of quotes")
+        if isinstance(item, float) and not isfinite(item):
+            _refuse(f"{name} is {shown(value)}; give a finite number")
+
+
+def _is_unwritten(text: str) -> bool:
+    """Whether SQL would take a text for something else, however it is quoted."""
+    return "\\" in text or "${" in text or {"'", '"'} <= {*text}
+
+
+def _kinds(value: object) -> set[type]:
+    """The type of a value; of a list also those of what is in it."""
+    return {list, *map(type, value)} if isinstance(value, list) else {type(value)}
+
+
+def _refuse(fault: str) -> NoReturn:
+    raise ProjectFileError(f"deltaproduce.toml: [vars] {fault}")
