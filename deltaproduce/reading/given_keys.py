@@ -92,8 +92,10 @@ def _of_list(given: Sequence[object], key: Columns, engines: Engines) -> pa.Tabl
 
 def _bare(given: object, key: Columns) -> object:
     """A key of one column without its name, if it comes with it."""
-    if len(key) == 1 and isinstance(given, Mapping) and {*given} == {*key.names}:
-        return given[key.names[0]]
+    if len(key) == 1 and isinstance(given, Mapping) and len(given) == 1:
+        ((name, value),) = given.items()
+        if str(name).lower() == key.names[0].lower():
+            return value
     return given
 
 

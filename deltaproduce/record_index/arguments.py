@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import NullType
 
 from deltaproduce.engines.file_systems.choice import directory
 from deltaproduce.engines.file_systems.directory import Directory
@@ -19,9 +20,9 @@ from deltaproduce.errors import (
     SessionError,
 )
 from deltaproduce.model.limits import Limits
-from deltaproduce.record_index import table
+from deltaproduce.record_index import runs, table
 from deltaproduce.storage.locations import Location, Table
-from deltaproduce.types.columns import Column, existing_schema
+from deltaproduce.types.columns import Column, check_key_type, key_columns, named_columns
 from deltaproduce.types.excerpts import shown
 
 
@@ -36,31 +37,57 @@ def check_buckets(buckets: object) -> None:
         raise InvalidArgumentError(message, argument="buckets")
 
 
-def key_names(key: object) -> tuple[str, ...]:
-    """The names of the key columns, as they are given.
+def key_list(key: object) -> tuple[Column, ...]:
+    """The key columns as they are given: their names, and their types where they are said.
 
     Raises:
         InvalidArgumentError: they are no names, or one is there twice.
     """
-    if isinstance(key, str):
-        names = existing_schema(key, None, stage="record index").key.names
+    listed: Sequence[Column] = ()
+    if isinstance(key, str) and key.strip():
+        listed = (named_columns(key) or key_columns(key)).columns
     elif isinstance(key, Sequence) and all(isinstance(name, str) for name in key):
-        names = tuple(key)
-    else:
-        names = ()
-    if not names or len(set(names)) < len(names):
+        listed = [Column(name, NullType()) for name in key]
+    if not listed or len({column.name.lower() for column in listed}) < len(listed):
         message = f"key is {shown(key)}: use names of columns, each once, as 'country, id'"
         raise InvalidArgumentError(message, argument="key")
-    return names
+    return tuple(listed)
+
+
+def key_of(snapshot: table.Snapshot, listed: Sequence[Column]) -> tuple[Column, ...]:
+    """The key columns as a table has them.
+
+    Raises:
+        DefinitionError: it has none of a name, or of another type than is said, or one by which
+            records cannot be known.
+    """
+    found = []
+    for wanted in listed:
+        column = column_of(snapshot, wanted.name)
+        if column.name in runs.OWN_COLUMNS:
+            message = f"key column {column.name!r} is named as one of the index's own; rename it"
+            raise DefinitionError(message, column=column.name)
+        if wanted.is_known and wanted.data_type != column.data_type:
+            raise DefinitionError(
+                f"key column {column.name!r} is declared as {wanted.data_type.simpleString()} and "
+                f"is {column.data_type.simpleString()} in table {snapshot.directory.path!r}; "
+                "declare that, or leave the type out",
+                column=column.name,
+            )
+        check_key_type(column.name, column.data_type)
+        found.append(column)
+    return tuple(found)
 
 
 def column_of(snapshot: table.Snapshot, name: object) -> Column:
-    """A column of a table.
+    """A column of a table; its name's case does not count where that tells it from the others.
 
     Raises:
         DefinitionError: it has none of the name.
     """
-    found = next((column for column in snapshot.columns if column.name == name), None)
+    lower = name.lower() if isinstance(name, str) else None
+    alike = [column for column in snapshot.columns if column.name.lower() == lower]
+    found = alike[0] if len(alike) == 1 else next((c for c in alike if c.name == name), None)
     if found is None:
         names = ", ".join(column.name for column in snapshot.columns)
         raise DefinitionError(

@@ -1,21 +1,24 @@
 """Changing: given rows or keys put into the table, and the index with it.
 
-The table's commit is the commit point. The index says it afterwards; if it does not come to that,
-whoever opens it next catches up. The invariant: only files are opened that have a given key, only
-those are removed that have a row which changes, and a key's entry changes only if its row comes,
-goes or moves to another partition: a rewritten file is still the same file group.
+The table's commit is the commit point: once it is there, the call has succeeded. The index says it
+afterwards; if it does not come to that, whoever opens it next catches up. The invariant: only files
+are opened that have a given key, only those are removed that have a row which changes, and a key's
+entry changes only if its row comes, goes or moves to another partition: a rewritten file is still
+the same file group.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
@@ -30,6 +33,8 @@ from deltaproduce.record_index.merging import merge
 from deltaproduce.record_index.results import Changed
 from deltaproduce.record_index.view import View
 from deltaproduce.types.columns import Column
+
+_LOGGER: Final = logging.getLogger("deltaproduce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +91,29 @@ def change(
         else:
             version = _merged(view, given, groups, found, why, spark)
     if not then.is_written:
-        with suppress(RefusedError):  # someone else has caught up, or will
-            written(then)
+        _say(then, version)
     return replace(counts, delta_version=version, strategy="files" if why is None else "merge")
+
+
+def _say(view: View, version: int) -> None:
+    """Have an index say what a view says, if it can: the table is what counts, and is done.
+
+    Args:
+        version: the table's.
+    """
+    try:
+        written(view)
+    except RefusedError:  # someone else has caught up, or will
+        pass
+    except (OSError, DeltaError) as error:
+        _LOGGER.warning(
+            "Table %r is changed as delta version %d says, but the record index at %r was not "
+            "written (%s): the next call catches up",
+            view.snapshot.directory.path,
+            version,
+            view.runs.place.path,
+            error,
+        )
 
 
 def written(view: View) -> None:

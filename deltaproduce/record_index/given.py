@@ -14,10 +14,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import Numbers, factorize, order_codes, taken
 from deltaproduce.engines.spark.frames import fetched
-from deltaproduce.errors import InvalidArgumentError, InvalidChangesError
+from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
+from deltaproduce.model.limits import Limits
+from deltaproduce.reading.given_keys import selected
 from deltaproduce.record_index.decisions.entries import doubled
 from deltaproduce.record_index.view import keys_as_given
 from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_of
@@ -77,20 +80,16 @@ def _refuse(wrong: pa.Table, column: Column, key: list[str], table: str, said: s
         )
 
 
-def keys_given(
-    spark: SparkSession | None, given: object, key: Iterable[Column], table: str
-) -> pa.Table:
-    """Keys in the key columns of a table.
+def keys_given(spark: SparkSession | None, given: object, key: Iterable[Column]) -> pa.Table:
+    """Distinct keys in the key columns of a table.
 
     Raises:
         InvalidArgumentError: they do not fit.
     """
-    source = Source(table, RowSchema(Columns(tuple(key)), Columns(())), Given())
-    try:
-        return _taken(spark, given, source).select(source.schema.key.names)
-    except InvalidChangesError as error:
-        message = str(error).replace("changes of source", "keys of table", 1)
-        raise InvalidArgumentError(message, argument="keys") from error
+    columns = tuple(key)
+    session = given.sparkSession if isinstance(given, DataFrame) else spark
+    keys = selected(given, Columns(columns), Engines.opened(session, Limits())).keys
+    return keys if isinstance(keys, pa.Table) else fetched(keys, columns)
 
 
 def newest_of_each(rows: pa.Table, key: list[str], ordering: Column | None) -> pa.Table:

@@ -11,10 +11,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
 
 from deltaproduce.engines.delta_tables import RefusedError
-from deltaproduce.engines.local.arrays import distinct
 from deltaproduce.engines.spark.frames import frame
 from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.record_index import runs, table
@@ -22,7 +20,8 @@ from deltaproduce.record_index.arguments import (
     check_buckets,
     column_of,
     index_directory,
-    key_names,
+    key_list,
+    key_of,
     table_directory,
 )
 from deltaproduce.record_index.building import build, refold
@@ -36,7 +35,6 @@ from deltaproduce.record_index.verifying import wrong_entries
 from deltaproduce.record_index.view import Keying, View, caught_up
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import atom
-from deltaproduce.types.columns import key_columns
 
 
 class RecordIndex:
@@ -51,7 +49,7 @@ class RecordIndex:
             only Spark's ``MERGE`` keeps; None if there is none.
         table: the table's path, or its name in a catalog.
         key: the columns that a record is known by: ``"id"``, ``"country, id"``, with their types as
-            ``"id bigint"``, or a list of names. Null is a value.
+            ``"id bigint"``, which are then checked, or a list of names. Null is a value.
         location: the directory that the index is in, or is to be.
         buckets: into how many keys are hashed; if None, as it was built, and to begin with one for
             each 1,000,000 keys, with 30 % to spare.
@@ -83,7 +81,7 @@ class RecordIndex:
         self._spark = spark
         self._directory = table_directory(spark, table)
         self._place = index_directory(location)
-        self._keys, self._hash = key_names(key), hash
+        self._keys, self._hash = key_list(key), hash
         self._ordering, self._buckets = ordering, buckets
         wanted = self._wanted(self._newest())
         found = runs.opened(self._place)
@@ -106,8 +104,9 @@ class RecordIndex:
         """Where the records of some keys are.
 
         Args:
-            keys: a DataFrame, pyarrow Table or list of dicts with the key columns; equal keys
-                count once.
+            keys: a DataFrame or pyarrow Table with the key columns, others do not count; or a list
+                of keys, each a bare value, or a tuple or dict of several columns. Equal keys count
+                once.
 
         Returns:
             For each key that the table has a row with its columns, the table's partition columns,
@@ -122,7 +121,7 @@ class RecordIndex:
         """
         view = self._view()
         columns = view.keying.columns
-        wanted = distinct(keys_given(self._spark, keys, columns, self._directory.path))
+        wanted = keys_given(self._spark, keys, columns)
         groups = view.groups_of(wanted)
         found = wanted.filter(pa.array(groups != NOWHERE))
         paths = [view.groups[group] for group in groups[groups != NOWHERE].tolist()]
@@ -175,8 +174,8 @@ class RecordIndex:
             ConflictError, SessionError, NotFoundError, CorruptStoreError: as for `upsert`.
         """
         view = self._view()
-        given = keys_given(self._spark, keys, view.keying.columns, self._directory.path)
-        return change(view, Given(distinct(given), True), None, self._spark)
+        given = keys_given(self._spark, keys, view.keying.columns)
+        return change(view, Given(given, True), None, self._spark)
 
     def compact(self) -> None:
         """Write the index anew, without tombstones and with one sorted file a bucket at most.
@@ -243,7 +242,7 @@ class RecordIndex:
         )
 
     def __repr__(self) -> str:
-        key = ", ".join(self._keys)
+        key = ", ".join(column.name for column in self._keys)
         return f"RecordIndex({self._directory.path!r}, {key!r}, {self._place.path!r})"
 
     def _newest(self) -> table.Snapshot:
@@ -259,9 +258,7 @@ class RecordIndex:
         return caught_up(found, self._keying(snapshot), snapshot)
 
     def _keying(self, snapshot: table.Snapshot) -> Keying:
-        columns = tuple(column_of(snapshot, name) for name in self._keys)
-        fields = [StructField(c.name, c.data_type, c.nullable) for c in columns]
-        return Keying(key_columns(StructType(fields)).columns, self._hash)
+        return Keying(key_of(snapshot, self._keys), self._hash)
 
     def _wanted(self, snapshot: table.Snapshot) -> Descriptor:
         """What an index is to be built with; 0 buckets if any number will do.

@@ -47,6 +47,8 @@ _GROUP_ROWS: Final = 1 << 14
 """The entries of a row group: few keys read few of them."""
 GROUP_COLUMN: Final = Column(GROUP, LongType())
 FILE_COLUMN: Final = Column(FILE, StringType())
+OWN_COLUMNS: Final = frozenset({GROUP, FILE, _RUN, _BUCKET})
+"""No key column has one of these names."""
 _PROPERTIES: Final = {**KEPT, "delta.deletedFileRetentionDuration": "interval 7 days"}
 _PLACES: Final = (Column(_RUN, LongType()), Column(_BUCKET, IntegerType()))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
@@ -171,8 +172,17 @@ class Snapshot:
                     post_commithook_properties=PostCommitHookProperties(True, False),
                 )
             except CommitFailedError as error:
+                self._discard(added)
                 raise overtaken(self.directory) from error
         return self.delta_version + 1
+
+    def _discard(self, added: Sequence[AddAction]) -> None:
+        """Remove files that were written for a commit which was refused, and that nobody has."""
+        with effect("discard", self.directory.path), suppress(OSError):  # else a vacuum does
+            other = self.directory.read(commit_file(self.delta_version + 1)).text
+            for add in added:
+                if add.path.rpartition("/")[2] not in other:
+                    self.directory.remove_file(add.path)
 
     def _removal(self, file: TableFile, now: int) -> RemoveAction:
         texts = {name: as_text(value) for name, value in file.partition.items()}

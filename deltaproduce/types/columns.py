@@ -243,7 +243,7 @@ def key_columns(declared: SchemaLike) -> Columns:
     """
     fields = _fields(declared, part="key")
     for field in fields:
-        _check_key_type(field)
+        check_key_type(field.name, field.dataType)
         descending = field.metadata.get(DESCENDING, False)
         if not isinstance(descending, bool):
             message = (
@@ -373,16 +373,21 @@ def _check_distinct(names: Iterable[str], *, column: str | None = None) -> None:
         first_spellings[name.lower()] = name
 
 
-def _check_key_type(field: StructField) -> None:
-    match field.dataType:
+def check_key_type(name: str, data_type: DataType) -> None:
+    """Refuse a key column of a type that no key has.
+
+    Raises:
+        DefinitionError: it has one; with `column`.
+    """
+    match data_type:
         case FloatType() | DoubleType():
             advice = "float keys are refused, as NaN and -0.0 have no sound equality; use decimal"
         case ArrayType() | MapType() | StructType():
             advice = "nested keys are refused; use a key column for each part"
         case _:
             return
-    found = field.dataType.simpleString()
-    raise DefinitionError(f"key column {field.name!r} is {found!r}: {advice}", column=field.name)
+    found = data_type.simpleString()
+    raise DefinitionError(f"key column {name!r} is {found!r}: {advice}", column=name)
 
 
 def _storable(data_type: DataType, *, column: str, in_map_key: bool = False) -> DataType:

@@ -583,3 +583,75 @@ def test_paths_with_odd_signs(tmp_path):
     assert index.upsert([{"k": "new", "p": "nö w/1"}]).inserted == 1
     assert index.verify() == ()
     assert DeltaTable(table).to_pyarrow_table().num_rows == 6
+
+
+def test_columns_are_named_as_the_table_has_them(tmp_path):
+    """Names that the library's own tables do not take, whatever their case; a type is checked."""
+    table, location = str(tmp_path / "t"), str(tmp_path / "i")
+    write_deltalake(table, pa.table({"_id": [1, 2], "a b": ["x", "y"], 'c"`{d}': ["u", "v"]}))
+    index = dp.RecordIndex(None, table, ["_ID", "A B"], location)
+    index.build()
+    assert index.lookup([(1, "x"), (1, "y")]).column_names == ["_id", "a b", "_file"]
+    assert index.upsert([{"_id": 1, "a b": "x", 'c"`{d}': "w"}]).updated == 1
+    assert index.delete([{"_id": 2, "a b": "y"}]).deleted == 1
+    assert index.verify() == ()
+    assert dp.RecordIndex(None, table, "_id, `a b`", location).stats().records == 1
+    for key in ("_id string", "_id, _ID", "_file"):
+        with pytest.raises((dp.DefinitionError, dp.InvalidArgumentError)):
+            dp.RecordIndex(None, table, key, str(tmp_path / "j"))
+
+
+def test_a_key_column_that_is_named_as_one_of_the_index_is_refused(tmp_path):
+    for name in ("_file", "_group", "_run", "_bucket"):
+        table = make(tmp_path / name, [{name: 1}])
+        with pytest.raises(dp.DefinitionError) as refused:
+            dp.RecordIndex(None, table, name, str(tmp_path / "i"))
+        assert refused.value.column == name
+
+
+def test_keys_come_as_for_a_look_up_in_a_store(tmp_path):
+    """Bare, as dicts, with other columns, in a narrower type; equal ones count once."""
+    index = indexed(tmp_path, [1, 2])
+    more = pa.table({"other": ["x", "y"], "K": pa.array([1, 1], pa.int8())})
+    for keys in ([1], [1, 1], [{"k": 1}, {"K": 1}], more, more.to_pandas()):
+        assert index.lookup(keys).column("k").to_pylist() == [1]
+    assert index.delete(more) == dp.Changed(0, 0, 1, 0, 1, "files")
+
+
+def test_of_an_ordering_by_floats_nan_is_the_greatest_and_null_the_smallest(tmp_path):
+    table = str(tmp_path / "t")
+    write_deltalake(table, pa.table({"k": [1], "at": pa.array([None], pa.float64())}))
+    index = dp.RecordIndex(None, table, "k", str(tmp_path / "i"), ordering="at")
+    index.build()
+    for at, wins in ((-1.0, True), (None, False), (float("nan"), True), (float("inf"), False)):
+        assert index.upsert([{"k": 1, "at": at}]).updated == wins
+
+
+def test_a_change_is_done_although_its_index_cannot_be_written(tmp_path, caplog):
+    """The table counts, and a caller who was told of a failure would do it again."""
+    index = indexed(tmp_path, [1, 2])
+
+    def full(when, name, table):
+        if (when, name) == ("before", "index"):
+            raise OSError(28, "No space left on device")
+
+    with failpoints.armed(full):
+        assert index.upsert(rows(1, 3, v="new")) == dp.Changed(1, 1, 0, 0, 1, "files")
+        with pytest.raises(OSError, match="No space"):
+            index.compact()
+    assert "No space" in caplog.text
+    assert index.stats().delta_version == 1
+    assert index.lookup([3]).num_rows == 1
+    assert index.verify() == ()
+
+
+def test_files_of_a_change_that_was_refused_are_removed(tmp_path):
+    index = indexed(tmp_path, [1, 2])
+
+    def overtake(when, name, table):
+        if (when, name) == ("before", "commit"):
+            make(tmp_path, rows(10), mode="append")
+
+    with failpoints.armed(overtake), pytest.raises(dp.ConflictError):
+        index.upsert(rows(1, 5, v="new"))
+    assert {path.name for path in (tmp_path / "t").glob("*.parquet")} == paths(tmp_path)

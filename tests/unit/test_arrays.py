@@ -202,6 +202,8 @@ def test_rows_of_any_range_have_the_same_number_only_if_they_are_equal(rows):
         ([Decimal("1.50"), Decimal("-9999999999999999999.25")], t.DecimalType(38, 2)),
         (["b", "a", "b", "", "é"], t.StringType()),
         ([b"\xff", b"", b"\x00"], t.BinaryType()),
+        ([0.0, None, -0.0, math.nan, -1.5, math.inf, -math.inf, 1e-300], t.DoubleType()),
+        ([1.5, math.nan, -1.5, None], t.FloatType()),
     ],
     ids=lambda value: getattr(value, "simpleString", lambda: None)(),
 )
@@ -214,8 +216,9 @@ def test_numbers_for_values_are_in_their_order(values, data_type, descending):
     def place(n):
         value = values[n]
         if value is None:
-            return False, 0
-        return True, value.encode() if isinstance(value, str) else value
+            return False, False, 0
+        is_nan = isinstance(value, float) and math.isnan(value)
+        return True, is_nan, 0 if is_nan else value.encode() if isinstance(value, str) else value
 
     for a in range(len(values)):
         for b in range(len(values)):

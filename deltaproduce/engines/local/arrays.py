@@ -253,7 +253,7 @@ def _marked(rows: Numbers, sought: Numbers) -> Marks | None:
 
 
 def _order_codes(array: pa.Array, column: Column) -> Numbers:
-    found = _plain(array)
+    found = _in_order_of_floats(array) if pa.types.is_floating(array.type) else _plain(array)
     if found is not None:
         return ~found if column.descending else found
     places = None
@@ -266,6 +266,15 @@ def _order_codes(array: pa.Array, column: Column) -> Numbers:
         places = places.fill_null(len(array) - 1)
     ranks = np.asarray(pc.rank(array, sort_keys=[("", *order)], tiebreaker="dense"), np.int64)
     return ranks if places is None else ranks[np.asarray(places)]
+
+
+def _in_order_of_floats(array: pa.Array) -> Numbers:
+    """Numbers in the order of floats: null, which is at the other end of all, then up to NaN."""
+    floats = one_of_each(array.cast(pa.float64()).fill_null(0.0))
+    bits = floats.view(np.int64)
+    found = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)  # of a negative all but sign
+    found[np.asarray(array.is_null())] = np.iinfo(np.int64).min
+    return found
 
 
 def _row_codes(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
