@@ -1,20 +1,19 @@
-"""Building: all of an index, from all of its table, or from the index itself.
+"""Building: all of an index, from all of its table, or from the index itself, part by part.
 
 The invariant: what is written is written in one commit, so that an index is never half of it.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
 from deltaproduce.engines.delta_tables import RefusedError
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.engines.local.arrays import empty, key_ends
+from deltaproduce.engines.local.arrays import key_ends
 from deltaproduce.errors import ConflictError
 from deltaproduce.record_index import runs as stored
 from deltaproduce.record_index import table
@@ -24,13 +23,11 @@ from deltaproduce.record_index.decisions.entries import (
     GROUP,
     doubled,
     newest,
-    no_entries,
     together,
     without_tombstones,
 )
-from deltaproduce.record_index.seeking import read
-from deltaproduce.record_index.view import Keying, View, keys_of, refuse_doubled
-from deltaproduce.types.columns import Column
+from deltaproduce.record_index.parting import Parts, of_index, of_table
+from deltaproduce.record_index.view import BUCKET, SHOWN, Keying, View, refuse_doubled
 
 
 def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: Descriptor) -> None:
@@ -43,30 +40,44 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
         InvalidChangesError: a key is there twice.
         ConflictError: someone else has built it meanwhile.
     """
-    groups = dict(enumerate(sorted(snapshot.files)))
-    every = entries_of_table(snapshot, groups, keying.columns)
-    buckets = wanted.buckets or sized(len(every))
-    parts = keying.parts(every, buckets)
-    if any(_has_a_key_twice(part) for part in parts.values()):
-        keys = every.drop_columns([GROUP])
-        refuse_doubled(keys, doubled(keys), snapshot)
+    groups, expected = dict(enumerate(sorted(snapshot.files))), snapshot.count()
+    buckets = wanted.buckets or sized(expected)
+    parts = of_table(snapshot, groups, keying, buckets, expected)
+    records, twice, rows = [0], [keying.no_bucketed.drop_columns([GROUP, BUCKET])], [0]
+
+    def made(number: int) -> Mapping[int | None, pa.Table]:
+        files = keying.files(parts.part(number))
+        for part in files.values():
+            records.append(len(part))
+            if _has_a_key_twice(part):
+                keys = part.drop_columns([GROUP])
+                places = doubled(keys)
+                rows.append(len(places))
+                twice.append(keys.take(pa.array(places[:SHOWN])))
+        return files if not any(rows) else {}
+
+    adds = stored.written(place, groups, _each(made, parts), 0)
+    if any(rows):
+        stored.discard(place, adds)
+        refuse_doubled(together(twice), sum(rows), snapshot)
     version = snapshot.delta_version
     state = stored.State(
         descriptor=replace(wanted, buckets=buckets),
         table_id=snapshot.table_id,
         delta_version=version,
         mark=table.mark(snapshot.directory, version),
-        records=len(every),
+        records=sum(records),
         next_group=len(groups),
         next_run=1,
     )
     try:
         found = stored.opened(place)
         if found is None:
-            stored.create(place, state, keying.columns, groups, parts)
+            stored.create(place, state, keying.columns, adds)
         else:
-            found.replace(state, keying.columns, groups, parts)
+            found.replace(state, keying.columns, adds)
     except RefusedError as error:
+        stored.discard(place, adds)
         raise _overtaken(place) from error
 
 
@@ -77,38 +88,22 @@ def refold(view: View, buckets: int) -> None:
         ConflictError: someone else has written it meanwhile.
     """
     state = replace(view.state, descriptor=replace(view.state.descriptor, buckets=buckets))
-    parts = view.keying.parts(entries_of_index(view), buckets)
+    parts = of_index(view, buckets)
+
+    def made(number: int) -> Mapping[int | None, pa.Table]:
+        return view.keying.files(without_tombstones(newest(parts.part(number), view.keying.names)))
+
+    adds = stored.written(view.runs.place, view.groups, _each(made, parts), 0)
     try:
-        view.runs.replace(state, view.keying.columns, view.groups, parts)
+        view.runs.replace(state, view.keying.columns, adds)
     except RefusedError as error:
+        stored.discard(view.runs.place, adds)
         raise _overtaken(view.runs.place) from error
     view.runs.clean()
 
 
-def entries_of_table(
-    snapshot: table.Snapshot, groups: dict[int, str], key: Sequence[Column]
-) -> pa.Table:
-    """The entries of all rows of a table, in the order of its files."""
-
-    def of_file(group: int) -> pa.Table:
-        return keys_of(snapshot, {group: groups[group]}, key)
-
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return together([no_entries(key, empty(key)), *threads.map(of_file, groups)])
-
-
-def entries_of_index(view: View) -> pa.Table:
-    """The entries of all keys that an index has."""
-    key = view.keying.columns
-
-    def of_file(file: stored.RunFile) -> pa.Table:
-        return read(view.runs, file, key)
-
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        every = [*threads.map(of_file, view.runs.files)]
-    whole = len(view.runs.files) <= 1 and not len(view.newer)
-    found = together([no_entries(key, empty(key)), *every, view.newer])
-    return without_tombstones(found if whole else newest(found))
+def _each(made: Callable[[int], Mapping[int | None, pa.Table]], parts: Parts) -> list[stored.Part]:
+    return [partial(made, number) for number in range(parts.count)]
 
 
 def _has_a_key_twice(in_order: pa.Table) -> bool:

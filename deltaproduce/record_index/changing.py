@@ -122,8 +122,8 @@ def written(view: View) -> None:
     Raises:
         RefusedError: someone else was faster.
     """
-    parts = view.keying.parts(view.newer, view.state.descriptor.buckets)
-    view.runs.append(view.state, view.groups, parts)
+    bucketed = view.keying.bucketed(view.newer, view.state.descriptor.buckets)
+    view.runs.append(view.state, view.groups, view.keying.files(bucketed))
 
 
 def _compared(

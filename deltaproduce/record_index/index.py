@@ -91,7 +91,7 @@ class RecordIndex:
     def build(self) -> None:
         """Index all rows of the table, anew if there is an index, in one commit.
 
-        Reads the key columns of all files, and holds them in memory.
+        Reads the key columns of all files, and holds those of some buckets at a time in memory.
 
         Raises:
             InvalidChangesError: a key is there twice; with ``keys``.
@@ -180,7 +180,7 @@ class RecordIndex:
     def compact(self) -> None:
         """Write the index anew, without tombstones and with one sorted file a bucket at most.
 
-        Does nothing if it is so already. Holds the index in memory.
+        Does nothing if it is so already. Holds some buckets at a time in memory.
 
         Raises:
             ConflictError: someone else has written the index meanwhile.

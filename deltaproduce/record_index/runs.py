@@ -11,11 +11,13 @@ which is the next one after what was read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +83,10 @@ class State:
         return json.dumps({_SAID: {**asdict(self), "descriptor": self.descriptor.json}})
 
 
+Part: TypeAlias = Callable[[], Mapping[int | None, pa.Table]]
+"""Makes the entries of some buckets, each sorted; by None those of several."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFile:
     """A file with entries.
@@ -141,24 +147,23 @@ class Runs:
             RefusedError: someone else was faster.
         """
         state = replace(state, next_run=self.state.next_run + 1)
-        adds = _written(self.place, groups, parts, self.state.next_run)
-        self._commit([self.directory_file, *adds], "append", self.handle.schema(), state)
+        adds = written(self.place, groups, [lambda: parts], self.state.next_run)
+        try:
+            self._commit([self.directory_file, *adds], "append", self.handle.schema(), state)
+        except RefusedError:
+            discard(self.place, adds)
+            raise
 
-    def replace(
-        self,
-        state: State,
-        key: Sequence[Column],
-        groups: Mapping[int, str],
-        parts: Mapping[int | None, pa.Table],
-    ) -> None:
+    def replace(self, state: State, key: Sequence[Column], adds: list[AddAction]) -> None:
         """Put all of an index in the place of what there is.
+
+        Args:
+            adds: its files, which are `written`.
 
         Raises:
             RefusedError: someone else was faster.
         """
-        state = replace(state, next_run=1)
-        adds = _written(self.place, groups, parts, 0)
-        self._commit(adds, "overwrite", _schema(key), state)
+        self._commit(adds, "overwrite", _schema(key), replace(state, next_run=1))
 
     def _commit(self, actions: list[Any], mode: str, schema: Schema, state: State) -> None:
         with effect("index", self.place.path):
@@ -214,20 +219,16 @@ def opened(place: Directory) -> Runs | None:
     return Runs(place, handle, state, tuple(runs), others[0])
 
 
-def create(
-    place: Directory,
-    state: State,
-    key: Sequence[Column],
-    groups: Mapping[int, str],
-    parts: Mapping[int | None, pa.Table],
-) -> None:
+def create(place: Directory, state: State, key: Sequence[Column], adds: list[AddAction]) -> None:
     """Make an index where there is none, in one commit.
+
+    Args:
+        adds: its files, which are `written`.
 
     Raises:
         RefusedError: someone else was faster.
     """
     state = replace(state, next_run=1)
-    adds = _written(place, groups, parts, 0)
     with effect("index", place.path):
         try:
             create_table_with_add_actions(
@@ -246,32 +247,53 @@ def create(
             raise RefusedError(str(error)) from error
 
 
-def _written(
-    place: Directory,
-    groups: Mapping[int, str],
-    parts: Mapping[int | None, pa.Table],
-    run: int,
+def written(
+    place: Directory, groups: Mapping[int, str], parts: Iterable[Part], run: int
 ) -> list[AddAction]:
-    """Write the directory and the files of a run, which nobody sees yet."""
+    """Write the directory and the files of a run, which nobody sees yet; if it fails, neither.
+
+    Args:
+        parts: are made side by side; of each bucket there are entries in one.
+    """
     paths = pa.table(
         {
             GROUP: pa.array(groups, pa.int64()),
             FILE: pa.array(groups.values(), pa.string()),
         }
     )
-    there = {bucket: part for bucket, part in parts.items() if len(part)}
+    found = list[AddAction]()
+
+    def write(part: Part) -> None:
+        there = {bucket: rows for bucket, rows in part().items() if len(rows)}
+        if not there:
+            return
+        ends = np.cumsum([len(rows) for rows in there.values()]).tolist()
+        rows = pa.concat_tables(there.values())
+        adds = data_files.written(place, rows, ends, _GROUP_ROWS, [GROUP_COLUMN], ())
+        found.extend(
+            replace(add, partition_values={_RUN: str(run), _BUCKET: _text(bucket)})
+            for add, bucket in zip(adds, there, strict=True)
+        )
+
     with effect("write", place.path):
         (directory,) = data_files.written(place, paths, [len(paths)], 1 << 20, [GROUP_COLUMN], ())
-        found = [replace(directory, partition_values={_RUN: None, _BUCKET: None})]
-        if there:
-            ends = np.cumsum([len(part) for part in there.values()]).tolist()
-            rows = pa.concat_tables(there.values())
-            adds = data_files.written(place, rows, ends, _GROUP_ROWS, [GROUP_COLUMN], ())
-            found += [
-                replace(add, partition_values={_RUN: str(run), _BUCKET: _text(bucket)})
-                for add, bucket in zip(adds, there, strict=True)
-            ]
+        found.append(replace(directory, partition_values={_RUN: None, _BUCKET: None}))
+        try:
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                for _ in threads.map(write, parts):
+                    pass
+        except Exception:
+            discard(place, found)
+            raise
     return found
+
+
+def discard(place: Directory, adds: Iterable[AddAction]) -> None:
+    """Remove files that were `written` and are not to be in an index."""
+    with effect("discard", place.path), suppress(OSError):
+        for add in adds:
+            place.remove_file(add.path)
+        place.remove_if_empty()
 
 
 def _text(number: int | None) -> str | None:

@@ -55,12 +55,14 @@ class TableFile:
     Attributes:
         path: as the log has it.
         size: in bytes.
+        rows: how many it has, the deleted ones too; None if the log does not say it.
         partition: the values of its partition columns.
         alive: which of its rows are not deleted; None if all are there.
     """
 
     path: str
     size: int
+    rows: int | None
     partition: Mapping[str, object]
     alive: Marks | None
 
@@ -104,6 +106,24 @@ class Snapshot:
     def delta_version(self) -> int:
         """Which version of the table it is."""
         return int(self.handle.version())
+
+    def count(self) -> int:
+        """How many rows there are, as the log says it, or else the footers.
+
+        Raises:
+            CorruptStoreError: a file is gone or broken.
+        """
+        every = self.files.values()
+        dead = sum(int((~file.alive).sum()) for file in every if file.alive is not None)
+        return sum(self._count(file) for file in every) - dead
+
+    def _count(self, file: TableFile) -> int:
+        if file.rows is not None:
+            return file.rows
+        try:
+            return int(self.directory.footer(unquote(file.path)).num_rows)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _unreadable(self.directory, file.path, error) from error
 
     def rows(self, path: str, columns: Sequence[Column]) -> pa.Table:
         """Some columns of the rows of a file that are not deleted, in their order.
@@ -281,12 +301,14 @@ def _files(handle: DeltaTable, directory: Directory) -> Mapping[str, TableFile]:
             f"table {directory.path!r} cannot have a record index: it has files that are elsewhere"
         )
     none: dict[str, object] = {}
+    counts = told.column("num_records").to_pylist() if "num_records" in told.column_names else ()
+    counts = counts or [None] * len(paths)
     partitions = told.column("partition").to_pylist() if "partition" in told.column_names else ()
     alive = _alive(handle, directory, paths)
     return {
-        path: TableFile(path, size, partition or none, alive.get(path))
-        for path, size, partition in zip(
-            paths, sizes, partitions or [none] * len(paths), strict=True
+        path: TableFile(path, size, rows, partition or none, alive.get(path))
+        for path, size, rows, partition in zip(
+            paths, sizes, counts, partitions or [none] * len(paths), strict=True
         )
     }
 

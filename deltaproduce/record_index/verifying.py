@@ -6,31 +6,51 @@ index, and no other key has any.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Final
 
 import pyarrow as pa
 
 from deltaproduce.engines.local.arrays import distinct, isin_rows
-from deltaproduce.record_index.building import entries_of_index, entries_of_table
 from deltaproduce.record_index.decisions.entries import (
     GROUP,
     NOWHERE,
     groups_in,
     groups_of,
+    newest,
     together,
+    without_tombstones,
 )
+from deltaproduce.record_index.parting import of_index, of_table
 from deltaproduce.record_index.results import WrongEntry
-from deltaproduce.record_index.view import View
+from deltaproduce.record_index.view import BUCKET, View
 
 _MOST: Final = 1_000
 
 
 def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
     """The keys of which index and table do not say the same; the first 1,000 of them."""
-    snapshot, key = view.snapshot, view.keying.columns
-    paths = _paths(view)
+    snapshot, keying, paths = view.snapshot, view.keying, _paths(view)
+    buckets = view.state.descriptor.buckets
     there = {group: path for group, path in paths.items() if path in snapshot.files}
-    indexed, found = entries_of_index(view), entries_of_table(snapshot, there, key)
+    indexed = of_index(view, buckets)
+    found = of_table(snapshot, there, keying, buckets, indexed.expected)
+
+    def compare(number: int) -> list[WrongEntry]:
+        entries = (part.part(number).drop_columns([BUCKET]) for part in (indexed, found))
+        of_index, of_files = entries
+        return _wrong(without_tombstones(newest(of_index, keying.names)), of_files, paths)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        wrong = chain.from_iterable(threads.map(compare, range(indexed.count)))
+        return tuple(islice(wrong, _MOST))
+
+
+def _wrong(indexed: pa.Table, found: pa.Table, paths: Mapping[int, str]) -> list[WrongEntry]:
+    """Keys of which the entries of an index are not those of the files; the first of them."""
     keys = distinct(
         together(
             [
@@ -44,10 +64,10 @@ def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
     files = dict[tuple[object, ...], list[str]]()
     for row, group in zip(_rows(wrong.drop_columns([GROUP])), groups_in(wrong), strict=True):
         files.setdefault(row, []).append(paths[int(group)])
-    return tuple(
+    return [
         WrongEntry(row, None if group == NOWHERE else paths[int(group)], tuple(files.get(row, ())))
         for row, group in zip(_rows(keys), of_index, strict=True)
-    )
+    ]
 
 
 def _paths(view: View) -> dict[int, str]:

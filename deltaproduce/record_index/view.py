@@ -46,9 +46,13 @@ from deltaproduce.record_index.seeking import entries_of, keys_in
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import shown
 
+BUCKET: Final = "_bucket"
+"""The column of entries with their buckets, where they have one."""
+
 _MIXED_ENTRIES: Final = 1 << 16
 """A run of so many is one file, not one for each bucket."""
-_SHOWN: Final = 10
+SHOWN: Final = 10
+"""So many keys are named in an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,20 @@ class Keying:
         """Their types."""
         return tuple(column.data_type.simpleString() for column in self.columns)
 
-    def parts(self, found: pa.Table, buckets: int) -> Mapping[int | None, pa.Table]:
-        """Entries as the files of a run, sorted by bucket and key."""
+    @property
+    def no_bucketed(self) -> pa.Table:
+        """No entries, with a column of their buckets."""
+        return self.bucketed(no_entries(self.columns, empty(self.columns)), 1)
+
+    def bucketed(self, found: pa.Table, buckets: int) -> pa.Table:
+        """Entries, with a column of their buckets."""
         of = buckets_of(found.drop_columns([GROUP]), self.hashed, buckets)
-        order = sorting([of])
+        return found.append_column(BUCKET, pa.array(of, pa.int64()))
+
+    def files(self, bucketed: pa.Table) -> Mapping[int | None, pa.Table]:
+        """Entries as the files of a run, sorted by bucket and key."""
+        of = np.asarray(bucketed.column(BUCKET), np.int64)
+        found, order = bucketed.drop_columns([BUCKET]), sorting([of])
         by_bucket, there = taken(found, order), np.unique(of)
         ends = np.searchsorted(of[order], there, side="right").tolist()
         with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -120,7 +134,7 @@ class View:
 
     def changed(self, state: State, groups: Mapping[int, str], newer: pa.Table) -> View:
         """The view with other groups, and entries that are newer than its own."""
-        every = newest(together([self.newer, newer]))
+        every = newest(together([self.newer, newer]), self.keying.names)
         return replace(self, state=state, groups=groups, newer=every)
 
 
@@ -154,7 +168,8 @@ def _with(view: View, touched: frozenset[str]) -> View:
     added = keys_of(snapshot, begun, view.keying.columns)
     new_keys = added.drop_columns([GROUP])
     others = _of_others(view, new_keys, ended)
-    refuse_doubled(new_keys, np.union1d(doubled(new_keys), others), snapshot)
+    twice = np.union1d(doubled(new_keys), others)
+    refuse_doubled(new_keys.take(pa.array(twice[:SHOWN])), len(twice), snapshot)
     gone = _keys_of_groups(view, ended)
     tombstones = gone.filter(pa.array(~isin_rows(gone, new_keys)))
     nowhere = np.full(len(tombstones), NOWHERE)
@@ -181,19 +196,20 @@ def keys_of(snapshot: table.Snapshot, groups: Mapping[int, str], key: Sequence[C
     return together(found)
 
 
-def refuse_doubled(keys: pa.Table, places: Numbers, snapshot: table.Snapshot) -> None:
+def refuse_doubled(keys: pa.Table, rows: int, snapshot: table.Snapshot) -> None:
     """Refuse a table that has keys twice.
 
     Args:
-        places: of such keys.
+        keys: some of them.
+        rows: how many rows have a key that another one has.
 
     Raises:
         InvalidChangesError: there are some.
     """
-    if len(places):
-        found = keys_as_given(keys.take(pa.array(places[:_SHOWN])))
+    if rows:
+        found = keys_as_given(keys.slice(0, SHOWN))
         raise InvalidChangesError(
-            f"table {snapshot.directory.path!r} has {len(places)} rows with a key that another row "
+            f"table {snapshot.directory.path!r} has {rows} rows with a key that another row "
             f"has at delta version {snapshot.delta_version}, of keys {shown(found)}: delete one of "
             "each",
             column=keys.column_names[0],

@@ -15,7 +15,7 @@ from records import KEYS, Records
 
 import deltaproduce as dp
 from deltaproduce.engines.file_systems.directory import Directory
-from deltaproduce.record_index import runs, seeking
+from deltaproduce.record_index import parting, runs, seeking
 from deltaproduce.record_index.decisions.buckets import buckets_of
 from deltaproduce.storage import failpoints
 
@@ -655,3 +655,47 @@ def test_files_of_a_change_that_was_refused_are_removed(tmp_path):
     with failpoints.armed(overtake), pytest.raises(dp.ConflictError):
         index.upsert(rows(1, 5, v="new"))
     assert {path.name for path in (tmp_path / "t").glob("*.parquet")} == paths(tmp_path)
+
+
+def test_an_index_is_built_folded_and_verified_in_parts(tmp_path, monkeypatch):
+    """No more than some buckets' entries are at hand at a time, however many there are."""
+    monkeypatch.setattr(parting, "ENTRIES_A_BUCKET", 40)
+    monkeypatch.setattr(parting, "_MOST_BYTES", 0)
+    seen = []
+    part = parting.Parts.part
+
+    def sized(self, number):
+        seen.append(len(part(self, number)))
+        return part(self, number)
+
+    monkeypatch.setattr(parting.Parts, "part", sized)
+    index = indexed(tmp_path, *(range(n, 400, 4) for n in range(4)), buckets=16)
+    for method in (index.build, index.verify, lambda: index.rebuild(32)):
+        seen.clear()
+        method()
+        assert len(seen) >= 10
+        assert max(seen) < 100
+    assert index.stats().records == 400
+    assert index.verify() == ()
+
+
+def test_keys_that_are_doubled_in_several_parts_are_all_counted(tmp_path, monkeypatch):
+    """And no file of the index is left."""
+    monkeypatch.setattr(parting, "ENTRIES_A_BUCKET", 10)
+    with pytest.raises(dp.InvalidChangesError, match="has 60 rows") as refused:
+        indexed(tmp_path, range(60), range(60), buckets=8)
+    assert len(refused.value.keys) == 10
+    assert not (tmp_path / "i").exists()
+
+
+def test_a_table_without_statistics(tmp_path):
+    """The log need not say how many rows its files have."""
+    index = indexed(tmp_path, [1, 2])
+    log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    log.write_text("\n".join(json.dumps(action) for action in actions))
+    index.build()
+    assert index.upsert(rows(1, 3, v="new")).inserted == 1
+    assert index.verify() == ()

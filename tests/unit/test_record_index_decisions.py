@@ -123,7 +123,7 @@ def test_the_newest_entry_counts():
     )
     asked = pa.table({"k": [None, 3, 2, 1]})
     assert groups_of(asked, oldest_first).tolist() == [8, -1, 6, -1]
-    assert sorted(groups_in(newest(oldest_first)).tolist()) == [-1, 6, 8]
+    assert sorted(groups_in(newest(oldest_first, ["k"])).tolist()) == [-1, 6, 8]
 
 
 def protocol(writers=(), readers=(), properties=None, columns=()):

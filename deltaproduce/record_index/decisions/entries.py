@@ -60,9 +60,9 @@ def groups_of(keys: pa.Table, oldest_first: pa.Table) -> Numbers:
     return newest[numbers[: len(keys)]]
 
 
-def newest(oldest_first: pa.Table) -> pa.Table:
+def newest(oldest_first: pa.Table, key: Iterable[str]) -> pa.Table:
     """Of each key the newest entry, tombstones too; in no order."""
-    numbers = factorize(oldest_first.drop_columns([GROUP]).columns)
+    numbers = factorize(oldest_first.select([*key]).columns)
     last = np.full(int(numbers.max(initial=-1)) + 1, 0)
     last[numbers] = np.arange(len(numbers))
     return taken(oldest_first, np.sort(last))
