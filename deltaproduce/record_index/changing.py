@@ -154,7 +154,7 @@ def _compared(
         if stay is None or not len(stay):
             return found
         file = snapshot.files[view.groups[group]]
-        new = table.NewFile(stay, file.partition, file.path)
+        new = table.NewFile(stay, file.partition, file.path, view.keying.unique)
         return replace(found, add=snapshot.written(new))
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -202,7 +202,7 @@ def _replaced(
     if not given.deletes:
         comes |= groups == NOWHERE
     arriving = given.rows.filter(pa.array(comes))
-    files = [*_by_partition(arriving, snapshot)] if comes.any() else []
+    files = [*_by_partition(arriving, view)] if comes.any() else []
     adds = [snapshot.written(file) for file in files]
     rewritten = [one.add for one in changed if one.add is not None]
     removed = [view.groups[one.group] for one in changed]
@@ -256,18 +256,19 @@ def _merged(
     return table.newest(directory).delta_version
 
 
-def _by_partition(rows: pa.Table, snapshot: table.Snapshot) -> Iterable[table.NewFile]:
+def _by_partition(rows: pa.Table, view: View) -> Iterable[table.NewFile]:
     """Rows as new files, one for each partition, each beside another file of it if there is one."""
+    snapshot, unique = view.snapshot, view.keying.unique
     names = list(snapshot.partitioned_by)
     if not names:
-        yield table.NewFile(rows, {}, None)
+        yield table.NewFile(rows, {}, None, unique)
         return
     numbers = factorize(rows.select(names).columns)
     beside = {_partition(file.partition, names): path for path, file in snapshot.files.items()}
     for number in np.unique(numbers):
         some = rows.filter(pa.array(numbers == number))
         (partition,) = some.select(names).slice(0, 1).to_pylist()
-        yield table.NewFile(some, partition, beside.get(_partition(partition, names)))
+        yield table.NewFile(some, partition, beside.get(_partition(partition, names)), unique)
 
 
 def _partition(values: Mapping[str, object], names: Sequence[str]) -> tuple[object, ...]:

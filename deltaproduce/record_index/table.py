@@ -75,11 +75,13 @@ class NewFile:
         rows: the table's columns.
         partition: the values of its partition columns.
         beside: the path of a file, whose directory it goes to; None if there is none.
+        unique: a column without equal values; None if none is known.
     """
 
     rows: pa.Table
     partition: Mapping[str, object]
     beside: str | None
+    unique: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,9 @@ class Snapshot:
         told = [c for c in stored[:_TOLD_COLUMNS] if atom(c.data_type) is not None]
         rows = new.rows.select([c.name for c in stored])
         with effect("write", self.directory.path):
-            (made,) = data_files.written(where, rows, [len(rows)], _GROUP_ROWS, told, ())
+            (made,) = data_files.written(
+                where, rows, [len(rows)], _GROUP_ROWS, told, (), unique=new.unique
+            )
         path = f"{inside}/{made.path}" if inside else made.path
         return replace(made, path=path, partition_values=texts)
 

@@ -73,6 +73,11 @@ class Keying:
         return [column.name for column in self.columns]
 
     @property
+    def unique(self) -> str | None:
+        """A column of which no two rows have the same value: the key, if it is one."""
+        return self.columns[0].name if len(self.columns) == 1 else None
+
+    @property
     def types(self) -> tuple[str, ...]:
         """Their types."""
         return tuple(column.data_type.simpleString() for column in self.columns)

@@ -40,6 +40,8 @@ def written(
     group_rows: int,
     told: Sequence[Column],
     differences: Sequence[str],
+    *,
+    unique: str | None = None,
 ) -> list[AddAction]:
     """Write rows as files, in their order.
 
@@ -47,6 +49,7 @@ def written(
         ends: before which row each file ends.
         differences: the columns of `delta_tables.packed`.
         told: the columns of which the log has statistics.
+        unique: a column without equal values, of which no dictionary is tried.
 
     Raises:
         OSError: they cannot be written.
@@ -55,7 +58,7 @@ def written(
     def write(number: int, first: int, end: int) -> AddAction:
         name = f"part-{number:05}-{uuid.uuid4()}-c000.snappy.parquet"
         part = rows.slice(first, end - first)
-        return file_of(directory, name, part, group_rows, told, differences)
+        return file_of(directory, name, part, group_rows, told, differences, unique=unique)
 
     firsts = [0, *ends[:-1]]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -72,6 +75,7 @@ def file_of(
     *,
     compression: str = "snappy",
     values: Mapping[str, str | None] = _NO_VALUES,
+    unique: str | None = None,
 ) -> AddAction:
     """Write rows as one file, in their order, and say what the log is to say of it.
 
@@ -84,7 +88,7 @@ def file_of(
         OSError: it cannot be written.
     """
     encodings: dict[str, Any] = {
-        "use_dictionary": [name for name in rows.column_names if name not in differences],
+        "use_dictionary": [n for n in rows.column_names if n not in (*differences, unique)],
         "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
         "store_decimal_as_integer": True,
         "compression": _NO_COMPRESSION.get(compression, compression),
