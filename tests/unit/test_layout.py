@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -16,6 +17,7 @@ OF_SOME_KINDS = {"is_in_place", "form", "query", "surrogate", "preserve", "whole
 """Attributes of some kinds of stages, or of stages when they had them."""
 
 
+@cache
 def modules() -> dict[str, ast.Module]:
     """The library's modules by path."""
     found = sorted(ROOT.rglob("*.py"))
@@ -33,6 +35,7 @@ def all_kinds(kind: type = Kind) -> Iterator[type]:
         yield from all_kinds(found)
 
 
+@cache
 def names_of_kinds() -> set[str]:
     """Sources, producers, and whatever they may be."""
     for path in modules():

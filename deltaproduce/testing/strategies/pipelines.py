@@ -132,11 +132,11 @@ def _several(
     shape, chosen = first.shape, draw(st.permutations(others))[: draw(st.integers(1, 2))]
     assert shape is not None  # a function reads columns of the catalogue
     alike = [one.stage for one in chosen if one.shape == shape]
-    if draw(st.booleans()) and alike:
+    ways = ["joined", "merged", "both"] if len(chosen) > 1 else ["joined", "merged"]
+    way = draw(st.sampled_from(ways)) if alike else "joined"
+    if way == "merged":
         return [merge(first.stage, *alike)], [rule for rule in catalogue if rule.feeder == shape]
     rules = [Rule(function, shape, shape) for function in (matched, gathered, counted, last_first)]
-    if draw(st.booleans()) and alike:
-        inputs: list[Stage | Merged] = [merge(first.stage, *alike)]
-    else:
-        inputs, alike = [first.stage], []
-    return [*inputs, *(one.stage for one in chosen if one.stage not in alike)], rules
+    merged = alike[:1] if way == "both" else []
+    read = merge(first.stage, *merged) if merged else first.stage
+    return [read, *(one.stage for one in chosen if one.stage not in merged)], rules
