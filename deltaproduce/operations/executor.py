@@ -28,7 +28,7 @@ from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.expiry import Retentions
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.step.windowing import Windows
-from deltaproduce.operations.step.writes import NO_TABLES, StepResult
+from deltaproduce.operations.step.writes import StepResult
 from deltaproduce.operations.told.plans import Plan, planned
 from deltaproduce.operations.told.records import record
 from deltaproduce.operations.vacuum import Vacuum, Vacuumed
@@ -38,6 +38,7 @@ from deltaproduce.shown.phases import COMMIT, Progress, phase, reached
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import Arrival
 from deltaproduce.stages.scheduled import Agenda
+from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version

@@ -23,7 +23,6 @@ from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS
 from deltaproduce.operations.compaction import Compactor
 from deltaproduce.operations.step.edits import Read
 from deltaproduce.operations.step.writes import (
-    NO_TABLES,
     Edits,
     StageWrite,
     WriteKept,
@@ -36,7 +35,7 @@ from deltaproduce.storage.decisions.recovery import action, conflict, current, i
 from deltaproduce.storage.decisions.resumption import NOTHING_KEPT, Resumption, resumption
 from deltaproduce.storage.decisions.retention import Cut, cuts, repointed
 from deltaproduce.storage.edits import Deletion, Edit, Restore
-from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.figures import NO_TABLES, StageFigures
 from deltaproduce.storage.locations import Table
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables

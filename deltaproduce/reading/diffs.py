@@ -41,7 +41,7 @@ from deltaproduce.model.layouts import CONTENT, RUNS, Layout
 from deltaproduce.reading.opened import Opened
 from deltaproduce.shown.table import Cell, Table
 from deltaproduce.shown.tabular import Tabular, one_line
-from deltaproduce.storage.figures import StageColumns, StageFigures
+from deltaproduce.storage.figures import NO_TABLES, StageColumns
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, find, span, stage_at, unbroken
 from deltaproduce.types.columns import ORDINAL, POSITION, POSITION_COLUMN, Column
@@ -58,7 +58,6 @@ _WHICH: Final[Mapping[Difference, Which]] = {
 }
 _SIDE: Final = Column(SIDE, POSITION_COLUMN.data_type)
 _MOST_KEYS: Final = 1_000
-_NO_ROWS: Final = StageFigures("skipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +207,7 @@ class _Sides:
 
     def diff(self, sample: int) -> StageDiff:
         """How it differs, with so many keys of each sort."""
-        one, other = (v.stages.get(self.stage.name, _NO_ROWS) for v in (self.one, self.other))
+        one, other = (v.stages.get(self.stage.name, NO_TABLES) for v in (self.one, self.other))
         found = StageDiff(rows_before=one.rows, rows_after=other.rows)
         both = bool(one.columns.key and other.columns.key)
         if both and one.columns.own != other.columns.own:
@@ -256,7 +255,7 @@ class _Sides:
     def _keys(self) -> Selection | None:
         """The keys that may differ; None if the updates do not tell."""
         name = self.stage.name
-        later = (version.stages.get(name, _NO_ROWS) for version in self.between[1:])
+        later = (version.stages.get(name, NO_TABLES) for version in self.between[1:])
         if not unbroken(self.between, name) or any(figures.rows_expired for figures in later):
             return None
         newer = self._stages[self.one.number < self.other.number]

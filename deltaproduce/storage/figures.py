@@ -247,6 +247,9 @@ class StageFigures:
         )
 
 
+NO_TABLES: Final = StageFigures("skipped")
+"""The figures of a stage that is in no version yet."""
+
 _Part = Base | Numbering | StageColumns | Origin | Past
 
 

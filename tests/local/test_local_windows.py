@@ -240,8 +240,8 @@ def day(number: int, members: list[int]) -> list[dict[str, Any]]:
     return [{"day": at, "id": n, "member_id": member} for n, member in enumerate(members)]
 
 
-def counts(store: dp.Store, number: int = 0) -> dict[int, int]:
-    rows = store.content(f"views_{number}")
+def counts(store: dp.Store, number: int | str = 0) -> dict[int, int]:
+    rows = store.content(number if isinstance(number, str) else f"views_{number}")
     return dict(zip(rows["member_id"].to_pylist(), rows["n"].to_pylist(), strict=True))
 
 
@@ -616,8 +616,7 @@ def test_ordered_functions_catch_up_with_the_others(
     pipeline = limited_site(VALUES)
     oracle = Oracle(pipeline)
     with dp.Store(None, location, pipeline, limits=limits) as store:
-        first = {name: [Upsert((FIRST, 9), (0, 1))] for name in ("days", "merged")}
-        for batch, told in [(first, {}), *history(80 + seed)]:
+        for batch, told in history(130 + seed):
             batch = {name: batch[name] for name in ("days", "merged") if name in batch}
             if "partitions" in told:
                 told["partitions"] = {"days": told["partitions"]["days"]}
@@ -630,6 +629,60 @@ def test_ordered_functions_catch_up_with_the_others(
         assert store.update(as_rows(pipeline, batch)).number == oracle.update(batch)
         assert_same_here(store, oracle, pipeline, range(version.number, oracle.head + 1))
         assert store.verify(recompute=True) == ()
+
+
+DAYS = {"events": [date(2013, 3, n) for n in (1, 2, 3)]}
+
+
+@pytest.mark.parametrize("given", [{"last": 3}, {"start": "2013-03-01", "end": "2013-03-09"}])
+@pytest.mark.parametrize(
+    "told",
+    [
+        [{"partitions": DAYS}],
+        [{"as_of": "2013-03-05"}, {"as_of": "2013-03-02"}],
+        [{}],
+        [{"as_of": "2013-03-05"}, {"partitions": DAYS}, {"as_of": None}],
+    ],
+)
+def test_a_limited_window_catches_up_before_there_is_a_row(
+    location: str, given: dict[str, Any], told: list[dict[str, Any]]
+) -> None:
+    """It begins when a partition is there; rows of those that it has reached count at once."""
+    pipeline = limited_views(max_partitions=1, **given)
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline) as store:
+        for one in told:
+            assert store.update({}, **one).number == oracle.update({}, **one)
+        rows = {"events": [Upsert((date(2013, 3, n), 1), (n,)) for n in (1, 2, 3, 4)]}
+        assert store.update(as_rows(pipeline, rows)).number == oracle.update(rows)
+        assert_same_here(store, oracle, pipeline, range(1, oracle.head + 1))
+        assert store.rollback(1).number == oracle.rollback(1)
+        assert store.update(as_rows(pipeline, rows)).number == oracle.update(rows)
+        assert_same_here(store, oracle, pipeline, range(1, oracle.head + 1))
+        assert store.verify(recompute=True) == ()
+
+
+def test_a_limited_window_without_rows_begins_anew_with_another_definition(location: str) -> None:
+    with dp.Store(None, location, limited_views(start="2013-03-01", max_partitions=3)) as store:
+        assert store.update({}, partitions=DAYS).number == 2
+    with dp.Store(None, location, limited_views(start="2013-03-02", max_partitions=1)) as store:
+        first = store.update({"events": day(3, [1])}).number
+        windows = [
+            version.stages["views"].window or dp.WindowMove() for version in store.versions()
+        ]
+        assert [move.last and move.last.day for move in windows] == [None, 3, None, 2, 3]
+        assert first == store.head.number
+        assert counts(store, "views") == {1: 1}
+
+
+def limited_views(**given: Any) -> dp.Pipeline:
+    """An ordered function and another in a window that few partitions may enter at once."""
+    pipeline = dp.Pipeline("views")
+    pipeline.source("events", key="day date, id bigint", value="member_id bigint")
+    values = {"n": agg.count(), "least": agg.min("id")}
+    window = dp.window("day", **given)
+    pipeline.aggregate("views", "events", key="member_id", values=values, window=window)
+    return pipeline
 
 
 def test_what_an_ordered_function_is_answered_from_begins_anew_with_it(location: str) -> None:

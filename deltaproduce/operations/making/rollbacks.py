@@ -28,7 +28,6 @@ from deltaproduce.operations.step.incremental import difference
 from deltaproduce.operations.step.plan import Step, check_layouts, rolled_back
 from deltaproduce.operations.step.windowing import differ
 from deltaproduce.operations.step.writes import (
-    NO_TABLES,
     Edits,
     StageWrite,
     StepResult,
@@ -37,7 +36,7 @@ from deltaproduce.operations.step.writes import (
 )
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.edits import Edit, Restore
-from deltaproduce.storage.figures import InPlace, StageFigures
+from deltaproduce.storage.figures import NO_TABLES, InPlace, StageFigures
 from deltaproduce.storage.stored import Overlay, Stored
 from deltaproduce.storage.versions import Version, unbroken
 

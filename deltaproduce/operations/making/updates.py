@@ -29,7 +29,6 @@ from deltaproduce.operations.step.plan import Step, weighed
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.windowing import Units, differ
 from deltaproduce.operations.step.writes import (
-    NO_TABLES,
     StageWrite,
     StepResult,
     WriteInPlace,
@@ -42,9 +41,10 @@ from deltaproduce.stages.productions import Found, Production
 from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.storage.decisions.resumption import Kept
+from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.parquet.held import Held
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.versions import Version, columns_of
+from deltaproduce.storage.versions import Version, columns_of, has_tables
 from deltaproduce.storage.window_states import WindowState
 
 
@@ -357,8 +357,10 @@ class Update(Work):
         if windowed is None:
             return None
         windowed.check_present(state)
-        redefined, advances = step.redefined, self.advances
-        return windowed.shift(self.head, state, redefined=redefined, advances=advances)
+        name, redefined = step.stage.name, step.redefined
+        if not has_tables(self.head, name):  # its window may be on its way all the same
+            redefined = self.head.definitions.get(name) != self.means.definitions[name]
+        return windowed.shift(self.head, state, redefined=redefined, advances=self.advances)
 
     def _present_unknown(self, stage: Stage, results: Mapping[str, StepResult]) -> Units:
         """The partitions of what a stage has a window over, where the store does not know them.

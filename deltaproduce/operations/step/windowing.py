@@ -22,6 +22,7 @@ from deltaproduce.model.graph import Graph, Source, Stage, belongs_to
 from deltaproduce.model.partitions import Partition, Partitioning, Ranges
 from deltaproduce.model.window_moves import Shift, WindowMove, place_of
 from deltaproduce.model.windows import NOWHERE, PlannedWindow, planned
+from deltaproduce.storage.figures import NO_TABLES
 from deltaproduce.storage.versions import Version, has_tables
 from deltaproduce.storage.window_states import Tracked, WindowState
 from deltaproduce.types.columns import Column
@@ -74,7 +75,15 @@ class WindowedStage:
         return self.window.present(Ranges.of(chain.from_iterable(u.pairs for u in units)))
 
     def place(self, state: WindowState) -> Ranges:
-        """The partitions from its first to its last one."""
+        """The partitions from its first to its last one.
+
+        A limited one begins to move when a partition is there, whatever the day is.
+        """
+        is_begun = self.present(state) or not self.is_limited
+        return self._wanted(state) if is_begun else NOWHERE
+
+    def _wanted(self, state: WindowState) -> Ranges:
+        """Where it is to be, whatever is there."""
         return self.window.place(self.present(state), state.as_of)
 
     @property
@@ -91,14 +100,22 @@ class WindowedStage:
             redefined: it was another window, or none, until then.
             advances: it moves even if it is limited.
         """
-        figures = head.stages.get(self.stage.name)
-        last = None if figures is None or redefined else figures.window
+        last = None if redefined else self.last_move(head, state)
         before = None if last is None else place_of(self.window, last)
         had = NOWHERE if last is None else self.present(head.windows)
         after, has, was = self.place(state), self.present(state), before or NOWHERE
         if self.is_limited:
             after = self.window.next_place(was, after, has) if advances else was
         return Shift(self.window, before, had, after, has)
+
+    def last_move(self, version: Version, state: WindowState) -> WindowMove | None:
+        """How it came to where a version has left it; None if it is not anywhere yet.
+
+        A limited one is on its way as soon as a partition is there, even if no row ever was.
+        """
+        figures = version.stages.get(self.stage.name, NO_TABLES)
+        begins = self.is_limited and not figures.delta_versions and self.present(state)
+        return WindowMove() if figures.window is None and begins else figures.window
 
     def check_present(self, state: WindowState) -> None:
         """Refuse a window with partitions that are missing, if they are an error.
@@ -108,7 +125,7 @@ class WindowedStage:
         """
         if self.window.window.on_missing == "skip":
             return
-        place = self.place(state)
+        place = self._wanted(state)
         every = (
             place.without(self.window.present(state.present.get(root.tracked, Ranges())))
             for root in self.roots
@@ -198,8 +215,7 @@ class Windows:
             moves: where windows are that are not where the version's figures say.
         """
         for name, windowed in self.stages.items():
-            figures = version.stages.get(name)
-            move = moves.get(name, None if figures is None else figures.window)
+            move = moves.get(name, windowed.last_move(version, version.windows))
             if move is None or not windowed.is_limited:
                 continue
             if place_of(windowed.window, move) != windowed.place(version.windows):
@@ -211,19 +227,21 @@ class Windows:
     ) -> Version:
         """A version with its windows where they are in a state, of stages whose rows stay.
 
+        Of those, too, that have none yet.
+
         Args:
             settled: stages that are not looked at.
             advances: as for `due`.
         """
         figures = {
             name: replace(
-                head.stages[name],
+                head.stages.get(name, NO_TABLES),
                 window=windowed.shift(head, state, advances=advances).move(
                     reused=False, why="no row of it changes"
                 ),
             )
             for name, windowed in self.stages.items()
-            if name not in settled and name in head.stages and head.stages[name].window is not None
+            if name not in settled and windowed.last_move(head, state) is not None
         }
         return replace(head, stages={**head.stages, **figures}, windows=state)
 

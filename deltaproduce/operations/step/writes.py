@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -38,9 +38,6 @@ from deltaproduce.storage.versions import columns_of
 
 Edits: TypeAlias = Mapping[str, Edit | Restore]
 """What is committed to the tables of one stage, by kind."""
-
-NO_TABLES: Final = StageFigures("skipped")
-"""The figures of a stage that is in no version yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,8 @@ class Windows:
                         message = f"stage {stage.name!r}: partition {at} is missing"
                         raise MissingPartitionsError(message, stage=stage.name, partitions=(at,))
                     at = _moved(at, window.step, 1)
-        return found
+        is_begun = any(mine) or not _is_limited(stage)
+        return found if is_begun else None
 
     def _between(
         self, key: Columns, window: Window, mine: Sequence[Iterable[Any]]
