@@ -14,6 +14,7 @@ from pyspark.sql import types as t
 from deltaproduce.engines.local.arrays import (
     distinct,
     factorize,
+    firsts_of,
     in_order,
     isin_rows,
     order_codes,
@@ -174,6 +175,18 @@ def test_numbers_of_any_range_are_sorted_like_tuples_and_equal_ones_stay_in_orde
     places = range(len(rows))
     assert sorting(columns).tolist() == sorted(places, key=lambda place: rows[place])
     assert sorting(columns[:1]).tolist() == sorted(places, key=lambda place: rows[place][0])
+    assert sorting(columns[2:]).tolist() == sorted(places, key=lambda place: rows[place][2])
+
+
+@given(st.lists(st.integers(5, 40)), st.booleans())
+def test_numbers_that_lie_close_together_are_ranked_and_sorted_like_others(numbers, once):
+    numbers = [*dict.fromkeys(numbers)] if once else numbers
+    array = np.array(numbers, np.int64)
+    assert sorting([array]).tolist() == sorted(range(len(numbers)), key=numbers.__getitem__)
+    found = factorize([pa.chunked_array([pa.array(numbers, pa.int64())])])
+    ranks = {number: rank for rank, number in enumerate(sorted(set(numbers)))}
+    assert found.tolist() == [ranks[number] for number in numbers]
+    assert firsts_of(found).tolist() == [numbers.index(number) for number in ranks]
 
 
 @given(st.lists(st.tuples(WIDE, WIDE)))

@@ -101,9 +101,15 @@ def codes(array: pa.ChunkedArray) -> Numbers:
 
 def distinct(table: pa.Table) -> pa.Table:
     """Each row once: the first of equal ones."""
-    numbers = _row_codes(table.columns)
-    order = sorting([numbers])
-    return table.take(pa.array(np.sort(order[_begins([numbers[order]])])))
+    groups = _dense(_row_codes(table.columns))
+    return table.take(pa.array(np.sort(firsts_of(groups))))
+
+
+def firsts_of(groups: Numbers) -> Numbers:
+    """Of some groups, numbered from 0 without gaps, the first row of each."""
+    firsts = np.empty(int(groups.max(initial=-1)) + 1, np.int64)
+    firsts[groups[::-1]] = np.arange(len(groups))[::-1]
+    return firsts
 
 
 def isin_rows(rows: pa.Table, keys: pa.Table) -> Marks:
@@ -153,6 +159,12 @@ def sorting(numbers: Sequence[Numbers]) -> Numbers:
     rows, bits = len(one), len(one).bit_length()
     if _is_sorted(one):
         return np.arange(rows)
+    if _is_narrow(one):
+        at = np.full(int(one.max()) + 1, rows)
+        at[one] = np.arange(rows)
+        found = at[at < rows]
+        if len(found) == rows:  # no two are equal
+            return found
     if rows and int(one.max()) < _BEYOND >> bits:  # with its place, each is sorted as one number
         together = one << bits
         together |= np.arange(rows)
@@ -238,6 +250,12 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
     return steps[:-1].cumsum(dtype=np.int8).astype(bool)
 
 
+def _is_narrow(numbers: Numbers) -> bool:
+    """Whether there may be a mark for each number of their range."""
+    least, greatest = int(numbers.min(initial=0)), int(numbers.max(initial=0))
+    return greatest - least < _MARKS_A_ROW * len(numbers)
+
+
 def _marked(rows: Numbers, sought: Numbers) -> Marks | None:
     """Which rows are among some numbers, by a mark for each of their range; None if it is wide."""
     if not len(sought):
@@ -308,6 +326,11 @@ def _packed(columns: Sequence[Numbers]) -> list[Numbers]:
 
 def _dense(numbers: Numbers) -> Numbers:
     """Numbers from 0 in the order of these."""
+    if _is_narrow(numbers):
+        least = int(numbers.min(initial=0))
+        marks = np.zeros(int(numbers.max(initial=-1)) - least + 1, bool)
+        marks[numbers - least] = True
+        return (marks.cumsum() - 1)[numbers - least]
     order = sorting([numbers])
     found = np.empty(len(numbers), np.int64)
     found[order] = grouped([numbers[order]])
@@ -327,10 +350,18 @@ def _plain(array: pa.Array) -> Numbers | None:
         return np.asarray(array.cast(pa.int64()), np.int64)
     if pa.types.is_date32(found):
         return np.asarray(array.view(pa.int32()), np.int64)
-    if pa.types.is_decimal128(found) and found.precision <= _PLAIN_DIGITS and len(array):
-        halves = np.frombuffer(array.buffers()[1], "<i8")
-        return halves[2 * array.offset : 2 * (array.offset + len(array)) : 2]
-    return None
+    return without_points(array) if pa.types.is_decimal128(found) else None
+
+
+def without_points(array: pa.Decimal128Array) -> Numbers | None:
+    """Decimals of which none is null, without their points: 1.25 is 125.
+
+    None if one is beyond 64 bits.
+    """
+    halves = np.frombuffer(array.buffers()[1] or b"", "<i8").reshape(-1, 2)
+    low, high = halves[array.offset : array.offset + len(array)].T
+    fits = array.type.precision <= _PLAIN_DIGITS or np.array_equal(high, low >> 63)
+    return low if fits else None
 
 
 def _codes(array: pa.Array) -> Numbers:

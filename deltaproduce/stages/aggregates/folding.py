@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Numbers, factorize
+from deltaproduce.engines.local.arrays import Numbers, factorize, firsts_of
 from deltaproduce.errors import CorruptStoreError, ProducerError
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.aggregates.grouping import Grouping
@@ -144,6 +144,4 @@ def _together(arrays: Sequence[pa.Array]) -> pa.Array | None:
 def _grouped_by(keys: pa.Table) -> tuple[Numbers, Numbers]:
     """For each row the number of its key, and for each key its first row."""
     groups = factorize(keys.columns)
-    firsts = np.empty(int(groups.max(initial=-1)) + 1, np.int64)
-    firsts[groups[::-1]] = np.arange(len(groups))[::-1]
-    return groups, firsts
+    return groups, firsts_of(groups)

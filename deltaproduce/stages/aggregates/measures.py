@@ -31,6 +31,7 @@ from deltaproduce.stages.aggregates.exact.numbers import (
     of_integers,
 )
 from deltaproduce.stages.aggregates.exact.states import from_binary, to_binary
+from deltaproduce.stages.aggregates.exact.whole import as_decimals, squared, summed, whole_numbers
 from deltaproduce.types.atoms import arrow_type
 
 _DIGITS: Final = 38
@@ -252,7 +253,12 @@ class Total(Measure):
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""
         assert values is not None
-        wide = arrow_type(self.data_type)
+        wide, numbers = arrow_type(self.data_type), whole_numbers(values)
+        if self.power == _SQUARED and numbers is not None:
+            numbers = squared(numbers)
+        sums = None if numbers is None else summed(numbers * signs, groups, size)
+        if sums is not None:
+            return as_decimals(sums, wide)
         terms = values.cast(arrow_type(self._of_values))
         if self.power == _SQUARED:
             terms = pc.multiply(terms, terms)
@@ -272,6 +278,10 @@ class Total(Measure):
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
+        numbers = whole_numbers(states)
+        sums = None if numbers is None else summed(numbers, groups, size)
+        if sums is not None:
+            return as_decimals(sums, arrow_type(self.data_type))
         together = pa.table({"group": groups, "state": states})
         found = together.group_by("group", use_threads=False).aggregate([("state", "sum")])
         places = np.empty(size, np.int64)
