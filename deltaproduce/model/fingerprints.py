@@ -8,21 +8,25 @@ docstrings, the decorator and the place in the file do not count. What counts of
 code, its defaults, and the functions and plain values that it closes over; of other objects, the
 type. What it refers to by a global name does not count: there is no end to following those, and
 `Store.refresh` is there for it.
+
+Beside its fingerprint goes the text of a definition, for people: it says what changed, and never
+whether something has.
 """
 
 import ast
 import datetime
 import decimal
+import difflib
 import functools
 import hashlib
 import inspect
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType
 from typing import Final
 
-from deltaproduce.model.graph import Producer, Source, Stage
+from deltaproduce.model.graph import Producer, Source, Stage, is_auxiliary
 from deltaproduce.shown.tabular import one_line
 
 
@@ -32,10 +36,13 @@ class Fingerprint:
 
     Attributes:
         function: `NOT_MADE` in a version that has the stage's tables, but nothing made by it.
+        text: what its user has written, at most `LONGEST_TEXT` characters of it; None if that is
+            not known. Fingerprints that differ in it alone are equal.
     """
 
     layout: str
     function: str
+    text: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +50,10 @@ class Altered:
     """One part of a stage's definition that is another one now.
 
     Attributes:
-        part: ``key columns``, ``value columns``, ``reads``, ``function``, …
-        before: what it was; None if that is not known any more.
-        after: what it is; None if that is no text.
+        part: ``key columns``, ``value columns``, ``source key columns``, ``what it reads``; or what
+            makes the stage's rows: ``function``, ``query`` or ``definition``.
+        before: what it was; None if that is not known.
+        after: what it is; None if that is not known.
     """
 
     part: str
@@ -57,15 +65,45 @@ class Altered:
 
     @property
     def sentence(self) -> str:
-        """The same in words."""
+        """The same in words: of a text only that it changed, or why there is no `diff` of it."""
+        if self.part in MAKERS:
+            return f"{self.part} changed{self._without_diff()}"
         if self.before is None or self.after is None:
             return f"{self.part} changed"
         return f"{self.part} changed: {self.before or 'none'} -> {self.after or 'none'}"
 
+    @property
+    def diff(self) -> str:
+        """The lines of a text that changed, as a unified diff without the names of files.
+
+        Empty where both are not known or are the same, and for what is no text of several lines.
+        """
+        if self.part not in MAKERS or self.before is None or self.after is None:
+            return ""
+        before, after = (text.splitlines() for text in (self.before, self.after))
+        return "\n".join(list(difflib.unified_diff(before, after, lineterm=""))[2:])
+
+    def _without_diff(self) -> str:
+        if self.before is None:
+            return "; the text that it had is not known"
+        if self.after is None:
+            return "; the text that it has is not known"
+        if self.before != self.after:
+            return ""
+        if len(self.before) == LONGEST_TEXT:
+            return f"; the first {LONGEST_TEXT:,} characters of its text did not"
+        return "; its text did not: a value that it takes from around it is another one"
+
     def as_dict(self) -> dict[str, str | None]:
         """The same as JSON has it."""
-        return {"part": self.part, "before": self.before, "after": self.after}
+        return {"part": self.part, "before": self.before, "after": self.after, "diff": self.diff}
 
+
+MAKERS: Final = ("function", "query", "definition")
+"""What `Kind.maker` may say: those parts of a definition that are texts of several lines."""
+
+LONGEST_TEXT: Final = 20_000
+"""So many characters of a definition's text are kept, which is some 500 lines."""
 
 NOT_MADE: Final = ""
 """The function of a stage that was rolled back to before its first version."""
@@ -89,7 +127,9 @@ def fingerprint(stage: Stage) -> Fingerprint:
     }
     if stage.schema.states:
         layout["states"] = stage.schema.states.ddl
-    return Fingerprint(_digest(json.dumps(layout, sort_keys=True)), _digest(_making(stage)))
+    return Fingerprint(
+        _digest(json.dumps(layout, sort_keys=True)), _digest(_making(stage)), _text(stage)
+    )
 
 
 def _making(stage: Stage) -> str:
@@ -98,6 +138,14 @@ def _making(stage: Stage) -> str:
         return ""
     made_by = described(stage.kind.made_by) if stage.revision is None else stage.revision
     return f"{stage.kind.word}: {made_by}"
+
+
+def _text(stage: Stage) -> str | None:
+    """What a stage's user has written; None of stages that nobody has, or without a text."""
+    if is_auxiliary(stage.name):
+        return None
+    definition = stage.kind.definition([feeder.name for feeder in stage.merged])
+    return None if definition is None else definition.text[:LONGEST_TEXT]
 
 
 _ATOMS: Final = (

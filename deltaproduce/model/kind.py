@@ -13,7 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from textwrap import dedent
+from types import CellType, FunctionType
 from typing import Any, Final, Protocol, TypeAlias
 
 from deltaproduce.model.retention import Retention
@@ -66,12 +68,40 @@ class Definition:
     text: str
 
     @staticmethod
-    def of_function(function: Callable[..., Any]) -> Definition | None:
-        """The source text of a function; None if it has none."""
-        try:
-            return Definition("python", dedent(inspect.getsource(function)).rstrip())
-        except (OSError, TypeError):
-            return None
+    def of_functions(*functions: Callable[..., Any]) -> Definition | None:
+        """The source text of functions, and of those that they take from around them.
+
+        None if one of those that are given has none.
+        """
+        texts: dict[str, None] = {}
+        for function in functions:
+            text = _source_text(function)
+            if text is None:
+                return None
+            texts[text] = None
+        texts |= dict.fromkeys(filter(None, map(_source_text, _taken(functions))))
+        return Definition("python", "\n\n".join(texts))
+
+
+def _source_text(function: Callable[..., Any]) -> str | None:
+    """The source text of a function; None if it has none."""
+    try:
+        return dedent(inspect.getsource(function)).rstrip()
+    except (OSError, TypeError):
+        return None
+
+
+def _taken(functions: Sequence[object]) -> list[FunctionType]:
+    """The functions that others take from around them, once each, the nearest first."""
+    found: list[FunctionType] = []
+    border: Sequence[object] = functions
+    while border:
+        cells = chain.from_iterable(getattr(one, "__closure__", None) or () for one in border)
+        held = [cell.cell_contents for cell in cells if cell != CellType()]
+        nearest = [one for one in held if isinstance(one, FunctionType) and one not in found]
+        found += nearest
+        border = nearest
+    return found
 
 
 PARTS: Final = "_parts"
@@ -112,7 +142,12 @@ class Kind(ABC):
             feeders: the names of what it reads.
         """
         del feeders
-        return None if self.called is None else Definition.of_function(self.called)
+        return None if self.called is None else Definition.of_functions(self.called)
+
+    @property
+    def maker(self) -> str:
+        """What makes its rows, in a word: ``function``, ``query`` or ``definition``."""
+        return "definition" if self.called is None else "function"
 
     @property
     def called(self) -> Callable[..., Any] | None:

@@ -17,6 +17,8 @@ def html(tables: Iterable[Table]) -> str:
 def _table(table: Table) -> str:
     title = escape(escaped(table.title))
     notes = "".join(f"<p>{escape(escaped(note))}</p>" for note in table.notes)
+    if table.listing:
+        notes += f"<pre>{'<br>'.join(escape(escaped(line)) for line in table.listing)}</pre>"
     if not table.columns:
         return f"<p><b>{title}</b></p>{notes}"
     head = "".join(f'<th style="text-align: left">{escape(name)}</th>' for name in table.columns)

@@ -30,12 +30,14 @@ class Table:
         columns: their headings.
         rows: one cell a column.
         notes: sentences below it.
+        listing: lines below these, which are shown as they are.
     """
 
     title: str
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    listing: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The same as JSON has it."""
@@ -44,6 +46,7 @@ class Table:
             "columns": list(self.columns),
             "rows": [list(row) for row in self.rows],
             "notes": list(self.notes),
+            "listing": list(self.listing),
         }
 
 

@@ -23,7 +23,7 @@ def _lines(table: Table) -> list[str]:
         lines.append(_row(table.columns, widths, rights))
         lines.append("  ".join("-" * width for width in widths))
         lines += [_row(row, widths, rights) for row in cells]
-    return [*lines, *map(escaped, table.notes)]
+    return [*lines, *map(escaped, (*table.notes, *table.listing))]
 
 
 def _is_right(table: Table, place: int) -> bool:

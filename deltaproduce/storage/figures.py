@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from deltaproduce.errors import CorruptStoreError
@@ -252,6 +253,10 @@ NO_TABLES: Final = StageFigures("skipped")
 
 _Part = Base | Numbering | StageColumns | Origin | Past
 
+_NO_TEXTS: Final[Mapping[str, str]] = MappingProxyType({})
+_TEXT: Final = "definition"
+"""Beside the figures of a stage."""
+
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
@@ -285,9 +290,19 @@ class InPlace:
         )
 
 
-def figures_to_json(stages: Mapping[str, StageFigures], windows: WindowState = NO_WINDOWS) -> str:
-    """The figures as the version log stores them, and what windows depend on, if there are any."""
+def figures_to_json(
+    stages: Mapping[str, StageFigures],
+    windows: WindowState = NO_WINDOWS,
+    texts: Mapping[str, str] = _NO_TEXTS,
+) -> str:
+    """The figures as the version log stores them, and what windows depend on, if there are any.
+
+    Args:
+        texts: stage -> the text of its definition, of those of which it is to be stored.
+    """
     found = {name: stored(figures) for name, figures in stages.items()}
+    for name in texts.keys() & stages.keys():
+        found[name][_TEXT] = texts[name]
     if windows != NO_WINDOWS:
         found[_WINDOWS] = state_to_json(windows)
     return json.dumps(found)
@@ -311,7 +326,7 @@ def stored(figures: StageFigures) -> dict[str, Any]:
     return {name: value for part in flat for name, value in part.items()}
 
 
-def figures_from_json(text: str) -> tuple[dict[str, StageFigures], WindowState]:
+def figures_from_json(text: str) -> tuple[dict[str, StageFigures], WindowState, dict[str, str]]:
     """The inverse of `figures_to_json`.
 
     Raises:
@@ -326,7 +341,10 @@ def figures_from_json(text: str) -> tuple[dict[str, StageFigures], WindowState]:
     stages = {name: known for name, known in figures.items() if known is not None}
     if windows is None or len(stages) < len(figures):
         raise _foreign(text)
-    return stages, windows
+    texts = {name: of_stage[_TEXT] for name, of_stage in found.items() if _TEXT in of_stage}
+    if not is_texts(list(texts.values())):
+        raise _foreign(text)
+    return stages, windows, texts
 
 
 def figures_of(found: object) -> StageFigures | None:

@@ -8,6 +8,9 @@ refuses the second while both are under way, and skips it silently afterwards, w
 finds out. Most commits publish a version. One that drops versions carries one too, so a writer that
 still goes by a dropped version cannot publish. And only attempts of stores have changed rows; else
 none is read.
+
+The text of a definition is in the row of the version whose tables were first made by it. A version
+without one has that of the version before, if the fingerprints are equal (decision 45).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
@@ -116,9 +120,12 @@ class VersionLog:
         """
         if not self._known:
             self._tables.create(self._table, _COLUMNS)
-        published = self._commit([self._row(version, attempt)], attempt, overwrite=False)
+        before = self.last_read
+        row = self._row(version, attempt, before)
+        published = self._commit([row], attempt, overwrite=False)
         if self._read in (None, published - 1):
-            self._known = (*self._known, replace(version, fencing_token=attempt.fencing_token))
+            made = replace(version, fencing_token=attempt.fencing_token)
+            self._known = (*self._known, _with_texts(made, before))
             self._read = published
 
     def rewrite(self, versions: Sequence[Version], attempt: Attempt) -> None:
@@ -131,7 +138,10 @@ class VersionLog:
             DeltaProduceError: as `publish`.
         """
         dropped = [version for version in self._known if version.number < versions[0].number]
-        kept = [self._row(version, version.attempt or attempt) for version in versions]
+        kept = [
+            self._row(version, version.attempt or attempt, before)
+            for before, version in pairwise((EMPTY, *versions))
+        ]
         remembered = [_remembered(version) for version in dropped if version.update_id is not None]
         self._commit([*remembered, *kept], attempt, overwrite=True)
         self.versions()
@@ -183,7 +193,8 @@ class VersionLog:
         ):
             known = ()
         last = known[-1].number if known else 0
-        known += self._rows(newest, last)
+        for version in self._rows(newest, last):
+            known += (_with_texts(version, known[-1] if known else EMPTY),)
         ours = next((c.delta_version for c in commits if c.attempt is not None), 0)
         foreign = foreign_commits(commits, ours)
         if foreign and known != self._rows(ours):
@@ -280,7 +291,12 @@ class VersionLog:
                 f"{self._table.address} cannot be read; read the head again before repeating it"
             ) from error
 
-    def _row(self, version: Version, attempt: Attempt) -> dict[str, Any]:
+    def _row(self, version: Version, attempt: Attempt, before: Version) -> dict[str, Any]:
+        """A version as a row of the log.
+
+        Args:
+            before: that of the row before.
+        """
         location = self._tables.location
         return {
             "number": version.number,
@@ -300,7 +316,9 @@ class VersionLog:
                 for stage, figures in version.stages.items()
                 for kind, delta_version in figures.delta_versions.items()
             },
-            "figures": figures_to_json(version.stages, version.windows),
+            "figures": figures_to_json(
+                version.stages, version.windows, _new_texts(version, before)
+            ),
             "attempt": attempt.id,
         }
 
@@ -332,7 +350,7 @@ def _version(row: Mapping[str, Any]) -> Version:
             table="_versions",
         )
     figures = row["figures"]
-    stages, windows = ({}, NO_WINDOWS) if figures is None else figures_from_json(figures)
+    stages, windows, texts = ({}, NO_WINDOWS, {}) if figures is None else figures_from_json(figures)
     return Version(
         number=number,
         committed_at=at.astimezone(UTC),
@@ -340,12 +358,37 @@ def _version(row: Mapping[str, Any]) -> Version:
         update_id=row["update_id"],
         stages=stages,
         definitions={
-            name: Fingerprint(found["layout"], found["function"])
+            name: Fingerprint(found["layout"], found["function"], texts.get(name))
             for name, found in fingerprints.items()
         },
         attempt=Attempt(row["attempt"], number),
         windows=windows,
     )
+
+
+def _new_texts(version: Version, before: Version) -> dict[str, str]:
+    """Stage -> the text of its definition, where that does not follow from the version before."""
+    return {
+        name: made.text
+        for name, made in version.definitions.items()
+        if made.text is not None and made.text != _text_before(name, made, before)
+    }
+
+
+def _with_texts(version: Version, before: Version) -> Version:
+    """The version, with the texts of definitions that it has from the one before."""
+    found = {
+        name: made if made.text is not None else replace(made, text=text)
+        for name, made in version.definitions.items()
+        if (text := _text_before(name, made, before)) is not None
+    }
+    return replace(version, definitions={**version.definitions, **found}) if found else version
+
+
+def _text_before(stage: str, made: Fingerprint, before: Version) -> str | None:
+    """The text of a definition as the version before has it; None if it was another one."""
+    known = before.definitions.get(stage)
+    return known.text if known == made and known is not None else None
 
 
 def _fault_of_names(version: Version, location: Location) -> str | None:

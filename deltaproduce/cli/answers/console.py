@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.table import Table as Drawn
 
 _WIDTH_OF_PIPES: Final = 10_000
+_STYLES: Final = {"-": "red", "+": "green", "@": "cyan"}
+"""Of the lines of a diff, on terminals."""
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
@@ -76,10 +78,16 @@ def drawn(table: Table) -> Drawn:
 
 
 def _print_table(console: Console, table: Table) -> None:
-    with console.capture() as captured:
-        console.print(drawn(table))
-    lines = [line.rstrip() for line in captured.get().splitlines()]
-    sys.stdout.write("\n".join((*lines, *map(cell_text, table.notes))) + "\n")
+    from rich.text import Text
+
+    lines = [cell_text(table.title)]
+    if table.columns:
+        with console.capture() as captured:
+            console.print(drawn(table))
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+    sys.stdout.write("".join(f"{line}\n" for line in (*lines, *map(cell_text, table.notes))))
+    for line in table.listing:
+        console.print(Text(escaped(line), _STYLES.get(line[:1], "")), soft_wrap=True)
 
 
 def _are_numbers(cells: Iterable[Cell]) -> bool:

@@ -112,6 +112,7 @@ def planned(
     notes = [f"{step.stage.name}: {part.sentence}" for step in chosen for part in step.altered]
     notes += [f"lost: {loss.sentence}" for loss in plan.losses]
     parts.append(Table("", ("stage", "how", "why"), rows, tuple(notes)))
+    parts += (table for step in chosen for table in step.diffs(head.number))
     parts.append(f"nothing was written; the newest is {version_line(head)}")
     return Answer(data, tuple(parts))
 

@@ -441,7 +441,10 @@ def _digest(
         None if head.attempt is None else head.attempt.id,
         {name: batch.digest() for name, batch in batches.items()},
         {name: asdict(arrival.place) for name, arrival in arrivals.items()},
-        {name: asdict(definition) for name, definition in means.definitions.items()},
+        {
+            name: {"layout": made.layout, "function": made.function}
+            for name, made in means.definitions.items()
+        },
         *asked.told,
         *means.retentions.texts.items(),
     ]

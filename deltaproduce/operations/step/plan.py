@@ -218,7 +218,7 @@ def _producer_step(
     if stage.name in refreshed:
         return Step(stage, "full", "refresh asked for")
     if head.definitions[stage.name].function != definition.function:
-        return Step(stage, "full", "its function changed", redefined=True)
+        return Step(stage, "full", f"its {stage.kind.maker} changed", redefined=True)
     anew = [name for name in reached if steps[name].redefined]
     if anew and stage.kind.reads_states:
         return Step(stage, "full", f"the states of {', '.join(anew)} changed", redefined=True)

@@ -85,6 +85,21 @@ class PlannedStep(Step):
             "share": self.share,
         }
 
+    def diffs(self, head: int) -> tuple[Table, ...]:
+        """How the text of its definition differs from the one that its tables were made by.
+
+        Args:
+            head: the number of the version that they are of.
+        """
+        return tuple(
+            Table(
+                f"{self.stage.name}: {part.part}",
+                listing=(f"--- version {head}", "+++ now", *part.diff.split("\n")),
+            )
+            for part in self.altered
+            if part.diff
+        )
+
 
 class Plan(Tabular, tuple[PlannedStep, ...]):
     """What an update would do: a tuple of the stages that it would look at, feeders first.
@@ -117,7 +132,7 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
         }
 
     def as_tables(self) -> tuple[Table, ...]:
-        """The stages, with what differs of their definitions and what would be lost below."""
+        """The stages, what would be lost, and how the texts of their definitions differ."""
         columns = ("stage", "cause", "how", "keys", "share", "why")
         rows: list[tuple[Cell, ...]] = [
             (s.stage.name, s.cause, s.how, _or_unknown(s.keys), _percent(s.share), s.reason)
@@ -136,6 +151,7 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
                 tuple(rows),
                 tuple(notes),
             ),
+            *(table for step in self for table in step.diffs(self.head)),
         )
 
 
@@ -183,7 +199,7 @@ def altered(stage: Stage, head: Version, definition: Fingerprint) -> tuple[Alter
     if known.layout != definition.layout and not found:
         found.append(Altered("what it reads", None, ", ".join(x.name for x in stage.feeders)))
     if known.function not in (NOT_MADE, definition.function):
-        found.append(Altered("function"))
+        found.append(Altered(stage.kind.maker, known.text, definition.text))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.declarations import check_function, check_preserved
 from deltaproduce.model.graph import Stage
-from deltaproduce.model.kind import KeyRows, Model
+from deltaproduce.model.kind import Definition, KeyRows, Model
 from deltaproduce.model.layouts import Layout
 from deltaproduce.stages.functions import by_key, over_tables
 from deltaproduce.stages.functions.preservation import PreserveFunction, preserved
@@ -90,6 +90,12 @@ class ByKey(FunctionKind):
     def made_by(self) -> object:
         """See `Kind.made_by`: the function, and what is done with what it emits."""
         return self.function if self.preserve is None else (self.function, self.preserve)
+
+    def definition(self, feeders: Sequence[str]) -> Definition | None:
+        """See `Kind.definition`: both functions."""
+        del feeders
+        preserve = () if self.preserve is None else (self.preserve,)
+        return Definition.of_functions(self.function, *preserve)
 
     @property
     def called(self) -> ProduceFunction:

@@ -94,8 +94,13 @@ class Partitioned(ScheduledKind):
         """See `Kind.definition`."""
         del feeders
         if self.function is not None:
-            return Definition.of_function(self.function)
+            return Definition.of_functions(self.function)
         return Definition("sql", dedent(self.query.text).strip())
+
+    @property
+    def maker(self) -> str:
+        """See `Kind.maker`."""
+        return "query" if self.function is None else "function"
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that Spark finds, if there is a session."""

@@ -43,6 +43,11 @@ class KeyLocalQuery(ProducerKind):
         del feeders
         return Definition("sql", dedent(self.query.text).strip())
 
+    @property
+    def maker(self) -> str:
+        """See `Kind.maker`."""
+        return "query"
+
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that Spark finds."""
         return replace(stage, schema=query_schema(stage, self.query, tables.spark))
