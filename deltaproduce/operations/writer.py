@@ -191,6 +191,12 @@ def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) ->
         text: the location as the user says it.
     """
     session = engines.session
+    if place.in_catalog and session is None:
+        raise SessionError(
+            f"location {text!r} is a schema of a catalog, which only Spark has: for a folder write "
+            f"'./{text}', for a schema open the store with a session, "
+            "Store(deltaproduce.local_session(), …)"
+        )
     if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
         place = place.within(engines.spark.catalog.currentCatalog())
     elif session is None and not _is_seen(place):

@@ -48,21 +48,35 @@ class Section:
             raise ProjectFileError(f"{_FILE}: {name} is {shown(found)}; make it a table, [{name}]")
         return Section(name, found)
 
-    def text(self, key: str, default: str | None = None, *, may_be_empty: bool = False) -> str:
-        """A text; required if there is no default."""
+    def text(
+        self,
+        key: str,
+        default: str | None = None,
+        *,
+        may_be_empty: bool = False,
+        wanted: str = "a text",
+    ) -> str:
+        """A text; required if there is no default.
+
+        Args:
+            wanted: what is to be added where it is required and not there.
+        """
         self._read.append(key)
         found = self.values.get(key, default)
         if found is None:
-            raise ProjectFileError(f"{_FILE}: [{self._name}] has no {key}; add it, a text")
+            near = get_close_matches(key, self.values, 1)
+            mend = f"do you mean it by {near[0]!r}?" if near else f"add it: {wanted}"
+            raise ProjectFileError(f"{_FILE}: [{self._name}] has no {key!r}; {mend}")
         if not isinstance(found, str) or not (found.strip() or may_be_empty):
             self.refuse(key, "a text" if may_be_empty else "a text that is not empty")
         return found
 
     def choice(self, key: str, choices: Sequence[str], default: str | None) -> Any:  # noqa: ANN401 a Literal
         """One of some texts; required if there is no default."""
-        found = self.text(key, default)
+        wanted = " or ".join(f'"{one}"' for one in choices)
+        found = self.text(key, default, wanted=wanted)
         if found not in choices:
-            self.refuse(key, " or ".join(f'"{one}"' for one in choices))
+            self.refuse(key, wanted)
         return found
 
     def settings(self) -> dict[str, str]:

@@ -72,8 +72,9 @@ class Opened:
         for known in self.graph.sources:
             if known is found:
                 return known
+        names = ", ".join(known.name for known in self.graph.sources)
         raise NotFoundError(
-            f"{found.name!r} is no source: changes are given, and keys forgotten, there"
+            f"{found.name!r} is no source, and its rows follow from those of sources: {names}"
         )
 
     def producer(self, stage: str | Stage) -> Stage:

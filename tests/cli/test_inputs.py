@@ -205,3 +205,18 @@ def test_check_names_columns_that_are_missing(project, asked):
     assert problem["stage"] == "customers"
     assert "no column name; it has customer_id, nam" in problem["message"]
     assert asked("check", "--select", "orders")["problems"] == []
+
+
+def test_a_file_without_a_column_is_refused_by_its_name(project, call):
+    """Also beside one that has it, whose rows would be null there; deletes need keys alone."""
+    folder = project / "data" / "orders"
+    (folder / "2026-01-02.csv").write_text("order_id,customer_id\n101,2\n")
+    for verb in ("check", "run"):
+        said = call(verb, code=1).output
+        assert "2026-01-02.csv" in said
+        assert "no column amount; it has order_id, customer_id" in said
+    (folder / "2026-01-02.csv").write_text("order_id,_change_type\n101,upsert\n")
+    assert "no column customer_id, amount" in call("run", code=1).stderr
+    (folder / "2026-01-02.csv").write_text("order_id,_change_type\n101,delete\n")
+    assert call("run").stdout.splitlines()[-1].startswith("version 1")
+    assert call("show", "orders", "101").stdout.startswith("no rows")

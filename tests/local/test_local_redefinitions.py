@@ -1,6 +1,8 @@
 """Stages that are defined anew, and values that are kept, in stores without a session."""
 
-from deltaproduce import Pipeline, Store
+import pytest
+
+from deltaproduce import DefinitionError, Pipeline, SessionError, Store
 
 ROWS = [(3, "ann", 5), (1, "bob", 7), (2, "ann", 6)]
 
@@ -75,3 +77,25 @@ def test_values_are_kept_where_nothing_is_emitted(location):
         assert stored(store, "amount") == []
         store.update({"orders": [{"id": 4, "customer": "bob", "amount": 8}]})
         assert stored(store, "amount") == [("bob", 8)]
+
+
+def test_the_store_of_another_pipeline_is_refused_and_stays_as_it_is(location):
+    """It would lose all its stages, so a plan says so too; one stage in common is enough."""
+    with Store(None, location, shop("id bigint")) as store:
+        store.update(rows("id"))
+    other = Pipeline("visits")
+    other.source("visits", key="id bigint", value="page string")
+    visit = [{"id": 1, "page": "a"}]
+    with Store(None, location, other) as store:
+        for asked in (store.plan, lambda: store.update({"visits": visit}), store.refresh):
+            with pytest.raises(DefinitionError, match=r"orders, by_customer.*but visits"):
+                asked()
+        assert store.head.number == 1
+    other.source("orders", key="id bigint", value="customer string, amount bigint")
+    with Store(None, location, other) as store:
+        assert store.update({"visits": visit}).number == 2
+
+
+def test_a_schema_of_a_catalog_needs_a_session():
+    with pytest.raises(SessionError, match=r"'\./lake\.shop'"):
+        Store(None, "lake.shop", shop("id bigint"))

@@ -87,6 +87,7 @@ def test_a_session_reads_here_what_it_would_read_itself() -> None:
         (OSError("AWS Error NETWORK_CONNECTION during GetObject operation"), True),
         (OSError("AWS Error ACCESS_DENIED during GetObject operation"), True),
         (OSError("\x1b[31m↳\x1b[0m Generic S3 error\n  timed out"), True),
+        (OSError("Operation not supported\n an error occurred while loading credentials"), True),
         (FileNotFoundError("Path does not exist"), False),
         (OSError("Generic S3 error: NoSuchKey"), False),
         (OSError("Couldn't deserialize thrift"), False),

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 
 from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.given import check_sources
-from deltaproduce.cli.inputs.tables import column_names
+from deltaproduce.cli.inputs.tables import column_names, lack
 from deltaproduce.errors import DeltaProduceError
+from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
 from deltaproduce.store import Store
@@ -46,22 +47,18 @@ def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Proble
     sources = {source.name: source for source in pipeline.graph().sources}
     for name, one in file.inputs.items():
         if name in sources and one.format in FILE_FORMATS and not has_scheme(one.path):
-            key, value = sources[name].schema.key.names, sources[name].schema.value.names
-            found += [Problem(name, text) for text in _of_input(file, one, key, value)]
+            found += [Problem(name, text) for text in _of_input(file, one, sources[name])]
     return found
 
 
-def _of_input(
-    file: ProjectFile, one: Input, key: tuple[str, ...], value: tuple[str, ...]
-) -> Iterator[str]:
+def _of_input(file: ProjectFile, one: Input, source: Source) -> Iterator[str]:
     try:
         files = files_of(file, one)
         for name, path in files.items():
             there = column_names(path, one)
-            needed = key if CHANGE_TYPE in there else key + value
-            missing = [column for column in needed if column not in there]
-            if missing:
-                yield f"{name} has no column {', '.join(missing)}; it has {', '.join(there)}"
+            fault = lack(there, source, deletes=CHANGE_TYPE in there)
+            if fault is not None:
+                yield f"{name} {fault}"
     except DeltaProduceError as error:
         yield str(error)
     except (OSError, ValueError) as error:

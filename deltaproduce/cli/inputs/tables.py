@@ -9,7 +9,7 @@ had been a version.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from deltaproduce.engines.local.arrays import factorize
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.model.graph import Source
 from deltaproduce.projects.file import Input
+from deltaproduce.stages.given.contents import DELETES
 from deltaproduce.types.atoms import arrow_schema
 from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL
 
@@ -33,7 +34,8 @@ def snapshot(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
     """All rows of some files, one after the other.
 
     Raises:
-        InvalidChangesError: a file cannot be read as what it is said to be; with the path.
+        InvalidChangesError: a file cannot be read as what it is said to be, or lacks columns; with
+            the path.
     """
     return _together([_read(path, found, source) for path in paths])
 
@@ -42,7 +44,7 @@ def changes(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
     """The changes that some files, one after the other, come to.
 
     Raises:
-        InvalidChangesError: as `snapshot`; or a file lacks key columns.
+        InvalidChangesError: as `snapshot`. A file of deletes needs key columns only.
     """
     tables = _alike([_read(path, found, source) for path in paths])
     return newest_of_keys(tables, source.schema.key.names)
@@ -51,7 +53,7 @@ def changes(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
 def newest_of_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
     """The rows of several tables, without those whose key a later table has."""
     rows = _together(tables)
-    if len(tables) < 2 or not {*keys} <= {*rows.column_names}:
+    if len(tables) < 2:
         return rows
     numbers = factorize(rows.column(name) for name in keys)
     table = np.repeat(np.arange(len(tables)), [len(one) for one in tables])
@@ -76,11 +78,24 @@ def column_names(path: Path, found: Input) -> tuple[str, ...]:
     return tuple(json.open_json(path).schema.names)
 
 
+def lack(names: Collection[str], source: Source, *, deletes: bool) -> str | None:
+    """What is said of rows that lack columns of their source; None if they have all.
+
+    Args:
+        names: the columns that there are.
+        deletes: whether keys are all that the rows need.
+    """
+    schema = source.schema
+    needed = schema.key.names if deletes else schema.key.names + schema.value.names
+    missing = [name for name in needed if name not in names]
+    return f"has no column {', '.join(missing)}; it has {', '.join(names)}" if missing else None
+
+
 def delta(path: str, source: Source) -> pa.Table:
     """The rows of a Delta table, with or without deletion vectors.
 
     Raises:
-        InvalidChangesError: it cannot be read.
+        InvalidChangesError: it cannot be read, or lacks columns.
     """
     from deltalake import DeltaTable, QueryBuilder
     from deltalake.exceptions import DeltaError
@@ -90,7 +105,7 @@ def delta(path: str, source: Source) -> pa.Table:
         rows = pa.table(query.read_all())
     except DeltaError as error:
         raise _unreadable(path, "delta", source, error) from error
-    return _declared(rows, source)
+    return _declared(rows, path, source)
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
@@ -112,9 +127,10 @@ def _together(tables: Sequence[pa.Table]) -> pa.Table:
 
 def _read(path: Path, found: Input, source: Source) -> pa.Table:
     try:
-        return _declared(_READERS[found.format](path, found, _types(source)), source)
+        rows = _READERS[found.format](path, found, _types(source))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         raise _unreadable(str(path), found.format, source, error) from error
+    return _declared(rows, str(path), source)
 
 
 def _types(source: Source) -> dict[str, pa.DataType]:
@@ -122,8 +138,15 @@ def _types(source: Source) -> dict[str, pa.DataType]:
     return {field.name: field.type for field in schema} | _BESIDE
 
 
-def _declared(rows: pa.Table, source: Source) -> pa.Table:
+def _declared(rows: pa.Table, path: str, source: Source) -> pa.Table:
     """The columns that the source declares, and those that say of a row what it is."""
+    names = rows.column_names
+    types = rows.column(CHANGE_TYPE).unique().to_pylist() if CHANGE_TYPE in names else ["upsert"]
+    deletes = {*types} <= {*DELETES}
+    fault = lack(names, source, deletes=deletes)
+    if fault is not None:
+        message = f"{path!r} of source {source.name!r} {fault}"
+        raise InvalidChangesError(message, source=source.name)
     return rows.select([name for name in _types(source) if name in rows.column_names])
 
 

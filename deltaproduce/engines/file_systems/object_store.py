@@ -26,6 +26,7 @@ _PLAIN: Final = re.compile(r"(?:(?!\.{1,2}(?:/|$))[\w .=@+~-]+(?:/(?!$)|$))+")
 _TRUE: Final = ("1", "true", "on", "yes", "y")
 _SILENCE: Final = re.compile(
     r"AWS Error (?!NO_SUCH_KEY|RESOURCE_NOT_FOUND)\w+|Generic S3 error|NoSuchBucket"
+    r"|loading credentials"
 )
 _OF_A_KEY: Final = re.compile(r"NoSuchKey|NO_SUCH_KEY")
 _ORNAMENTS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.fingerprints import NOT_MADE, Fingerprint
-from deltaproduce.model.graph import Graph, Producer, Source, Stage, belongs_to
+from deltaproduce.model.graph import Graph, Producer, Source, Stage, belongs_to, is_auxiliary
 from deltaproduce.model.limits import Limits
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.storage.figures import StageFigures
@@ -109,8 +109,10 @@ def plan(
     Raises:
         DefinitionError: the columns of a source are not those of its tables, and not all its rows
             are given; or it is a Delta table that exists, and was none, or the other way round; or
-            the policy is strict, and a stage's definition changed; with `stage`.
+            the policy is strict, and a stage's definition changed; with `stage`. Or the head has
+            stages, and none of the graph's.
     """
+    _check_pipeline(graph, head)
     steps: dict[str, Step] = {}
     for source in graph.sources:
         definition = definitions[source.name]
@@ -139,6 +141,17 @@ def plan(
         if step is not None:
             steps[stage.name] = step
     return tuple(steps[stage.name] for stage in graph.stages if stage.name in steps)
+
+
+def _check_pipeline(graph: Graph, head: Version) -> None:
+    """Refuse a store that is another pipeline's, which would lose all its stages."""
+    had = [name for name in head.stages if has_tables(head, name) and not is_auxiliary(name)]
+    if had and not any(stage.name in had for stage in graph.stages):
+        names, others = ", ".join(had), ", ".join(stage.name for stage in graph.stages)
+        raise DefinitionError(
+            f"this store has the stages {names}, and the pipeline has none of them, but {others}: "
+            "give the pipeline that the store was made with, or a location of its own"
+        )
 
 
 def _source_step(

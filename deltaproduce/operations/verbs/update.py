@@ -231,7 +231,8 @@ def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source,
     known = {s.name: s for s in store.graph.sources if not is_auxiliary(s.name)}
     if not isinstance(changes, Mapping):
         raise InvalidChangesError(
-            f"changes are a {type(changes).__name__}: give a mapping of source names to DataFrames"
+            f"changes are a {type(changes).__name__}: give a dict of source names and rows, as "
+            f"{{{next(iter(known), 'orders')!r}: rows}}"
         )
     for name in changes:
         if name not in known:

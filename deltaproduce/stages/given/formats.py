@@ -219,7 +219,7 @@ _TAKEN: Final = (
 )
 _NOUNS: Final = {"NoneType": "None"}
 _ADVICE: Final = {
-    "dict": "pyarrow.table(…) makes a table of columns, and rows are a list of dicts",
+    "dict": "give a list of dicts, one a row; for a dict of columns, pyarrow.table(…) of it",
     "generator": "list(…) makes a list of it",
     "LazyFrame": "collect() it",
     "NoneType": "leave the source out if nothing of it has changed",
