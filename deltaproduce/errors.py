@@ -111,12 +111,21 @@ class ProducerError(DeltaProduceError):
         stage: the name of the stage.
         key: the key it was called with, as it got it; None if its Python worker died. Of an Arrow
             producer the source key of the row at fault, or of the table, if that has only one.
+        column: of an aggregate the value column that was computed, otherwise None.
     """
 
-    def __init__(self, message: str, *, stage: str | None = None, key: object = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        stage: str | None = None,
+        key: object = None,
+        column: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.stage = stage
         self.key = key
+        self.column = column
 
 
 class MissingPartitionsError(DeltaProduceError):

@@ -1,7 +1,7 @@
 """A producer's failure on its way from a Python worker to the driver.
 
 A worker hands the driver no exception, only a text: so does Spark, and so do the workers beside the
-driver. The text carries the failure, as JSON behind a mark: message, stage, key, cause and
+driver. The text carries the failure, as JSON behind a mark: message, stage, key, column, cause and
 traceback. `found_failure` finds it in whatever was wrapped around. Damage to a store that a worker
 finds in its rows travels in the same way.
 
@@ -113,12 +113,15 @@ def _text(error: Failure, mark: str) -> str:
     """Returns the error's message, and behind the mark all of the error."""
     message = escaped(text_of(error), limit=_LONGEST_MESSAGE)
     cause = error.__cause__
-    stage, key = (error.stage, error.key) if isinstance(error, ProducerError) else (None, None)
+    stage = key = column = None
+    if isinstance(error, ProducerError):
+        stage, key, column = error.stage, error.key, error.column
     failure = {
         "message": message,
         "is_damage": isinstance(error, CorruptStoreError),
         "stage": stage if stage is None else str(stage),
         "key": _plain(key, shown(key)),
+        "column": column,
         "cause": None if cause is None else _written_cause(cause),
         "trace": _trace(error),
     }
@@ -169,12 +172,13 @@ def _read_failure(failure: object) -> Failure:
             "is_damage": bool(is_damage),
             "stage": str() | None as stage,
             "key": key,
+            "column": str() | None as column,
             "cause": None | {"class": str(), "args": [*_]} as cause,
             "trace": str(trace),
         }:
             if is_damage:
                 return CorruptStoreError(message)
-            error = ProducerError(message, stage=stage, key=read(key))
+            error = ProducerError(message, stage=stage, key=read(key), column=column)
             if cause is not None:
                 error.__cause__ = _read_cause(cause)
             if trace:

@@ -222,7 +222,7 @@ def test_what_a_method_raises_has_stage_key_and_cause(location: str, name: str) 
         with pytest.raises(dp.ProducerError, match="value 'own'") as caught:
             store.update({"rows": [change, {"id": 5, "g": "c", "n": 0}]})
         error = caught.value
-        assert error.stage == "by_g"
+        assert (error.stage, error.column) == ("by_g", "own")
         assert error.key in ("a", "b", "c") if name == "zero" else error.key == "b"
         assert cause is None or isinstance(error.__cause__, cause)
         assert store.head.number == before

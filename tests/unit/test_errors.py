@@ -40,7 +40,7 @@ CASES = [
         },
     ),
     (MissingPartitionsError, {"stage": "month", "partitions": (date(2026, 1, 2), 3)}),
-    (ProducerError, {"stage": "totals", "key": (1, "a")}),
+    (ProducerError, {"stage": "totals", "key": (1, "a"), "column": "total"}),
     (TasksFailedError, {"run": ()}),
     (ConflictError, {"attempt": "a1", "started_at": datetime(2026, 1, 2, tzinfo=UTC)}),
     (InvalidArgumentError, {"argument": "since"}),

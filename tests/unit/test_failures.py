@@ -89,14 +89,14 @@ def test_a_text_is_no_failure_whatever_it_says(text):
 @example(FORGED, FORGED, FORGED, FORGED)
 @example("\ud800", "\ud800", "\ud800", "\ud800")
 def test_a_failure_arrives_whatever_its_texts_say(key, said, before, after):
-    sent = ProducerError(said, stage="stage", key=key)
+    sent = ProducerError(said, stage="stage", key=key, column="a value")
     try:
         raise sent from ValueError(said)
     except ProducerError as error:
         text = in_text(error)
     text.encode()  # as Spark's workers send it
     error = raised_by_producer(RuntimeError(f"{before}{text}{after}"))
-    assert error.stage == "stage"
+    assert (error.stage, error.column) == ("stage", "a value")
     assert type(error.__cause__) is ValueError
     assert is_shown(str(error), limit=8_000)
     assert error.key == key or is_shown(error.key, limit=300)

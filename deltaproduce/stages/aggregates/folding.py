@@ -123,7 +123,9 @@ class Folding:
         except GroupError as error:
             key = self._key(keys, error.group)
             message = f"stage {self.stage!r}, key {shown(key)}: value {value!r} {error}"
-            raise ProducerError(message, stage=self.stage, key=key) from error.__cause__
+            raise ProducerError(
+                message, stage=self.stage, key=key, column=value
+            ) from error.__cause__
 
     def _key(self, keys: pa.Table, group: int) -> object:
         """A key as functions get it; None if Python has no such value."""
