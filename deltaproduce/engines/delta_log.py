@@ -24,6 +24,9 @@ LOG: Final = "_delta_log"
 COMMIT_NAME: Final = r"(\d{20})\.json"
 """The name of a commit's file, as a pattern: its number is the delta version."""
 
+_IS_COMMIT: Final = re.compile(COMMIT_NAME).fullmatch
+"""Compiled once: a log is listed twice a version, and has a file for each of its commits."""
+
 LEAST_COMMITS: Final = 3
 """So many commits are asked for at least: ours, and what a table service may add behind it."""
 
@@ -50,7 +53,7 @@ def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCo
         return ()
     except OSError:
         return None
-    numbers = {int(found[1]) for name in names if (found := re.fullmatch(COMMIT_NAME, name))}
+    numbers = {int(found[1]) for found in map(_IS_COMMIT, names) if found}
     newest = len(numbers) - 1
     if not numbers or max(numbers) != newest:
         return None
