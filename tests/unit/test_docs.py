@@ -51,6 +51,19 @@ def test_what_pages_link_to_is_there(page):
         assert not anchor or anchor in anchors(there), target
 
 
+def test_pages_of_the_site_link_to_pages_of_the_site():
+    """Not to folders, nor to what the repository has beside them: the site has neither."""
+    docs = ROOT / "docs"
+    for page in sorted(docs.rglob("*.md")):
+        for target in LINK.findall(page.read_text()):
+            if "://" not in target:
+                there = (
+                    (page.parent / target.partition("#")[0]).resolve() if target[0] != "#" else page
+                )
+                assert there.is_file(), (page.name, target)
+                assert there.is_relative_to(docs), (page.name, target)
+
+
 def test_excerpts_that_are_not_run_are_python():
     for page in PAGES:
         for code in re.findall(r"^```py\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
