@@ -76,7 +76,7 @@ class Compactor:
                     act = partial(self._tables.put_together, location.table(stage.name, UPDATES))
                 self._submit(stage.name, what, act)
         log = location.log()
-        if at_once or version.number % limits.compaction_commits == 0:
+        if version.number and (at_once or version.number % limits.compaction_commits == 0):
             self._submit(log.name, "log", partial(self._tables.put_together, log, in_order=False))
 
     def _submit(self, name: str, what: Compaction, act: Callable[[], None]) -> None:

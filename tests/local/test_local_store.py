@@ -199,3 +199,13 @@ def test_a_struct_may_be_null_whose_fields_may_not(location: str) -> None:
         store.update({"given": [{"id": 2, "s": None}]})
         assert store.content("given", 1).select(["id", "s"]).to_pylist() == rows
         assert store.content("copied").column("s").to_pylist() == [None, None]
+
+
+def test_nothing_is_done_to_a_store_without_versions(location: str) -> None:
+    with Store(None, location, totals()) as store:
+        store.compact()
+        assert store.verify() == ()
+        made = (store.repair(), store.rollback(0), store.refresh(), store.update({}))
+        assert [version.number for version in made] == [0, 0, 0, 0]
+        assert store.vacuum(1).files == 0
+    assert not Path(location).exists()

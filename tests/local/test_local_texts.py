@@ -12,6 +12,7 @@ import pytest
 
 import deltaproduce as dp
 from deltaproduce.model.fingerprints import LONGEST_TEXT
+from deltaproduce.storage import version_log
 
 
 @dataclass(frozen=True)
@@ -189,3 +190,18 @@ def dp_rows(location: str) -> list[dict[str, Any]]:
 
     rows = deltalake.DeltaTable(f"{location}/_versions").to_pyarrow_table().to_pylist()
     return [json.loads(row["figures"]) for row in sorted(rows, key=lambda row: row["number"])]
+
+
+def test_a_store_of_earlier_code_says_that_it_knows_no_text_and_learns_it(
+    location: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_log, "_new_texts", lambda version, before: {})
+    with dp.Store(None, location, shop(FUNCTIONS[0], tmp_path)) as store:
+        store.update({"orders": [{"id": 1, "customer": "ann", "amount": 2}]})
+    monkeypatch.undo()
+    plan, altered = planned(location, shop(FUNCTIONS[1], tmp_path))
+    assert (altered.before, altered.diff) == (None, "")
+    assert "the text that it had is not known" in str(plan)
+    with dp.Store(None, location, shop(FUNCTIONS[0], tmp_path)) as store:
+        store.update({"orders": [{"id": 2, "customer": "ann", "amount": 2}]})
+    assert planned(location, shop(FUNCTIONS[1], tmp_path))[1].diff

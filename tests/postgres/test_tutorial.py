@@ -29,6 +29,7 @@ def test_commands_print_what_the_tutorial_shows(
     installed = checkup._installed
     monkeypatch.setattr(checkup, "_installed", lambda name: client.get(name, installed(name)))
     done = list(printed("tutorial", call, monkeypatch))
+    del sys.modules["pipeline"]  # other tests have another one
     for command, said in done:
         assert steady(said) == steady(command.shown), command.line
     (code,) = re.findall(r"^```py\n(.*?)^```", (DOCS / "tutorial.md").read_text(), re.S | re.M)
