@@ -112,7 +112,7 @@ def _check_pairs(emissions: Sequence[Any]) -> None:
         return
     for emission in emissions:
         if not isinstance(emission, tuple | list) or len(emission) != 2:
-            raise Misfit(f"{shown(emission)} is no pair; emit (key, value)")
+            raise Misfit(f"{shown(emission)} is no pair; yield (key, value)")
 
 
 def _write_none(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:

@@ -172,7 +172,7 @@ def _source_step(
         if name not in snapshots:
             raise DefinitionError(
                 f"source {name!r} has other columns than its tables of version {head.number}: give "
-                "all its rows in them, with Store.load",
+                "all its rows in them, with Store.load or as a snapshot",
                 stage=name,
             )
         return Step(source, "changes", "its columns changed, all rows given", redefined=True)
