@@ -122,7 +122,7 @@ def test_the_lines_that_differ_are_in_text_html_and_json(first: str, tmp_path: A
     lines = ["--- version 1", "+++ now", "@@ -1,2 +1,2 @@"]
     lines += [" def totals(customer, amounts):", f"-{old}", f"+{new}"]
     assert altered.diff.split("\n") == lines[2:]
-    assert str(plan).endswith("\n".join(["totals: function", *lines]))
+    assert str(plan).endswith("\n".join(["totals: function changed", *lines]))
     assert f"<pre>{'<br>'.join(lines)}</pre>" in plan._repr_html_()
     (step,) = json.loads(json.dumps(plan.as_dict()))["steps"]
     assert step["altered"] == [

@@ -109,7 +109,7 @@ def planned(
     parts: list[Table | str] = [Table("new files", ("source", "file"), new)] if new else []
     if snapshots:
         parts.append(f"compared in full: {', '.join(snapshots)}")
-    notes = [f"{step.stage.name}: {part.sentence}" for step in chosen for part in step.altered]
+    notes = [note for step in chosen for note in step.notes]
     notes += [f"lost: {loss.sentence}" for loss in plan.losses]
     parts.append(Table("", ("stage", "how", "why"), rows, tuple(notes)))
     parts += (table for step in chosen for table in step.diffs(head.number))

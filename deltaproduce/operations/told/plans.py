@@ -85,6 +85,12 @@ class PlannedStep(Step):
             "share": self.share,
         }
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What differs of its definition, in sentences, beside what `diffs` shows."""
+        parts = (part for part in self.altered if not part.diff)
+        return tuple(f"{self.stage.name}: {part.sentence}" for part in parts)
+
     def diffs(self, head: int) -> tuple[Table, ...]:
         """How the text of its definition differs from the one that its tables were made by.
 
@@ -93,7 +99,7 @@ class PlannedStep(Step):
         """
         return tuple(
             Table(
-                f"{self.stage.name}: {part.part}",
+                f"{self.stage.name}: {part.sentence}",
                 listing=(f"--- version {head}", "+++ now", *part.diff.split("\n")),
             )
             for part in self.altered
@@ -141,7 +147,7 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
         rows += [
             (name, "unchanged", "skipped", "", "", "nothing reaches it") for name in self.skipped
         ]
-        notes = [f"{s.stage.name}: {part.sentence}" for s in self for part in s.altered]
+        notes = [note for step in self for note in step.notes]
         notes += [f"lost: {loss.sentence}" for loss in self.losses]
         done = "would do this" if self else "has nothing to do"
         return (
