@@ -140,7 +140,7 @@ def test_another_definition_of_the_kind_is_noticed(spark: SparkSession, location
     changed = Store(spark, location, pipeline("k bigint", Distinct(least=2)))
     version = changed.update()
     assert version.stages["distinct"].mode == "full"
-    assert version.stages["distinct"].reason == "its function changed"
+    assert version.stages["distinct"].reason == "its definition changed"
     assert version.stages["distinct"].rows == 2
     assert changed.plan() == ()
 
