@@ -19,10 +19,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.change_feed import FeedMode
+from deltaproduce.errors import DefinitionError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.layouts import CONTENT
 from deltaproduce.model.limits import Limits
+from deltaproduce.operations import analysis
 from deltaproduce.operations.step.plan import Policy, TableType
 from deltaproduce.operations.streams import StreamWriter
 from deltaproduce.operations.told.plans import Plan
@@ -846,3 +848,12 @@ class Store(Tabular):
 def opened_by(store: Store) -> Opened:
     """What a store has open, for what is built on stores, such as `deltaproduce.sync`."""
     return store._opened
+
+
+def refused(store: Store, pipeline: Pipeline) -> list[DefinitionError]:
+    """Why a store's session refuses stages of another pipeline; nothing without a session.
+
+    No row is read, and nothing is written.
+    """
+    tables = store._opened.tables
+    return [] if tables.engines.session is None else analysis.refused(pipeline.graph(), tables)

@@ -7,6 +7,9 @@ carried out; whatever cannot is refused here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_stage
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.stages.kind import stage_kind
@@ -22,8 +25,29 @@ def analysed(graph: Graph, tables: Tables) -> Graph:
     """
     made: dict[str, Stage] = {}
     for stage in graph.stages:
-        inputs = tuple(tuple(made[one.name] for one in merged) for merged in stage.inputs)
-        fed = stage.fed_by(inputs, tuple(made[one.name] for one in stage.auxiliary))
-        check_stage(fed)
-        made[stage.name] = stage_kind(fed).resolved(fed, tables)
+        made[stage.name] = _resolved(stage, made, tables)
     return Graph(tuple(made.values()))
+
+
+def refused(graph: Graph, tables: Tables) -> list[DefinitionError]:
+    """Why stages are refused, each that reads none such; no row is read."""
+    made, errors = dict[str, Stage](), list[DefinitionError]()
+    for stage in graph.stages:
+        if all(one.name in made for one in (*stage.feeders, *stage.auxiliary)):
+            try:
+                made[stage.name] = _resolved(stage, made, tables)
+            except DefinitionError as error:
+                errors.append(error)
+    return errors
+
+
+def _resolved(stage: Stage, made: Mapping[str, Stage], tables: Tables) -> Stage:
+    """A stage with the types of its columns.
+
+    Args:
+        made: those before it, with theirs.
+    """
+    inputs = tuple(tuple(made[one.name] for one in merged) for merged in stage.inputs)
+    fed = stage.fed_by(inputs, tuple(made[one.name] for one in stage.auxiliary))
+    check_stage(fed)
+    return stage_kind(fed).resolved(fed, tables)

@@ -7,15 +7,18 @@ gone, or is another one, is told with every query that uses it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.projects.statements import SqlFile
-from deltaproduce.stages.partitioned.frames import Feeder
+from deltaproduce.stages.partitioned.frames import UNKNOWN, Feeder
+from deltaproduce.stages.partitioned.kind import Partitioned
 from deltaproduce.stages.partitioned.query import columns_used
-from deltaproduce.stages.partitioned.scope.clauses import Scopes
+from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
+from deltaproduce.stages.queries.kind import KeyLocalQuery
 from deltaproduce.types.columns import Column, RowSchema
 
 
@@ -50,40 +53,113 @@ class Problem:
 
 
 def broken(
-    before: Mapping[str, RowSchema], stages: Sequence[Stage], files: Iterable[SqlFile]
+    before: Mapping[str, RowSchema],
+    stages: Sequence[Stage],
+    files: Iterable[SqlFile],
+    errors: Iterable[DefinitionError],
 ) -> list[Problem]:
     """What a project's definitions break of what a store has.
 
     Args:
         before: the columns that the store's stages have.
-        stages: those of the project.
+        stages: those of the project, as far as they could be defined.
         files: the project's SQL files.
+        errors: why others could not.
     """
     now = {stage.name: stage.schema for stage in stages}
-    partitions = {stage.name: stage.kind.partitioned_by for stage in stages}
     by_stage = {file.statement.name: file for file in files}
-    feeders = [
-        Feeder(name, (*schema.key, *schema.value), partitions.get(name, ()))
-        for name, schema in before.items()
-    ]
-    uses = {name: dict(_uses(file, feeders)) for name, file in by_stage.items()}
+    users = _Users.of(before, stages, by_stage, errors)
     found = list[Problem]()
     for name, schema in before.items():
         file = by_stage.get(name)
         for problem in _of_stage(name, schema, now.get(name)):
-            column = problem.column
-            users = tuple(
-                user
-                for user, used in uses.items()
-                if name in used and (column is None or column.lower() in used[name])
-            )
-            if not users and problem.severity == "error":
+            those = users.using(name, problem.column)
+            severity = "error" if users.refused(those) else problem.severity
+            if not those and severity == "error":
                 continue
-            line = None if file is None else file.statement.line
-            where = None if file is None else file.name
-            told = f"{problem.message}; used by {', '.join(users)}" if users else problem.message
-            found.append(replace(problem, users=users, file=where, line=line, message=told))
+            told = f"{problem.message}; used by {', '.join(those)}" if those else problem.message
+            found.append(
+                replace(
+                    problem,
+                    users=those,
+                    file=None if file is None else file.name,
+                    line=None if file is None else file.statement.line,
+                    message=told,
+                    severity=severity,
+                )
+            )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Users:
+    """Who uses which columns of stages.
+
+    Attributes:
+        uses: stage -> the stages that its query reads, and their columns that it uses.
+        errors: the stages that could not be defined, each with the column that it is about.
+    """
+
+    uses: Mapping[str, Mapping[str, frozenset[str]]]
+    errors: Sequence[tuple[str, str]]
+
+    @staticmethod
+    def of(
+        before: Mapping[str, RowSchema],
+        stages: Sequence[Stage],
+        files: Mapping[str, SqlFile],
+        errors: Iterable[DefinitionError],
+    ) -> _Users:
+        """Those of a project."""
+        feeders = [*_feeders([*before.items(), *((s.name, s.schema) for s in stages)])]
+        named = {file.name: name for name, file in files.items()}
+        found = ((named.get(one.file or "", one.stage), one.column) for one in errors)
+        return _Users(
+            {user: dict(_used(*query, feeders)) for user, query in _queries(stages, files)},
+            [(stage, (column or "").lower()) for stage, column in found if stage],
+        )
+
+    def using(self, stage: str, column: str | None) -> tuple[str, ...]:
+        """Who uses a column of a stage, or the stage; of modules those that fail for the column."""
+        found = [
+            user
+            for user, used in self.uses.items()
+            if stage in used and (column is None or column.lower() in used[stage])
+        ]
+        failing = (user for user, of in self.errors if column and of == column.lower())
+        return tuple(dict.fromkeys([*found, *(user for user in failing if user not in self.uses)]))
+
+    def refused(self, users: Iterable[str]) -> bool:
+        """Whether one of some stages could not be defined."""
+        return not {user for user, _ in self.errors}.isdisjoint(users)
+
+
+def _feeders(schemas: Iterable[tuple[str, RowSchema]]) -> Iterator[Feeder]:
+    """Stages with all columns that they had or have, of whichever type."""
+    names = dict[str, dict[str, str]]()
+    for stage, schema in schemas:
+        for column in (*schema.key, *schema.value):
+            names.setdefault(stage, {}).setdefault(column.name.lower(), column.name)
+    for stage, columns in names.items():
+        yield Feeder(stage, tuple(Column(name, UNKNOWN) for name in columns.values()))
+
+
+def _queries(
+    stages: Iterable[Stage], files: Mapping[str, SqlFile]
+) -> Iterator[tuple[str, tuple[str, Scope]]]:
+    """The queries that read stages, by the stages that they make: their text, and a scope."""
+    for name, file in files.items():
+        if file.statement.select:
+            with suppress(DefinitionError):  # which is a problem of its own
+                yield name, (file.statement.select, Scopes.read(file.scopes or "").sample)
+    for stage in stages:
+        if stage.name in files:
+            continue
+        match stage.kind:
+            case Partitioned(query=query, partitions=partitions):
+                yield stage.name, (query.text, partitions.scopes.sample)
+            case KeyLocalQuery(query=plain):
+                yield stage.name, (plain.text, {})
 
 
 def _of_stage(name: str, before: RowSchema, now: RowSchema | None) -> Iterator[Problem]:
@@ -120,12 +196,9 @@ def _type(column: Column) -> str:
     return column.data_type.simpleString()
 
 
-def _uses(file: SqlFile, feeders: Sequence[Feeder]) -> Iterator[tuple[str, frozenset[str]]]:
-    """The columns of stages, as they were, that a file's query uses; all of them through ``*``."""
-    if not file.statement.select:
-        return
-    try:
-        sample = Scopes.read(file.scopes or "").sample
-        yield from columns_used(file.statement.select, feeders, sample).items()
-    except DefinitionError:  # it uses what was not there, so nothing that is gone now
-        return
+def _used(
+    query: str, sample: Scope, feeders: Sequence[Feeder]
+) -> Iterator[tuple[str, frozenset[str]]]:
+    """The columns of stages, as they were, that a query uses; all of them through ``*``."""
+    with suppress(DefinitionError):  # which is a problem of its own
+        yield from columns_used(query, feeders, sample).items()

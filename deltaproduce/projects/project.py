@@ -16,7 +16,7 @@ from deltaproduce.projects.file import read
 from deltaproduce.projects.pipelines import examined, loaded
 from deltaproduce.projects.stores import opened_with
 from deltaproduce.shown.tabular import one_line
-from deltaproduce.store import Store
+from deltaproduce.store import Store, refused
 from deltaproduce.types.columns import stored_schema
 
 
@@ -85,13 +85,16 @@ class Project:
             An empty list if all is well.
         """
         pipeline, errors, files = examined(self._file)
-        problems = [Problem.of(error) for error in errors]
         if store is None:
-            return problems
+            return [Problem.of(error) for error in errors]
+        for error in refused(store, pipeline):
+            places = (file for file in files if file.statement.name == error.stage)
+            errors += [file.at(error) for file in places] or [error]
         stages = store.head.stages
         before = {
             name: stored_schema(*figures.columns.own, stage=name)
             for name, figures in stages.items()
             if figures.columns.key
         }
-        return [*problems, *broken(before, pipeline.stages, files)]
+        problems = [Problem.of(error) for error in errors]
+        return [*problems, *broken(before, pipeline.stages, files, errors)]

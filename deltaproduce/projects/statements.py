@@ -78,6 +78,10 @@ class SqlFile:
             return None
         return ", ".join(filter(None, (let(self.vars, self.vars), own))) or None
 
+    def at(self, error: DefinitionError) -> ProjectFileError:
+        """What is wrong with its stage, by its place."""
+        return _placed(error, self.name, self.statement.select_line or self.statement.line)
+
     def define(self, pipeline: Pipeline) -> None:
         """Define what it says.
 
@@ -217,14 +221,23 @@ def located(file: str, line: int = 1) -> Iterator[None]:
     try:
         yield
     except (DefinitionError, NotFoundError) as error:
-        at = getattr(error, "line", None) or line
-        raise ProjectFileError(
-            f"{file}:{at}: {error}",
-            stage=getattr(error, "stage", None),
-            column=getattr(error, "column", None),
-            file=file,
-            line=at,
-        ) from None
+        raise _placed(error, file, line) from None
+
+
+def _placed(error: Exception, file: str, line: int) -> ProjectFileError:
+    """An error, told by its file and line.
+
+    Args:
+        line: where it is if it does not say so.
+    """
+    at = getattr(error, "line", None) or line
+    return ProjectFileError(
+        f"{file}:{at}: {error}",
+        stage=getattr(error, "stage", None),
+        column=getattr(error, "column", None),
+        file=file,
+        line=at,
+    )
 
 
 @contextmanager

@@ -182,6 +182,12 @@ def test_a_star_stands_for_the_columns_that_spark_finds(text: str, wanted: str) 
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT m FROM stock WHERE m",
+        "SELECT m FROM stock WHERE m = DATE '2022-03-31'",
+        "SELECT m FROM stock WHERE t IN (1, 2)",
+        "SELECT sum(t) AS x FROM stock",
+        "SELECT m * (day = '1') AS x FROM stock",
+        "SELECT max(m) AS x FROM stock HAVING max(m)",
         "SELECT m FROM stock TABLESAMPLE (5 ROWS)",
         "SELECT m FROM stock WHERE day = :partition_day",
         "SELECT m FROM stock VERSION AS OF 3",

@@ -28,7 +28,7 @@ from deltaproduce.stages.partitioned.frames import (
 )
 from deltaproduce.stages.partitioned.scope.clauses import Scope
 from deltaproduce.stages.partitioned.scope.scalars import literal
-from deltaproduce.stages.partitioned.typing import type_of
+from deltaproduce.stages.partitioned.typing import check_fit, type_of
 from deltaproduce.stages.sql.functions import PHYSICAL, VOLATILE, is_time
 from deltaproduce.stages.sql.syntax import function_name, spelled
 from deltaproduce.stages.sql.text import Edit, QueryText, edited, end_of, line_at, start_of
@@ -387,6 +387,7 @@ class _Reader:
             node, exp.Query | exp.Table
         )
         for node in root.walk(prune=stop):
+            check_fit(node, frame, self.names, self.sample)
             if isinstance(node, exp.Query):
                 self.query(node, ctes, frame)
             elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):

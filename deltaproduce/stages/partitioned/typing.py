@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
+    DatetimeType,
     DecimalType,
     DoubleType,
     IntegralType,
@@ -28,7 +29,8 @@ from deltaproduce.stages.partitioned.frames import UNKNOWN, Frame
 from deltaproduce.stages.partitioned.scope.clauses import Scope
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.syntax import function_name
+from deltaproduce.stages.sql.syntax import function_name, spelled
+from deltaproduce.stages.sql.text import line_at
 
 _COUNTS: Final = frozenset({"count", "count_if", "approx_count_distinct"})
 _MOST_DIGITS: Final = 38
@@ -65,6 +67,62 @@ def type_of(node: exp.Expr, frame: Frame, names: Mapping[str, str], sample: Scop
     except DefinitionError:  # Spark will say so
         return UNKNOWN
     return UNKNOWN if term is None else term.data_type
+
+
+def check_fit(node: exp.Expr, frame: Frame, names: Mapping[str, str], sample: Scope) -> None:
+    """Refuse what Spark surely refuses, whatever its settings; all else is left to it.
+
+    Args:
+        node: a part of an expression, or a clause with a condition.
+        names: those of the scope, by lower-case name.
+        sample: a scope.
+
+    Raises:
+        DefinitionError: its types do not fit; with `line`.
+    """
+    parts = _operands(node)
+    kinds = [type_of(part, frame, names, sample) for part in parts]
+    kinds = [kind for kind in kinds if not isinstance(kind, NullType)]
+    if isinstance(node, _CONDITIONS):
+        fits = all(isinstance(kind, BooleanType) for kind in kinds)
+    elif isinstance(node, _COMPARISONS):
+        fits = not {NumericType, DatetimeType} <= {*map(_family, kinds)}
+    else:
+        fits = not any(_family(kind) in {DatetimeType, BooleanType} for kind in kinds)
+    if not fits:
+        told = ", ".join(dict.fromkeys(kind.simpleString() for kind in kinds))
+        raise DefinitionError(
+            f"{spelled(node)!r} does not fit the types of its parts: {told}; cast them",
+            line=line_at(node),
+        )
+
+
+_CONDITIONS: Final = (exp.Where, exp.Having)
+_COMPARISONS: Final = (
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.In, exp.Between),
+)
+_PRODUCTS: Final = (exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+
+
+def _operands(node: exp.Expr) -> list[exp.Expr]:
+    """The parts of a node whose types have to fit."""
+    match node:
+        case exp.Where() | exp.Having():
+            return [node.this]
+        case exp.In():
+            return [node.this, *node.expressions]
+        case exp.Between():
+            return [node.this, node.args["low"], node.args["high"]]
+        case exp.Binary() if isinstance(node, (*_COMPARISONS, *_PRODUCTS)):
+            return [node.this, node.expression]
+    return node.expressions if function_name(node) in {"sum", "avg", "mean"} else []
+
+
+def _family(kind: DataType) -> type[DataType] | None:
+    found = (
+        family for family in (NumericType, DatetimeType, BooleanType) if isinstance(kind, family)
+    )
+    return next(found, None)
 
 
 _PLACE: Final = "_place_"
