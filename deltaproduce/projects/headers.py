@@ -91,6 +91,12 @@ def words(text: str) -> frozenset[str]:
     return frozenset(t.text.lower() for t in _tokens(text) if t.token_type not in strings)
 
 
+def place_of(name: str | None, text: str) -> int | None:
+    """The line of a text of SQL in which a name first stands; None if it stands in none."""
+    wanted = (name or "").lower()
+    return next((t.line for t in _tokens(text) if t.text.lower() == wanted), None)
+
+
 def parsed(text: str) -> Statement:
     """The statement of a file.
 
@@ -100,9 +106,9 @@ def parsed(text: str) -> Statement:
     tokens = _tokens(text)
     word = tokens[0].text.upper() if tokens else ""
     if word not in _CLAUSES:
-        found = shortened(tokens[0].text) if tokens else "nothing"
+        found = f"begins with {shortened(tokens[0].text)!r}" if tokens else "is empty"
         _refuse(
-            f"it begins with {found!r}; begin with STAGE name (…); or EXTERNAL name (…);",
+            f"it {found}; begin with STAGE name (…); or EXTERNAL name (…);",
             tokens[0].line if tokens else 1,
         )
     sort: Sort = "STAGE" if word == "STAGE" else "EXTERNAL"
@@ -191,6 +197,8 @@ def _parts(tokens: Sequence[Token], text: str) -> Iterator[_Part]:
             part = []
         else:
             part.append(token)
+    if tokens and not part:
+        _refuse("there is nothing after a comma", tokens[-1].line)
     if part:
         yield _Part(part, text[part[0].start : part[-1].end + 1])
 

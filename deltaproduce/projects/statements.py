@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.pipeline import Pipeline
-from deltaproduce.projects.headers import Statement, parsed, words
+from deltaproduce.projects.headers import Statement, parsed, place_of, words
 from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.variables import let
 from deltaproduce.stages.partitioned.kind import feeder_of
@@ -90,9 +90,31 @@ class SqlFile:
         """
         with located(self.name, self.statement.line):
             if self.statement.sort == "EXTERNAL":
-                self._external(pipeline)
+                with self._at_column("columns", "key", "partition"):
+                    self._external(pipeline)
             else:
-                self._stage(pipeline)
+                with self._at_column("key"):
+                    self._stage(pipeline)
+
+    @contextmanager
+    def _at_column(self, *clauses: str) -> Iterator[None]:
+        """Errors about a column that some clauses name are told by its line there.
+
+        What the query names, too, stays where it is.
+        """
+        try:
+            yield
+        except DefinitionError as error:
+            for word in clauses:
+                clause = self.statement.clauses.get(word)
+                place = None if clause is None else place_of(error.column, clause.text)
+                if clause is None or place is None or place_of(error.column, self.statement.select):
+                    continue
+                line = clause.line + place - 1
+                raise DefinitionError(
+                    str(error), stage=error.stage, column=error.column, line=line
+                ) from None
+            raise
 
     def _stage(self, pipeline: Pipeline) -> None:
         said, name = self.statement, self.statement.name

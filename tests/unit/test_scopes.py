@@ -39,6 +39,7 @@ def test_no_clauses_are_one_scope_and_an_empty_list_is_none() -> None:
     assert scopes("") == [{}]
     assert scopes("FOR t IN timeseries('1 day', 0), LET x = 1") == []
     assert list(Scopes.read("FOR t IN timeseries('1 day', 0), LET x = 1").types) == ["t", "x"]
+    assert scopes("FOR x IN array()") == []
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,14 @@ def test_a_list_may_have_a_name() -> None:
 
 
 def test_two_scopes_of_one_partition_are_refused() -> None:
-    found = Partitions.read("n = 1", Scopes.read("FOR x IN sequence(1, 2)"))
+    """By the definition if they do so at any date, otherwise at the date."""
     with pytest.raises(DefinitionError, match="n=1"):
+        Partitions.read("n = 1", Scopes.read("FOR x IN sequence(1, 2)"))
+    found = Partitions.read("n = month(t)", Scopes.read("FOR t IN timeseries('1 day', 2)"))
+    assert [*found.at(datetime(2022, 4, 1, tzinfo=UTC), stage="s")] == [(4,), (3,)]
+    with pytest.raises(DefinitionError, match="n=3") as caught:
         found.at(DAY, stage="s")
+    assert caught.value.stage == "s"
 
 
 def test_partition_columns_are_names_or_values_of_the_scope() -> None:

@@ -228,8 +228,9 @@ def partitioned(
             names = struct_from_ddl(schema).names
         keys = key(names)
     except DefinitionError as error:
+        said = str(error).removeprefix(f"stage {stage!r}: ")
         raise DefinitionError(
-            f"stage {stage!r}: {error}", stage=stage, column=error.column, line=error.line
+            f"stage {stage!r}: {said}", stage=stage, column=error.column, line=error.line
         ) from None
     return Partitioned(found, partitions, tuple(keys.items()), retention == "keep", function)
 

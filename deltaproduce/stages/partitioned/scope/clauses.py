@@ -16,7 +16,7 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from deltaproduce.errors import DefinitionError
-from deltaproduce.stages.partitioned.scope.lists import as_one, is_list, listed
+from deltaproduce.stages.partitioned.scope.lists import as_one, is_dated, is_list, listed
 from deltaproduce.stages.partitioned.scope.scalars import scalar
 from deltaproduce.stages.sql.expressions.expression import Expression
 from deltaproduce.stages.sql.expressions.terms import Constant
@@ -76,6 +76,12 @@ class Scopes:
     def types(self) -> dict[str, DataType]:
         """The names, in order, and the types of what they stand for."""
         return {name: value.data_type for name, value in self.sample.items()}
+
+    @property
+    def timeless(self) -> Iterator[Scope]:
+        """The scopes of all dates, if they are the same at each; else none."""
+        is_timeless = not any(is_dated(clause.expression) for clause in self.clauses)
+        return _expanded(self.clauses, _SAMPLE) if is_timeless else iter(())
 
     def of(self, moment: datetime) -> list[Scope]:
         """The scopes of a date, in the order of their lists.

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from pyspark.sql.types import ArrayType, DateType, IntegralType, NullType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    IntegralType,
+    NullType,
+    StringType,
+    TimestampType,
+)
 from sqlglot import exp
 
 from deltaproduce.errors import DefinitionError
@@ -33,6 +40,11 @@ def is_list(expression: Expression, scope: Mapping[str, Constant]) -> bool:
     if function_name(expression.tree.unnest()) in _LISTS:
         return True
     return isinstance(_named(expression, scope).data_type, ArrayType)
+
+
+def is_dated(expression: Expression) -> bool:
+    """Whether an expression depends on the date that is scheduled."""
+    return function_name(expression.tree.unnest()) == "timeseries"
 
 
 def as_one(
@@ -80,7 +92,9 @@ def listed(
         return timeseries(step.value, max(_count(steps), 1) if typing else _count(steps), moment)
     if name == "sequence" and len(arguments) in {2, 3}:
         return _sequence([scalar(argument, scope) for argument in arguments], expression)
-    if name == "array" and arguments:
+    if name == "array" and not arguments:
+        return [Constant(StringType(), None)] if typing else []
+    if name == "array":
         return _array(arguments, scope, expression)
     raise DefinitionError(
         f"{expression.text!r} is no list; write array(a, …), sequence(first, last) or "

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.types import DataType
@@ -18,6 +20,9 @@ from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
 from deltaproduce.stages.partitioned.scope.scalars import scalar
 from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.types.atoms import arrow_type
+
+_CHECKED: Final = 1_000
+"""How many scopes a definition looks at, at most; a date looks at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,8 @@ class Partitions:
         """The partition columns that a text defines: ``"day = partition_day, store"``.
 
         Raises:
-            DefinitionError: it cannot be read, or names what no scope has.
+            DefinitionError: it cannot be read, names what no scope has, or two scopes make one
+                partition at any date.
         """
         columns = list[tuple[str, Expression]]()
         for part, alias in items(text):
@@ -49,9 +55,13 @@ class Partitions:
                 raise DefinitionError(
                     f"{part!r} is no partition column; write name = value, or a name of the scope"
                 )
+            if name.lower() in (known.lower() for known, _ in columns):
+                raise DefinitionError(f"partition column {name!r} is there twice; name it once")
             columns.append((name, Expression.read(value if sign else name, list(scopes.types))))
         types = tuple((name, scalar(value, scopes.sample).data_type) for name, value in columns)
-        return Partitions(" ".join(text.split()), tuple(columns), types, scopes)
+        found = Partitions(" ".join(text.split()), tuple(columns), types, scopes)
+        found._keyed(islice(scopes.timeless, _CHECKED))
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,15 +74,21 @@ class Partitions:
         Raises:
             DefinitionError: a value cannot be computed, or two scopes make one partition.
         """
+        try:
+            return self._keyed(self.scopes.of(moment))
+        except DefinitionError as error:
+            raise DefinitionError(f"stage {stage!r}: {error}", stage=stage) from None
+
+    def _keyed(self, scopes: Iterable[Scope]) -> dict[Values, Scope]:
+        """Scopes by the partitions that they make."""
         found = dict[Values, Scope]()
-        for scope in self.scopes.of(moment):
+        for scope in scopes:
             values = tuple(scalar(value, scope).value for _, value in self.columns)
             if values in found:
-                named = Partition(stage, tuple(zip(self.names, values, strict=True)))
+                named = Partition("", tuple(zip(self.names, values, strict=True)))
                 raise DefinitionError(
-                    f"stage {stage!r}: two of its scopes make partition {named}; let its partition "
-                    "columns tell them apart",
-                    stage=stage,
+                    f"two of its scopes make partition {str(named).lstrip('/')}; let its partition "
+                    "columns tell them apart"
                 )
             found[values] = scope
         return found
