@@ -6,6 +6,7 @@ says; whatever is wrong in the file, or not known in it, is an error that names 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -111,7 +112,7 @@ def read(folder: Path, given: Mapping[str, object] = _NONE) -> ProjectFile:
     """
     path = folder.absolute() / FILE_NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         raise ProjectFileError(
             f"there is no {FILE_NAME} in {str(folder.absolute())!r}: go to the project's folder, "
@@ -119,7 +120,12 @@ def read(folder: Path, given: Mapping[str, object] = _NONE) -> ProjectFile:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ProjectFileError(f"{FILE_NAME} cannot be read: {error}") from error
-    return parsed(text, path.parent, given)
+    try:
+        return parsed(text, path.parent, given)
+    except ProjectFileError as error:
+        line = re.search(r"at line ([0-9]+)", str(error)) if error.line is None else None
+        error.file, error.line = FILE_NAME, int(line[1]) if line else error.line
+        raise
 
 
 def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> ProjectFile:

@@ -57,7 +57,7 @@ class SqlFile:
         name = path.relative_to(folder).as_posix()
         with located(name):
             try:
-                text = path.read_text(encoding="utf-8")
+                text = path.read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
                 raise DefinitionError(f"it cannot be read: {error}", line=1) from None
             statement = parsed(text)
@@ -203,13 +203,18 @@ def define_all(
 
     Args:
         modules: what defines more of it; called in this order, each when no file is ready.
-        errors: where what is wrong is put, so that the rest is defined; raised if None.
+        errors: where what is wrong is put, so that the rest is defined, but for files that read
+            what is wrong; raised if None.
 
     Raises:
         ProjectFileError: something is wrong; with `file` and `line`.
     """
-    waiting, later = list(files), list(modules.values())
+    waiting, later, wrong = list(files), list(modules.values()), set[str]()
     while waiting or later:
+        if wrong_too := [file for file in waiting if file.reads & wrong]:
+            wrong |= {file.statement.name.lower() for file in wrong_too}
+            waiting = [file for file in waiting if file not in wrong_too]
+            continue
         there = {stage.name.lower() for stage in pipeline.stages}
         own = {file.statement.name.lower() for file in waiting}
         ready = [file for file in waiting if not (file.reads & own - there)]
@@ -231,6 +236,7 @@ def define_all(
             if errors is None:
                 raise
             errors.append(error)
+            wrong |= {stage.statement.name.lower() for stage in ready[:1]}
 
 
 @contextmanager

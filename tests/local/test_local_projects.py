@@ -255,6 +255,23 @@ def test_variables_that_are_refused(folder: Path, text: str, given: dict[str, ob
         Project(folder, vars=given)
 
 
+def test_what_reads_a_file_that_is_wrong_is_no_problem_of_its_own(folder: Path) -> None:
+    write(folder, edited("stages/c_stores.sql", lambda text: text.replace("sold", "nope")))
+    write(folder, {"stages/d.sql": "STAGE d (key (n));\nSELECT n, nope FROM days\n"})
+    (problem,) = Project(folder).check()
+    assert (problem.file, problem.column, problem.severity) == (
+        *("stages/c_stores.sql", "nope"),
+        "error",
+    )
+
+
+def test_a_project_file_is_named_by_what_is_wrong_in_it(folder: Path) -> None:
+    write(folder, {"deltaproduce.toml": "[project]\nname = 'a'\n\n[vars\n"})
+    with pytest.raises(DefinitionError) as caught:
+        Project(folder)
+    assert (caught.value.file, caught.value.line) == ("deltaproduce.toml", 4)
+
+
 def test_a_place_is_named_once(folder: Path) -> None:
     text = FILES["deltaproduce.toml"]
     write(folder, {"deltaproduce.toml": text.replace("location", "store")})

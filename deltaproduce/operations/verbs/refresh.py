@@ -8,6 +8,7 @@ from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.graph import Stage
 from deltaproduce.operations.writer import Writer
 from deltaproduce.stages.kind import arrivals
+from deltaproduce.stages.partitioned.presence import presence_batches
 from deltaproduce.storage.versions import Version
 
 
@@ -36,4 +37,5 @@ def _refreshed(writer: Writer, found: Stage | None) -> Version:
     readers = [producer.name for producer in store.graph.readers_of(found.name)]
     news = arrivals(store.graph.sources, head, store.tables, anew=found.name)
     mine = {found.name: news[found.name]}
-    return executor.update("refresh", head, arrivals=mine, refreshed=readers)
+    there = presence_batches(store.graph.sources, {}, mine, {}, store.engines)
+    return executor.update("refresh", head, batches=there, arrivals=mine, refreshed=readers)

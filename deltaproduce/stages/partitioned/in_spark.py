@@ -124,9 +124,11 @@ def _visible(stage: Stage) -> tuple[Column, ...]:
 
 
 def _check_zone(query: TaskQuery, scope: Scope, spark: SparkSession) -> None:
-    """Refuse a session on whose clock a time of the scope is another day than in UTC."""
+    """Refuse a session on whose clock a time is another day than in UTC, by which tasks read."""
     zone = spark.conf.get("spark.sql.session.timeZone")
-    times = [s.name for s in query.slots if isinstance(scope[s.name].data_type, TimestampType)]
+    named = [(slot.name, scope[slot.name].data_type) for slot in query.slots]
+    named += [column for read in query.reads for column in read.columns]
+    times = [name for name, kind in named if isinstance(kind, TimestampType)]
     if times and zone not in _UTC:
         raise SessionError(
             f"the session's time zone is {zone!r}, and a query uses {times[0]!r}, a time in UTC; "
