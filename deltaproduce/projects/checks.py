@@ -72,6 +72,8 @@ def broken(
     found = list[Problem]()
     for name, schema in before.items():
         file = by_stage.get(name)
+        if name not in now and (file is not None or users.refused([name])):
+            continue  # why it is not there is a problem of its own
         for problem in _of_stage(name, schema, now.get(name)):
             those = users.using(name, problem.column)
             severity = "error" if users.refused(those) else problem.severity

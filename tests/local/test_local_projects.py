@@ -328,6 +328,19 @@ def test_what_nobody_uses_breaks_nothing(folder: Path) -> None:
         assert Project(folder).check(store) == []
 
 
+def test_a_stage_is_gone_if_no_file_has_it_any_more(folder: Path) -> None:
+    with Project(folder).store() as store:
+        store.update({"sales": [ROW]})
+        store.run(as_of="2022-03-31")
+        write(folder, edited("stages/c_stores.sql", lambda text: text.replace("price", "prize")))
+        assert [one.column for one in Project(folder).check(store)] == ["prize"]
+        (folder / "stages" / "c_stores.sql").unlink()
+        found = [one for one in Project(folder).check(store) if one.users]
+        assert [(one.stage, one.users, one.file) for one in found] == [
+            *(("stores", ("days",), None),),
+        ]
+
+
 def test_the_sample_of_the_examples_is_right() -> None:
     project = Project(Path(__file__).parents[2] / "examples" / "daily_sales")
     assert project.check() == []
