@@ -37,6 +37,7 @@ from deltaproduce.stages.given.kind import Given
 from deltaproduce.stages.indexes.kind import Index
 from deltaproduce.stages.partitioned.kind import (
     Partitioned,
+    digests_for,
     partitioned,
     records_of,
     source_partitions,
@@ -144,13 +145,10 @@ class Pipeline(Tabular):
         Stages that the definition of another brings along come before it; those that keep records
         of its tasks after it.
         """
-        return Graph(
-            tuple(
-                one
-                for stage in self._stages
-                for one in (*stage.auxiliary, stage, *records_of(stage))
-            )
+        found = (
+            one for stage in self._stages for one in (*stage.auxiliary, stage, *records_of(stage))
         )
+        return Graph(tuple({one.name: one for one in found}.values()))
 
     def source(
         self,
@@ -418,8 +416,7 @@ class Pipeline(Tabular):
             DefinitionError: the name, the query or the scopes are refused; with `stage`.
         """
         kind = self._by_tasks(name, query, key, partition, scopes, retention)
-        inputs = tuple((self._feeder_named(f, stage=name),) for f in kind.feeders)
-        return self.add(Producer(name, inputs, kind.schema(stage=name), kind))
+        return self._add_by_tasks(name, kind, kind.schema(stage=name), None)
 
     def foreign(
         self,
@@ -460,9 +457,7 @@ class Pipeline(Tabular):
             kind = self._by_tasks(
                 stage, reads, key, partition, scopes, retention, function=function, schema=schema
             )
-            inputs = tuple((self._feeder_named(f, stage=stage),) for f in kind.feeders)
-            columns = kind.declared(schema, stage=stage)
-            return self.add(Producer(stage, inputs, columns, kind, revision))
+            return self._add_by_tasks(stage, kind, kind.declared(schema, stage=stage), revision)
 
         return decorate
 
@@ -559,6 +554,14 @@ class Pipeline(Tabular):
         check_stage(stage)
         self._stages.append(stage)
         return stage
+
+    def _add_by_tasks(
+        self, name: str, kind: Partitioned, schema: RowSchema, revision: str | None
+    ) -> Producer:
+        feeders = [self._feeder_named(feeder, stage=name) for feeder in kind.feeders]
+        inputs = tuple((feeder,) for feeder in feeders)
+        auxiliary = digests_for(feeders)
+        return self.add(Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary))
 
     def _by_tasks(
         self,

@@ -197,8 +197,13 @@ def records_name(stage: str) -> str:
     return f"_tasks_1_{stage}"
 
 
+def digests_name(stage: str) -> str:
+    """What the stage is called that has digests of another one's partitions."""
+    return f"_tasks_2_{stage}"
+
+
 def is_auxiliary(name: str) -> bool:
-    """Whether a name is one of `auxiliary_name` or `records_name`."""
+    """Whether a name is one of `auxiliary_name`, `records_name` or `digests_name`."""
     return _AUXILIARY.match(name) is not None
 
 

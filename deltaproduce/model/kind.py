@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from deltaproduce.model.retention import Retention
 from deltaproduce.model.windows import Window
 from deltaproduce.shown.tabular import one_line
-from deltaproduce.shown.tasks import Values
 from deltaproduce.types.columns import RowSchema
 
 
@@ -218,8 +217,10 @@ class Kind(ABC):
         """The columns by which tasks read its rows, or make them; none if it has no partitions."""
         return ()
 
-    def expected(self, moment: datetime) -> Sequence[Values] | None:
+    def expected(self, moment: datetime) -> Any | None:  # noqa: ANN401 a pyarrow Table
         """The partitions that a source is to have at a date; None if those that it has.
+
+        They are a pyarrow Table of its partition columns.
 
         Args:
             moment: the date that is scheduled, in UTC.

@@ -8,16 +8,21 @@ there as it should be.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Stage
-from deltaproduce.shown.tasks import FailedTask, Partition, Run, State, Task, Values
+from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import unfit
@@ -25,29 +30,53 @@ from deltaproduce.stages.productions import DerivedKind, Production
 from deltaproduce.storage.stored import Stored
 
 
-class Considered(Protocol):
-    """A task as an agenda sees it.
+class Listed(Protocol):
+    """The tasks of a stage that are to exist, as an agenda sees them: by columns, in order.
 
     Attributes:
-        of: the partition that it makes.
-        inputs: the partitions with rows that it is made of, and their digests.
-        waits: a dependency is not there as it should be.
+        stage: its name.
+        partitions: those that they make, in the partition columns.
+        present: which are as they should be.
+        missing: which were never made.
+        waits: which have a dependency that is not there as it should be.
+        inputs: of each a hash of the rows that it reads.
+        inputs_before: the same before this version.
     """
 
     @property
-    def of(self) -> Partition: ...  # noqa: D102 see the class
+    def stage(self) -> str: ...  # noqa: D102 see the class
 
     @property
-    def values(self) -> Values: ...  # noqa: D102 see the class
+    def partitions(self) -> pa.Table: ...  # noqa: D102 see the class
 
     @property
-    def state(self) -> State: ...  # noqa: D102 see the class
+    def present(self) -> Marks: ...  # noqa: D102 see the class
 
     @property
-    def inputs(self) -> Mapping[str, str]: ...  # noqa: D102 see the class
+    def missing(self) -> Marks: ...  # noqa: D102 see the class
 
     @property
-    def waits(self) -> bool: ...  # noqa: D102 see the class
+    def waits(self) -> Marks: ...  # noqa: D102 see the class
+
+    @property
+    def inputs(self) -> Hashes: ...  # noqa: D102 see the class
+
+    @property
+    def inputs_before(self) -> Hashes: ...  # noqa: D102 see the class
+
+    def __len__(self) -> int: ...
+
+    def named(self, rows: Numbers) -> Sequence[Partition]:
+        """The partitions of some of them, by their places."""
+
+    def tasks(self, rows: Numbers) -> Iterator[Task]:
+        """Some of them as users see them, by their places."""
+
+    def among(self, partitions: pa.Table) -> Marks:
+        """Which are of some partitions, in the partition columns."""
+
+    def reading(self, partitions: Mapping[str, pa.Table]) -> Marks:
+        """Which read one of some partitions, by feeder."""
 
 
 @dataclass
@@ -58,36 +87,33 @@ class Agenda:
         moment: the date that is scheduled, in UTC.
         limit: how many tasks are made at most.
         makes: whether tasks are made at all, or only looked at.
-        marked: stage -> tasks that are made whatever their state, and no others are.
+        marked: stage -> partitions whose tasks are made whatever their state, and no others are.
         changed_only: only tasks are made whose inputs this version changes.
         passed: tasks that failed before, and are not tried again.
         raises: whether the first task that fails ends all.
         present: source -> its partitions that there are, with or without rows.
-        extents: stage -> its partitions that are to exist, of those that were looked at.
-        waiting: stage -> those that are not there as they should be.
-        tasks: all that were looked at.
+        fed: stage -> what is known of its partitions, for those that read it.
+        listed: stage -> its tasks that are to exist.
         outcomes: stage -> what became of its tasks.
-        digests: feeder, and whether as it was before this version -> those of its partitions.
     """
 
     moment: datetime
     limit: int | None = None
     makes: bool = True
-    marked: Mapping[str, Collection[Values]] | None = None
+    marked: Mapping[str, pa.Table] | None = None
     changed_only: bool = False
     passed: Collection[Partition] = ()
     raises: bool = False
-    present: Mapping[str, Collection[Values]] = field(default_factory=dict)
-    extents: dict[str, Sequence[Values]] = field(default_factory=dict)
-    waiting: dict[str, set[Values]] = field(default_factory=dict)
-    tasks: list[Task] = field(default_factory=list)
+    present: Mapping[str, pa.Table] = field(default_factory=dict)
+    fed: dict[str, Any] = field(default_factory=dict)
+    listed: dict[str, Listed] = field(default_factory=dict)
     done: list[Partition] = field(default_factory=list)
     failed: list[FailedTask] = field(default_factory=list)
-    blocked: list[Partition] = field(default_factory=list)
     dropped: list[Partition] = field(default_factory=list)
-    left: list[Partition] = field(default_factory=list)
     outcomes: dict[str, Tasked] = field(default_factory=dict)
-    digests: dict[tuple[str, bool], Mapping[Values, str]] = field(default_factory=dict)
+    _blocked: dict[str, Numbers] = field(default_factory=dict)
+    _left: dict[str, Numbers] = field(default_factory=dict)
+    _taken: int = 0
 
     @property
     def reason(self) -> str:
@@ -101,44 +127,57 @@ class Agenda:
         return self.moment.isoformat()
 
     @property
+    def leaves(self) -> bool:
+        """Whether there are tasks that could be made, and were not, as there were too many."""
+        return any(len(rows) for rows in self._left.values())
+
+    @property
     def run(self) -> Run:
         """What was done."""
         return Run(
             tuple(self.done),
             tuple(self.failed),
-            tuple(self.blocked),
+            self._named(self._blocked),
             tuple(self.dropped),
-            tuple(self.left),
+            self._named(self._left),
         )
 
-    def chosen(self, entry: Considered, before: Considered | None) -> bool:
-        """Whether a task is to be made now; what is not, is put where it belongs.
+    def tasks(self) -> list[Task]:
+        """All tasks that were looked at."""
+        return [
+            task for listed in self.listed.values() for task in listed.tasks(np.arange(len(listed)))
+        ]
 
-        Args:
-            before: the same as it was before this version; None if it was not looked at.
+    def chosen(self, listed: Listed) -> tuple[Numbers, Marks]:
+        """The tasks of a stage that are to be made now, by their places.
+
+        Returns:
+            They, in order; and which of all are not there as they should be until they are made.
         """
-        stage = entry.of.stage
+        self.listed[listed.stage] = listed
+        waiting = listed.missing if self.marked is not None else ~listed.present
         if self.marked is not None:
-            due = entry.values in self.marked.get(stage, ())
+            wanted = self.marked.get(listed.stage)
+            due = np.zeros(len(listed), bool) if wanted is None else listed.among(wanted)
         else:
-            due = entry.state != "present"
-            if due and self.changed_only:
-                due = before is None or before.inputs != entry.inputs
-        if not due or not self.makes:
-            if entry.state == "missing" or (entry.state == "dirty" and self.marked is None):
-                self._put_off(entry)
-            return False
-        if entry.of in self.passed:
-            return self._put_off(entry)
-        if entry.waits:
-            self.blocked.append(entry.of)
-            return self._put_off(entry)
-        if self.limit is not None and len(self.done) + len(self.failed) >= self.limit:
-            self.left.append(entry.of)
-            return self._put_off(entry)
-        return True
+            due = ~listed.present
+            if self.changed_only:
+                due &= listed.inputs_before != listed.inputs
+        if not self.makes:
+            return np.flatnonzero(due & ~due), waiting
+        waiting = waiting | due
+        if self.passed:
+            mine = np.flatnonzero(due)
+            tried = [of in self.passed for of in listed.named(mine)]
+            due[mine[np.array(tried, bool)]] = False
+        self._blocked[listed.stage] = np.flatnonzero(due & listed.waits)
+        rows = np.flatnonzero(due & ~listed.waits)
+        most = len(rows) if self.limit is None else max(self.limit - self._taken, 0)
+        self._left[listed.stage] = rows[most:]
+        self._taken += len(rows[:most])
+        return rows[:most], waiting
 
-    def has_failed(self, entry: Considered, error: Exception) -> None:
+    def has_failed(self, of: Partition, error: Exception) -> None:
         """A task failed: what it would have made stays as it was.
 
         Raises:
@@ -146,12 +185,10 @@ class Agenda:
         """
         if self.raises:
             raise error
-        self.failed.append(FailedTask(entry.of, error))
-        self._put_off(entry)
+        self.failed.append(FailedTask(of, error))
 
-    def _put_off(self, entry: Considered) -> bool:
-        self.waiting.setdefault(entry.of.stage, set()).add(entry.values)
-        return False
+    def _named(self, rows: Mapping[str, Numbers]) -> tuple[Partition, ...]:
+        return tuple(of for stage, some in rows.items() for of in self.listed[stage].named(some))
 
 
 @dataclass(frozen=True, slots=True)

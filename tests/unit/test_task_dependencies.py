@@ -2,13 +2,17 @@
 
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from deltaproduce import DefinitionError
+from deltaproduce.stages.partitioned.conditions import Read
 from deltaproduce.stages.partitioned.frames import Feeder
+from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
 from deltaproduce.types.columns import row_schema
@@ -16,7 +20,8 @@ from deltaproduce.types.columns import row_schema
 SCOPES = Scopes.read(
     "FOR t IN timeseries('1 day', 2), LET partition_day = date_format(t, 'yyyy-MM-dd'), LET k = 2"
 )
-SCOPE: Scope = SCOPES.of(datetime(2022, 3, 31, tzinfo=UTC))[0]
+SCOPED = SCOPES.of(datetime(2022, 3, 31, tzinfo=UTC))
+SCOPE: Scope = SCOPED[0]
 DAYS = [f"2022-03-{day}" for day in (28, 29, 30, 31)]
 STORES = ["Detroit", "Paris"]
 NAMES = ("n", "day")
@@ -44,9 +49,18 @@ def held(query: TaskQuery, name: str) -> set[tuple[str, ...]]:
     found = set[tuple[str, ...]]()
     for one in query.reads:
         if one.feeder == name:
-            rows = PARTITIONS[name].filter(pa.array(one.held(PARTITIONS[name], SCOPE)))
+            rows = PARTITIONS[name].take(pa.array(read_of([one], PARTITIONS[name])))
             found |= {tuple(row.values()) for row in rows.to_pylist()}
     return found
+
+
+def read_of(reads: list[Read], partitions: pa.Table) -> Any:
+    """The places of the partitions that one task reads."""
+    return Links.of(reads, SCOPED.taken(np.array([0])), with_nulls(partitions)).partitions(0)
+
+
+def with_nulls(partitions: pa.Table) -> pa.Table:
+    return partitions.append_column("_", pa.nulls(len(partitions)))
 
 
 def days(text: str, name: str = "stock") -> list[str]:
@@ -303,9 +317,8 @@ def test_a_query_gives_the_same_over_its_dependencies_alone(seed: int) -> None:
     some = dict[str, pa.Table]()
     for name, rows in tables.items():
         partition = rows.select(PARTITIONS[name].column_names)
-        marks = [one.held(partition, SCOPE) for one in query.reads if one.feeder == name]
-        kept = [any(bool(mark[place]) for mark in marks) for place in range(len(rows))]
-        some[name] = rows.filter(pa.array(kept, pa.bool_()))
+        reads = [one for one in query.reads if one.feeder == name]
+        some[name] = rows.take(pa.array(read_of(reads, partition)))
     text = query.sql({name: name for name in tables}, SCOPE).replace("`", '"')
     assert answer(text, some) == answer(text, tables)
 
@@ -315,3 +328,67 @@ def answer(text: str, tables: dict[str, pa.Table]) -> list[str]:
         for name, rows in tables.items():
             connection.register(name, rows)
         return sorted(map(repr, connection.execute(text).fetchall()))
+
+
+LEAVES = (
+    "sales.day = d",
+    "d = sales.day",
+    "sales.store = s",
+    "sales.day BETWEEN date_sub(d, 1) AND d",
+    "sales.day = date_format(date_sub(t, k), 'yyyy-MM-dd')",
+    "sales.day < d",
+    "sales.store <> s",
+    "sales.day IN (d, '2022-03-28')",
+    "sales.store IN (s, 'Paris')",
+    "sales.store LIKE s",
+    "coalesce(sales.day, d) = d",
+    "1 DIV (k - 2) = 1",
+    "sales.n = 1",
+    "k = 2",
+    "s = 'Paris'",
+    "sales.day IS NULL",
+)
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.long] if n >= 30 else []) for n in range(300)]
+)
+def test_all_tasks_at_once_are_linked_as_each_by_itself(seed: int) -> None:
+    """And the sums of what their partitions have are those of the links of each."""
+    chance = random.Random(seed)
+
+    def condition(depth: int) -> str:
+        if depth == 0 or chance.random() < 0.3:
+            return chance.choice(LEAVES)
+        left, right = condition(depth - 1), condition(depth - 1)
+        return chance.choice([f"({left} AND {right})", f"({left} OR {right})", f"NOT ({left})"])
+
+    scoped = Scopes.read(
+        "FOR t IN timeseries('1 day', 3), LET d = date_format(t, 'yyyy-MM-dd'), "
+        "FOR k IN array(1, 2), FOR s IN array('Detroit', 'Paris')"
+    ).of(datetime(2022, 3, 31, tzinfo=UTC))
+    from_ = chance.choice(["sales", "stock LEFT JOIN sales ON stock.n = sales.n"])
+    text = f"SELECT sales.n AS n FROM {from_} WHERE {condition(3)}"
+    if chance.random() < 0.3:
+        text = f"{text} UNION ALL SELECT n FROM sales WHERE {condition(1)}"
+    reads = [
+        read for read in read_query(text, [SALES, STOCK], scoped[0]).reads if read.feeder == "sales"
+    ]
+    some = [*PARTITIONS["sales"].to_pylist(), {"day": None, "store": "Paris"}]
+    partitions = with_nulls(pa.Table.from_pylist(chance.sample(some, chance.randrange(1, 10))))
+    links = Links.of(reads, scoped, partitions)
+    numbers = np.arange(1, len(partitions) + 1).astype(np.uint64) ** np.uint64(3)
+    sums = links.sums([numbers])[0]
+    for task in range(len(scoped)):
+        alone = Links.of(reads, scoped.taken(np.array([task])), partitions).partitions(0)
+        one_by_one = [
+            place
+            for place in range(len(partitions))
+            if len(
+                Links.of(
+                    reads, scoped.taken(np.array([task])), partitions.take(pa.array([place]))
+                ).partitions(0)
+            )
+        ]
+        assert links.partitions(task).tolist() == alone.tolist() == one_by_one
+        assert sums[task] == numbers[alone].sum()

@@ -128,6 +128,27 @@ def isin_rows(rows: pa.Table, keys: pa.Table) -> Marks:
     return marks
 
 
+def matched(rows: pa.Table, keys: pa.Table) -> Numbers:
+    """For each row the place of the one of ``keys`` that equals it; -1 if none does.
+
+    Args:
+        keys: in columns of the same types and order, each once.
+    """
+    if not rows.num_columns:
+        return np.zeros(len(rows), np.int64) if len(keys) else np.full(len(rows), -1)
+    together = (
+        pa.chunked_array([*a.chunks, *b.chunks], type=a.type)
+        for a, b in zip(rows.columns, keys.columns, strict=True)
+    )
+    numbers = _row_codes(together)
+    numbers -= numbers.min(initial=0)
+    if numbers.max(initial=0) >= _MARKS_A_ROW * len(numbers):
+        numbers = _dense(numbers)
+    found = np.full(int(numbers.max(initial=0)) + 1, -1)
+    found[numbers[len(rows) :]] = np.arange(len(keys))
+    return found[numbers[: len(rows)]]
+
+
 def same_rows(some: pa.Table, others: pa.Table) -> bool:
     """Whether two tables of the same columns have the same rows, each as often, in any order."""
     numbers = _row_codes(pa.concat_tables([some, others]).columns)

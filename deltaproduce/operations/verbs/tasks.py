@@ -6,20 +6,26 @@ head. The invariant: what a run has published stays, whatever becomes of the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+
+from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.errors import InvalidArgumentError, NotFoundError, TasksFailedError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Producer, Stage, is_auxiliary
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
-from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task, Values, told
+from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task, told
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import arrivals
 from deltaproduce.stages.partitioned.presence import presence_batches, presence_stage, present
+from deltaproduce.stages.partitioned.records import newest
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.figures import StageFigures
@@ -42,7 +48,7 @@ def tasks(store: Opened, as_of: Moment | None) -> list[Task]:
     moment = _newest(store, head) if as_of is None else moment_of(as_of)
     agenda = Agenda(moment, makes=False, present=present_at(store, head))
     look(store, head, agenda)
-    return agenda.tasks
+    return agenda.tasks()
 
 
 def look(store: Opened, head: Version, agenda: Agenda) -> None:
@@ -67,12 +73,10 @@ def look(store: Opened, head: Version, agenda: Agenda) -> None:
             )
 
 
-def present_at(store: Opened, head: Version) -> dict[str, list[Values]]:
+def present_at(store: Opened, head: Version) -> dict[str, pa.Table]:
     """The partitions of sources that there are in a version, or ever were, by source."""
     return {
-        source.name: present(
-            store.reader.content(head, presence_stage(source)), source, store.engines
-        )
+        source.name: present(store.reader.content(head, presence_stage(source)), source)
         for source in store.graph.sources
         if source.kind.partitioned_by
     }
@@ -103,9 +107,10 @@ def run(
         done += found.done
         dropped += found.dropped
         failed |= {task.of: task for task in found.failed}
-        if not found.left or limit == left or not (found.done or found.failed):
+        if not found.leaves or limit == left or not (found.done or found.failed):
             break
-    result = Run(tuple(done), tuple(failed.values()), found.blocked, tuple(dropped), found.left)
+    last = found.run
+    result = replace(last, done=(*done,), failed=(*failed.values(),), dropped=(*dropped,))
     if failed:
         first = result.failed[0]
         others = f", and {len(failed) - 1} others" if len(failed) > 1 else ""
@@ -114,7 +119,7 @@ def run(
     return result
 
 
-def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Partition]) -> Run:
+def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Partition]) -> Agenda:
     """Some of the tasks that are due, made and published."""
     store = writer.opened
     store.log.versions()
@@ -125,7 +130,7 @@ def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Parti
     news = arrivals(sources, head, store.tables)
     batches = presence_batches(sources, {}, news, {}, store.engines)
     writer.executor.update("run", head, batches=batches, arrivals=news, agenda=agenda)
-    return agenda.run
+    return agenda
 
 
 def backfill(writer: Writer, stage: str | Stage, where: object, downstream: object) -> Version:
@@ -154,26 +159,37 @@ def _marked(
     store: Opened,
     head: Version,
     stage: Stage,
-    chosen: Callable[[Task], bool],
+    where: Mapping[str, set[str]],
     named: Collection[str],
-) -> dict[str, set[Values]]:
+) -> dict[str, pa.Table]:
     """The tasks that are to be made again, by stage: through the named stages only."""
     there = present_at(store, head)
     agenda = Agenda(_newest(store, head), makes=False, marked={}, present=there)
     look(store, head, agenda)
-    marked = {task.of for task in agenda.tasks if task.stage == stage.name and chosen(task)}
-    if not marked:
-        raise InvalidArgumentError(
-            f"no task of {stage.name!r} meets `where`, so there is none to be made again",
-            argument="where",
-        )
-    for task in agenda.tasks:  # feeders come first
-        if task.stage in named and not marked.isdisjoint(task.dependencies):
-            marked.add(task.of)
-    found: dict[str, set[Values]] = {}
-    for partition in marked:
-        values = tuple(value for _, value in partition.values)
-        found.setdefault(partition.stage, set()).add(values)
+    found = dict[str, pa.Table]()
+    for name, listed in agenda.listed.items():  # feeders come first
+        if name == stage.name:
+            marks = _meeting(listed.partitions, where)
+        elif name in named:
+            marks = listed.reading(found)
+        else:
+            continue
+        if name == stage.name and not marks.any():
+            raise InvalidArgumentError(
+                f"no task of {stage.name!r} meets `where`, so there is none to be made again",
+                argument="where",
+            )
+        found[name] = listed.partitions.filter(pa.array(marks))
+    return found
+
+
+def _meeting(partitions: pa.Table, where: Mapping[str, set[str]]) -> Marks:
+    """Which partitions have one of some values, as text, in each of some columns."""
+    found = np.ones(len(partitions), bool)
+    for name, wanted in where.items():
+        column = partitions.column(name).combine_chunks().dictionary_encode("encode")
+        marks = np.array([told(value) in wanted for value in column.dictionary.to_pylist()], bool)
+        found &= marks[np.asarray(column.indices)]
     return found
 
 
@@ -188,9 +204,8 @@ def _newest(store: Opened, head: Version) -> datetime:
         keeper = scheduled_kind(stage).records(stage)
         kept = store.reader.content(head, keeper)
         if kept is not None:
-            columns = [c for c in keeper.schema.value if c.name == "scheduled"]
-            dates += store.engines.table(kept.rows(), columns).column(0).to_pylist()
-    if not dates:
+            dates.append(newest(kept, keeper))
+    if not any(dates):
         raise NotFoundError("no task was ever made; run them first: store.run(as_of=…)")
     return datetime.fromisoformat(max(dates))
 
@@ -244,8 +259,8 @@ def _mapping(where: object) -> Mapping[str, object]:
     return where
 
 
-def _chosen(stage: Stage, where: Mapping[str, object]) -> Callable[[Task], bool]:
-    """Says which tasks of a stage are meant.
+def _chosen(stage: Stage, where: Mapping[str, object]) -> dict[str, set[str]]:
+    """The values of partition columns that are meant, as text, by which dates may be given as such.
 
     Raises:
         InvalidArgumentError: it names what is no partition column.
@@ -258,16 +273,10 @@ def _chosen(stage: Stage, where: Mapping[str, object]) -> Callable[[Task], bool]
                 f"{', '.join(names)}",
                 argument="where",
             )
-    wanted = {
-        name: {_text(v) for v in (value if isinstance(value, list | tuple | set) else [value])}
+    return {
+        name: {told(v) for v in (value if isinstance(value, list | tuple | set) else [value])}
         for name, value in where.items()
     }
-    return lambda task: all(_text(task.partition[name]) in some for name, some in wanted.items())
-
-
-def _text(value: object) -> str:
-    """A value of a partition column as text, by which dates may be given as such."""
-    return told(value)
 
 
 def moment_of(as_of: object) -> datetime:

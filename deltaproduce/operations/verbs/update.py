@@ -28,7 +28,11 @@ from deltaproduce.shown.phases import phase
 from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.kind import arrivals, source_kind
-from deltaproduce.stages.partitioned.presence import named_partitions, presence_batches
+from deltaproduce.stages.partitioned.presence import (
+    named_partitions,
+    partitions_table,
+    presence_batches,
+)
 from deltaproduce.stages.scheduled import Agenda
 from deltaproduce.storage.versions import Version
 from deltaproduce.types.excerpts import shown
@@ -221,7 +225,12 @@ def _agenda(
     day = day_of(asked.as_of)
     moment = datetime(day.year, day.month, day.day, tzinfo=UTC)
     there = {
-        name: [*known, *named_of.get(name, ())] for name, known in present_at(store, head).items()
+        name: distinct(
+            pa.concat_tables(
+                [known, partitions_table(store.source(name, ""), named_of.get(name, ()))]
+            )
+        )
+        for name, known in present_at(store, head).items()
     }
     return Agenda(moment, changed_only=True, raises=True, present=there)
 

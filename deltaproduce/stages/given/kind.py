@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.graph import Source
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
 from deltaproduce.model.retention import Retention
-from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch, computing
 from deltaproduce.stages.given.formats import check, frame_faults, refuse, table_columns, table_of
 from deltaproduce.stages.given.in_spark import batch_of_frame
@@ -33,7 +33,7 @@ class Given(SourceKind):
 
     retention: Retention | None = None
     partition: tuple[str, ...] = ()
-    expecting: Callable[[datetime], Sequence[Values]] | None = None
+    expecting: Callable[[datetime], pa.Table] | None = None
 
     @property
     def word(self) -> str:
@@ -45,7 +45,7 @@ class Given(SourceKind):
         """See `Kind.partitioned_by`."""
         return self.partition
 
-    def expected(self, moment: datetime) -> Sequence[Values] | None:
+    def expected(self, moment: datetime) -> pa.Table | None:
         """See `Kind.expected`."""
         return None if self.expecting is None else self.expecting(moment)
 

@@ -2,7 +2,8 @@
 
 Of every place where a query names a feeder in a FROM, the conditions are taken that a row must
 meet: the WHERE of that SELECT, the ON of inner joins, and the ON of the other side of outer ones.
-The invariant: a row of a partition that is not `Read.held` makes no difference to the query's rows.
+The invariant: a row of a partition that does not meet them makes no difference to the query's rows.
+Which partitions meet them is found by `links`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql.types import BooleanType, DataType
+from pyspark.sql.types import DataType
 from sqlglot import exp
 
-from deltaproduce.engines.local.arrays import Marks
-from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.partitioned.frames import ONE_SIDED, Frame, Item, Side
-from deltaproduce.stages.partitioned.scope.clauses import Scope
-from deltaproduce.stages.partitioned.scope.scalars import ZONE
-from deltaproduce.stages.sql.expressions.analysis import analysed
-from deltaproduce.stages.sql.expressions.evaluation import evaluated
 from deltaproduce.stages.sql.expressions.expression import Expression
-from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
-from deltaproduce.types.atoms import arrow_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +25,8 @@ class Part:
     """A condition as it is said of partitions: a tree of AND, OR and NOT over its leaves.
 
     Attributes:
-        operator: ``and``, ``or``, ``not``; of a leaf ``is``.
+        operator: ``and``, ``or``, ``not``; ``of nulls``, as if all partition columns were null; of
+            a leaf ``is``, or ``is not`` where it is to be false.
         parts: what it joins.
         leaf: what is computed of the partition columns and the scope; None if it is about
             something else.
@@ -43,6 +35,26 @@ class Part:
     operator: str
     parts: tuple[Part, ...] = ()
     leaf: Expression | None = None
+
+    def where(self, *, false: bool = False) -> Part:
+        """What says in which rows it may be true, or false: the same without a NOT.
+
+        What is not about the partition may be both: it counts as true, and under NOT as false.
+        """
+        match self.operator:
+            case "not":
+                return self.parts[0].where(false=not false)
+            case "and" | "or":
+                is_and = (self.operator == "and") != false
+                parts = tuple(part.where(false=false) for part in self.parts)
+                return Part("and" if is_and else "or", parts)
+        return Part("is not" if false else "is", leaf=self.leaf)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The names that its leaves read."""
+        own = () if self.leaf is None else self.leaf.columns
+        return frozenset(own).union(*(part.columns for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +82,6 @@ class Read:
     feeder: str
     columns: tuple[tuple[str, DataType], ...]
     conditions: tuple[Condition, ...]
-
-    def held(self, partitions: pa.Table, scope: Scope) -> Marks:
-        """Which of some partitions the query may read rows of.
-
-        Args:
-            partitions: a row each, in `columns`.
-            scope: what names stand for.
-        """
-        found = np.ones(len(partitions), bool)
-        types, nothing = dict(self.columns), _nulls(self.columns)
-        for condition in self.conditions:
-            if condition.unless_null and _met(condition.part, nothing, types, scope)[0]:
-                continue
-            found &= _met(condition.part, partitions, types, scope)
-        return found
 
 
 def conditions_of(
@@ -163,7 +160,7 @@ def _leaf(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) ->
         name = column.name.lower()
         of = _partition_column(column, item, frame)
         if of is not None:
-            read.append(f"{_COLUMN}{of}")
+            read.append(column_name(of))
         elif frame.found(column) is None and len(column.parts) == 1 and name in names:
             read.append(names[name])
         else:
@@ -188,62 +185,6 @@ def _partition_column(column: exp.Column, item: Item, frame: Frame) -> str | Non
     return own if own in item.feeder.partition else None
 
 
-_COLUMN = "_partition_"
-"""Before the names of partition columns, which a name of the scope may have, too."""
-
-
-def _nulls(columns: tuple[tuple[str, DataType], ...]) -> pa.Table:
-    """One partition whose columns are null."""
-    return pa.table({"_": [0], **{n: pa.nulls(1, arrow_type(kind)) for n, kind in columns}})
-
-
-def _met(part: Part, rows: pa.Table, types: Mapping[str, DataType], scope: Scope) -> Marks:
-    """Which rows may meet a condition."""
-    named = pa.table({"_": pa.nulls(len(rows)), **{f"{_COLUMN}{n}": rows.column(n) for n in types}})
-    kinds = {f"{_COLUMN}{name}": kind for name, kind in types.items()}
-    return _sides(part, named, kinds, scope)[0]
-
-
-def _sides(
-    part: Part, rows: pa.Table, types: Mapping[str, DataType], scope: Scope
-) -> tuple[Marks, Marks]:
-    """In which rows a condition may be true, and in which it may be false.
-
-    What is not about the partition may be both: it counts as true, and under NOT as false.
-    """
-    match part.operator:
-        case "not":
-            true, false = _sides(part.parts[0], rows, types, scope)
-            return false, true
-        case "and" | "or":
-            (one, not_one), (other, not_other) = (
-                _sides(side, rows, types, scope) for side in part.parts
-            )
-            if part.operator == "and":
-                return one & other, not_one | not_other
-            return one | other, not_one & not_other
-    return _values(part.leaf, rows, types, scope)
-
-
-def _values(
-    leaf: Expression | None, rows: pa.Table, types: Mapping[str, DataType], scope: Scope
-) -> tuple[Marks, Marks]:
-    """In which rows a leaf is true, and in which false; null is neither."""
-    anything = np.ones(len(rows), bool), np.ones(len(rows), bool)
-    if leaf is None or not len(rows):
-        return anything
-    try:
-        term = analysed(leaf, types, ZONE, scope)
-    except DefinitionError:  # Spark will say so
-        return anything
-    if term is None or not isinstance(term.data_type, BooleanType):
-        return anything
-    try:
-        found = evaluated(term, rows)
-    except EvaluationError:
-        if len(rows) == 1:
-            return anything
-        each = [_values(leaf, rows.slice(n, 1), types, scope) for n in range(len(rows))]
-        return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each])
-    true = np.asarray(found.fill_null(False), bool)
-    return true, ~np.asarray(found.fill_null(True), bool)
+def column_name(name: str) -> str:
+    """What a partition column is called in a leaf, where a name of the scope may be the same."""
+    return f"_partition_{name}"

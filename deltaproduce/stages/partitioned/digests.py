@@ -1,88 +1,212 @@
-"""Digests of partitions: whether rows that a task reads are those that it was made of.
+"""Digests of partitions: whether the rows that tasks read are those that they were made of.
 
-The invariant: a digest depends on the rows of the partition and their order in each key alone,
-wherever they are; partitions without rows have none.
+Beside each stage that tasks read, and that tasks do not make, a hidden one has a row for each of
+its partitions that has rows: how many, and the sum of their hashes. It moves as the rows do, so
+nobody reads them again to find out what is dirty. The invariant: a digest depends on the rows of
+the partition alone, as a set in which each counts as often as it is there; not on their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import factorize, in_order
-from deltaproduce.engines.local.digests import digest
+from deltaproduce.engines.local.arrays import Numbers, distinct, matched
+from deltaproduce.engines.local.kernels.row_hashes import row_hashes, summed
+from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.frames import fetched
-from deltaproduce.model.graph import Stage
-from deltaproduce.model.layouts import CONTENT, Layout
-from deltaproduce.shown.tasks import Values
+from deltaproduce.model.graph import Producer, Stage, digests_name
+from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
+from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.productions import DerivedKind, Found, Production
+from deltaproduce.storage.stored import Stored
 from deltaproduce.types.atoms import in_arrow_types
-from deltaproduce.types.columns import Column
+from deltaproduce.types.columns import ORDINAL, Column, RowSchema, row_schema
 
-_DIGEST = Column("_digest", StringType())
+COUNT: Final = Column("rows", LongType())
+DIGEST: Final = Column("digest", LongType())
+_WHOLE: Final = Column("whole", BooleanType())
+"""The key of a stage without partitions, which is one."""
+_HALF: Final = 32
+_HALVES: Final = (Column("_low", LongType()), Column("_high", LongType()))
 
 
-def digests(rows: Rows | None, stage: Stage, engines: Engines) -> dict[Values, str]:
-    """The digests of a stage's partitions that have rows; of all its rows if it has none.
+@dataclass(frozen=True, slots=True, repr=False)
+class Digests(DerivedKind):
+    """The digests of another stage's partitions.
+
+    Attributes:
+        by: its partition columns; none if it has no partitions.
+    """
+
+    by: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """See `Kind.word`."""
+        return "digests"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """See `Kind.tables`: a digest is made from no one key."""
+        return (CONTENT, UPDATES, RUNS)
+
+    @property
+    def made_by(self) -> object:
+        """See `Kind.made_by`."""
+        return ("digests", *self.by)
+
+    def reads_again(self, feeders: int) -> bool:
+        """See `Kind.reads_again`: what has moved is all that it needs."""
+        del feeders
+        return False
+
+    def produced(
+        self, production: Production, inputs: Sequence[StageInput]
+    ) -> tuple[Rows, int] | None:
+        """See `DerivedKind.produced`."""
+        (each,) = inputs
+        rows = each.all_rows()
+        if rows is None:
+            return None
+        found = digests(rows, each.stage, production.engines)
+        return found, len(found)
+
+    def changed(
+        self,
+        production: Production,
+        inputs: Sequence[StageInput],
+        content: Stored | None,
+        mappings: Callable[[], Stored | None],
+    ) -> Found | None:
+        """See `DerivedKind.changed`: what is gone is taken away, and what has come is added."""
+        del mappings
+        (each,) = inputs
+        if each.changed is None:
+            return None
+        stage, engines = production.stage, production.engines
+        gone, come = (digests(rows, each.stage, engines) for rows in each.moved())
+        layout = Layout.of(stage)
+        named = [c.name for c in layout.key]
+        moved = distinct(pa.concat_tables([gone, come]).select(named))
+        keys = Selection.of(moved, layout.key, engines)
+        if content is None:
+            found = _added(moved, [(1, come), (-1, gone)])
+            return Found(Comparison.first(found, len(found), layout, engines))
+        whole = content.small
+        rows = content.fetched() if whole else content.of(keys)
+        before = keys.exactly(rows)
+        here = engines.table(before, layout.content)
+        after = _added(moved, [(1, here), (1, come), (-1, gone)])
+        return Found(Comparison.of_some(rows, keys, after, layout, complete=whole, sought=True))
+
+
+def digests_stage(stage: Stage) -> Producer:
+    """The stage that has the digests of another one's partitions."""
+    by = stage.kind.partitioned_by
+    return Producer(digests_name(stage.name), ((stage,),), _schema(stage), Digests(by))
+
+
+def digests(rows: Rows, stage: Stage, engines: Engines) -> pa.Table:
+    """The digests of those of a stage's partitions that have rows, as `digests_stage` has them.
 
     Costs a pass over the rows; in Spark a shuffle by partition.
 
     Args:
         rows: in the columns of its content.
     """
-    if rows is None:
-        return {}
-    by = [c for c in _columns(stage) if c.name in stage.kind.partitioned_by]
-    by.sort(key=lambda c: stage.kind.partitioned_by.index(c.name))
+    by = _schema(stage).key.columns
+    read = (*stage.schema.key, *stage.schema.value)
     if isinstance(rows, DataFrame):
-        found = fetched(_in_spark(rows, stage, by), (*by, _DIGEST))
-    else:
-        found = _here(engines.table(rows, Layout.of(stage).content), stage, by)
-    *values, told = (found.column(c.name).to_pylist() for c in (*by, _DIGEST))
-    return {tuple(value): one for *value, one in zip(*values, told, strict=True)}
+        return _in_spark(rows, read, by)
+    table = engines.table(rows, Layout.of(stage).content)
+    return _summed(_hashed(table, read, by), by)
 
 
-def _columns(stage: Stage) -> tuple[Column, ...]:
-    return (*stage.schema.key, *stage.schema.value)
+def _schema(stage: Stage) -> RowSchema:
+    types = {c.name: c for c in (*stage.schema.key, *stage.schema.value)}
+    by = [types[name] for name in stage.kind.partitioned_by] or [_WHOLE]
+    key = StructType([StructField(c.name, c.data_type) for c in by])
+    return row_schema(key, f"{COUNT.name} bigint, {DIGEST.name} bigint", stage=stage.name)
 
 
-def _in_spark(rows: DataFrame, stage: Stage, by: Sequence[Column]) -> DataFrame:
-    content = Layout.of(stage).content
-    struct = StructType([StructField(c.name, c.data_type) for c in (*by, _DIGEST)])
-
-    def told(table: pa.Table) -> pa.Table:
-        return _here(in_arrow_types(table, content), stage, by)
-
-    return rows.select(*cols(content)).groupBy(*cols(by)).applyInArrow(told, struct)
-
-
-def _here(table: pa.Table, stage: Stage, by: Sequence[Column]) -> pa.Table:
-    table = in_order(table, Layout.of(stage).order(CONTENT))
-    names = [c.name for c in _columns(stage)]
-    firsts, told = list[int](), list[str]()
-    for first, part in _parts(table, by):
-        firsts.append(first)
-        told.append(digest(part.select(names)))
-    found = table.select([c.name for c in by]).take(pa.array(firsts, pa.int64()))
-    return found.append_column(_DIGEST.name, pa.array(told, pa.string()))
+def _hashed(rows: pa.Table, read: Sequence[Column], by: Sequence[Column]) -> pa.Table:
+    """The partition of each row, and its hash."""
+    hashes = row_hashes(rows.select([c.name for c in read]))
+    ones = np.ones(len(rows), np.int64)
+    named = {
+        c.name: pa.array(ones.astype(bool)) if c is _WHOLE else rows.column(c.name) for c in by
+    }
+    return pa.table({**named, COUNT.name: ones, DIGEST.name: hashes.view(np.int64)})
 
 
-def _parts(table: pa.Table, by: Sequence[Column]) -> Iterator[tuple[int, pa.Table]]:
-    """The partitions that rows are in, with a row of each, in the order of the rows."""
-    if not len(table):
-        return
-    if not by:
-        yield 0, table
-        return
-    numbers = factorize(table.column(c.name) for c in by)
-    order: Any = np.argsort(numbers, kind="stable")
-    ends = np.flatnonzero(np.diff(numbers[order])) + 1
-    for places in np.split(order, ends):
-        yield int(places[0]), table.take(pa.array(places))
+def _summed(hashed: pa.Table, by: Sequence[Column]) -> pa.Table:
+    once = (
+        distinct(hashed.select([c.name for c in by]))
+        if len(hashed)
+        else hashed.select([c.name for c in by])
+    )
+    return _added(once, [(1, hashed)])
+
+
+def _added(partitions: pa.Table, parts: Sequence[tuple[int, pa.Table]]) -> pa.Table:
+    """The digests of some partitions, by what is added up; of those that have rows then.
+
+    Args:
+        parts: digests of these partitions, and whether they are added, or taken away.
+    """
+    names, size = partitions.column_names, len(partitions)
+    counts, sums = np.zeros(size, np.int64), np.zeros(size, np.uint64)
+    for sign, part in parts:
+        places = matched(part.select(names), partitions)
+        np.add.at(counts, places, sign * _numbers(part, COUNT))
+        found = summed(_numbers(part, DIGEST).view(np.uint64), places, size)
+        sums = sums + found if sign > 0 else sums - found
+    table = partitions.append_column(ORDINAL, pa.array(np.zeros(size, np.int64)))
+    table = table.append_column(COUNT.name, pa.array(counts))
+    table = table.append_column(DIGEST.name, pa.array(sums.view(np.int64)))
+    return table.filter(pa.array(counts != 0))
+
+
+def _numbers(table: pa.Table, column: Column) -> Numbers:
+    return np.asarray(table.column(column.name), np.int64)
+
+
+def _in_spark(rows: DataFrame, read: Sequence[Column], by: Sequence[Column]) -> pa.Table:
+    """As `digests`: each task adds up what it has, and then the tasks are added up by halves."""
+    parts = (*by, COUNT, *_HALVES)
+    struct = StructType([StructField(c.name, c.data_type) for c in parts])
+
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            table = in_arrow_types(pa.Table.from_batches([batch]), read)
+            yield from _in_halves(_summed(_hashed(table, read, by), by)).to_batches()
+
+    found = rows.select(*cols(read)).mapInArrow(told, struct).groupBy(*cols(by))
+    sums = found.agg(*(f.sum(c.name).alias(c.name) for c in (COUNT, *_HALVES)))
+    table = fetched(sums, parts)
+    low, high = (_numbers(table, half).view(np.uint64) for half in _HALVES)
+    hashes = (low + (high << np.uint64(_HALF))).view(np.int64)
+    named = {c.name: table.column(c.name) for c in (*by, COUNT)}
+    return _summed(pa.table({**named, DIGEST.name: hashes}), by)
+
+
+def _in_halves(found: pa.Table) -> pa.Table:
+    """Digests whose halves can be added up without an overflow."""
+    whole = _numbers(found, DIGEST).view(np.uint64)
+    halves = (whole & np.uint64((1 << _HALF) - 1), whole >> np.uint64(_HALF))
+    table = found.drop_columns([ORDINAL, DIGEST.name])
+    for column, half in zip(_HALVES, halves, strict=True):
+        table = table.append_column(column.name, pa.array(half.view(np.int64)))
+    return table

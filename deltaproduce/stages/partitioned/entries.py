@@ -1,40 +1,61 @@
 """Entries: the tasks of a stage, what each depends on, and whether it is as it should be.
 
-Pure. The invariant: a task is dirty if it was made by another definition, or of other rows than its
-dependencies have now, and for no other reason.
+Pure, and by columns: what is known of all tasks costs some passes over arrays, and only the tasks
+that are due, or that someone looks at, become objects. The invariant: a task is dirty if it was
+made by another definition, or of other rows than its dependencies have now, and for no other
+reason.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql.types import DataType
 
+from deltaproduce.engines.local.arrays import Marks, Numbers, matched
+from deltaproduce.engines.local.kernels.row_hashes import Hashes, mixed, row_hashes
 from deltaproduce.shown.tasks import Partition, State, Task, Values
-from deltaproduce.stages.partitioned.conditions import Read
+from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.scope.clauses import Scope
-from deltaproduce.stages.partitioned.scope.partitions import table_of
-from deltaproduce.stages.partitioned.scope.scalars import type_name
+from deltaproduce.stages.partitioned.scope.coded import Coded, combined
+from deltaproduce.stages.partitioned.scope.partitions import Planned, values_at
+from deltaproduce.stages.partitioned.scope.scalars import literal, type_name
 from deltaproduce.types.json_fields import parsed
+
+STATES: Final[tuple[State, ...]] = ("present", "missing", "dirty")
+_PRESENT, _MISSING, _DIRTY = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What is kept of a task that was made.
+class Kept:
+    """What is kept of the tasks of a stage that were made.
 
     Attributes:
-        definition: a digest of what made it.
-        inputs: the partitions with rows that it was made of, by name, and their digests.
+        keys: their partitions, each once.
+        definitions: of each a hash of what made it.
+        inputs: a hash of the rows that it was made of.
+        made: the sum of the hashes of the rows that it made.
         scheduled: the date, or time, in ISO 8601, that it was last made for.
+        droppable: what of its inputs may be dropped, as `inputs_text`; None if nothing may.
     """
 
-    definition: str
-    inputs: Mapping[str, str]
-    scheduled: str
+    keys: pa.Table
+    definitions: Hashes
+    inputs: Hashes
+    made: Hashes
+    scheduled: pa.ChunkedArray
+    droppable: pa.ChunkedArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +64,39 @@ class Fed:
 
     Attributes:
         columns: its partition columns, with their types.
-        extent: its partitions that are to exist.
-        digests: those that have rows.
-        waiting: those that are not there as they should be.
+        table: its partitions that are to exist, a row each, in its columns, and one of nulls.
+        digests: the sums of the hashes of their rows; 0 where there are none.
+        before: the same before this version.
+        waiting: which of them are not there as they should be.
         drops: partitions that are not to exist any more are dropped.
     """
 
     stage: str
     columns: tuple[tuple[str, DataType], ...]
-    extent: Sequence[Values]
-    digests: Mapping[Values, str]
-    waiting: Collection[Values]
+    table: pa.Table
+    digests: Hashes
+    before: Hashes
+    waiting: Marks
     drops: bool = False
 
     @property
-    def table(self) -> pa.Table:
-        """The partitions that are to exist, a row each."""
-        return table_of(self.extent, self.columns)
+    def partitions(self) -> pa.Table:
+        """The partition columns."""
+        return self.table.select([name for name, _ in self.columns])
 
-    def named(self, values: Values) -> Partition:
-        """A partition of it."""
-        names = (name for name, _ in self.columns)
-        return Partition(self.stage, tuple(zip(names, values, strict=True)))
+    @property
+    def factor(self) -> np.uint64:
+        """By what its digests are multiplied, so that those of two feeders differ."""
+        told = int.from_bytes(sha256(self.stage.encode()).digest()[:8], "big")
+        return np.uint64(told | 1)
+
+    def named(self, rows: Numbers) -> list[Partition]:
+        """Some of its partitions, by their places."""
+        names = [name for name, _ in self.columns]
+        return [
+            Partition(self.stage, tuple(zip(names, values, strict=True)))
+            for values in values_at(self.partitions, rows)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +104,17 @@ class Entry:
     """A task that is to exist.
 
     Attributes:
+        row: its place among the tasks of its stage.
         dependencies: the partitions that it reads, by feeder.
-        inputs: those that have rows, by name, and their digests.
-        waits: a dependency is not there as it should be.
     """
 
+    row: int
     of: Partition
     values: Values
     scope: Scope
     dependencies: tuple[tuple[str, Values], ...]
     names: tuple[Partition, ...]
-    inputs: Mapping[str, str]
-    definition: str
     state: State
-    waits: bool
 
     def task(self, columns: Mapping[str, DataType]) -> Task:
         """The task as users see it."""
@@ -100,93 +129,209 @@ class Entry:
         )
 
 
-def entries(
-    stage: str,
-    columns: Sequence[tuple[str, DataType]],
-    planned: Mapping[Values, Scope],
-    reads: Sequence[Read],
-    definition: Callable[[Scope], str],
-    fed: Mapping[str, Fed],
-    records: Mapping[Values, Record],
-) -> list[Entry]:
-    """The tasks of a stage, with what each depends on and what is known of it.
+@dataclass(frozen=True)
+class Entries:
+    """The tasks of a stage that are to exist.
+
+    Attributes:
+        columns: the stage's partition columns, with their types.
+        planned: their partitions and scopes.
+        links: what they read of each feeder.
+        definitions: of each a hash of what makes it.
+        kept: what is kept of those that were made.
+    """
+
+    stage: str
+    columns: tuple[tuple[str, DataType], ...]
+    planned: Planned
+    fed: Mapping[str, Fed]
+    links: Mapping[str, Links]
+    definitions: Hashes
+    kept: Kept
+
+    def __len__(self) -> int:
+        return len(self.planned)
+
+    @property
+    def partitions(self) -> pa.Table:
+        """Those that they make, in the partition columns."""
+        return self.planned.partitions
+
+    @cached_property
+    def places(self) -> Numbers:
+        """Where each is among those that were made; -1 if it was not."""
+        return matched(self.planned.partitions, self.kept.keys)
+
+    @cached_property
+    def inputs(self) -> Hashes:
+        """A hash of the rows that each reads."""
+        return self._inputs({name: fed.digests for name, fed in self.fed.items()})
+
+    @cached_property
+    def inputs_before(self) -> Hashes:
+        """The same before this version."""
+        return self._inputs({name: fed.before for name, fed in self.fed.items()})
+
+    @cached_property
+    def waits(self) -> Marks:
+        """Which have a dependency that is not there as it should be."""
+        return self.depend_on({name: fed.waiting for name, fed in self.fed.items()})
+
+    def depend_on(self, marks: Mapping[str, Marks]) -> Marks:
+        """Which have a dependency among some partitions of feeders."""
+        found = np.zeros(len(self), bool)
+        for name, some in marks.items():
+            if some.any():
+                found |= self.links[name].sums([some.astype(np.uint64)])[0] > 0
+        return found
+
+    @cached_property
+    def states(self) -> NDArray[np.int8]:
+        """The state of each, as its place in `STATES`."""
+        return self._states(self.inputs)
+
+    @cached_property
+    def states_before(self) -> NDArray[np.int8]:
+        """The same before this version."""
+        return self._states(self.inputs_before)
+
+    @property
+    def present(self) -> Marks:
+        """Which are as they should be."""
+        return np.asarray(self.states == _PRESENT)
+
+    @property
+    def missing(self) -> Marks:
+        """Which were never made."""
+        return np.asarray(self.states == _MISSING)
+
+    @property
+    def turned_dirty(self) -> Marks:
+        """Which were as they should be before this version, and are not after it."""
+        return np.asarray((self.states == _DIRTY) & (self.states_before == _PRESENT))
+
+    def named(self, rows: Numbers) -> list[Partition]:
+        """The partitions of some of them, by their places."""
+        names = [name for name, _ in self.columns]
+        return [
+            Partition(self.stage, tuple(zip(names, values, strict=True)))
+            for values in values_at(self.planned.partitions, rows)
+        ]
+
+    def entries(self, rows: Numbers) -> Iterator[Entry]:
+        """Some of them, by their places."""
+        for row, of in zip(rows.tolist(), self.named(rows), strict=True):
+            read = {
+                name: self.fed[name].named(links.partitions(row))
+                for name, links in self.links.items()
+            }
+            yield Entry(
+                row,
+                of,
+                tuple(value for _, value in of.values),
+                self.planned.scopes[row],
+                tuple((name, _values(one)) for name, some in read.items() for one in some),
+                tuple(one for some in read.values() for one in some),
+                STATES[self.states[row]],
+            )
+
+    def tasks(self, rows: Numbers) -> Iterator[Task]:
+        """Some of them as users see them, by their places."""
+        types = dict(self.columns)
+        return (entry.task(types) for entry in self.entries(rows))
+
+    def among(self, partitions: pa.Table) -> Marks:
+        """Which are of some partitions, in the partition columns."""
+        return matched(self.planned.partitions, partitions) >= 0
+
+    def reading(self, partitions: Mapping[str, pa.Table]) -> Marks:
+        """Which read one of some partitions, by feeder."""
+        marks = {
+            name: matched(self.fed[name].partitions, some) >= 0
+            for name, some in partitions.items()
+            if name in self.fed
+        }
+        return self.depend_on(marks)
+
+    def droppable(self, row: int) -> str:
+        """The rows that a task reads of feeders which drop partitions, as a record has them."""
+        found = dict[str, int]()
+        for name, fed in self.fed.items():
+            if fed.drops:
+                found |= self._read(name, fed, row)
+        return json.dumps(dict(sorted(found.items())), separators=(",", ":"))
+
+    def _read(self, name: str, fed: Fed, row: int) -> dict[str, int]:
+        """The partitions with rows that a task reads of a feeder, by name, and their digests."""
+        rows = self.links[name].partitions(row)
+        rows = rows[fed.digests[rows] != 0]
+        return dict(zip(map(str, fed.named(rows)), fed.digests[rows].tolist(), strict=True))
+
+    def _inputs(self, digests: Mapping[str, Hashes]) -> Hashes:
+        found = np.zeros(len(self), np.uint64)
+        for name, links in self.links.items():
+            (sums,) = links.sums([digests[name]])
+            found += sums * self.fed[name].factor
+        return found
+
+    def _states(self, inputs: Hashes) -> NDArray[np.int8]:
+        found = np.full(len(self), _MISSING, np.int8)
+        rows = np.flatnonzero(self.places >= 0)
+        places = self.places[rows]
+        same = self.kept.definitions[places] == self.definitions[rows]
+        clean = same & (self.kept.inputs[places] == inputs[rows])
+        found[rows] = np.where(clean, _PRESENT, _DIRTY)
+        if self.kept.droppable is not None:
+            for row in rows[same & ~clean].tolist():
+                if self._lacks_dropped_alone(row, int(inputs[row])):
+                    found[row] = _PRESENT
+        return found
+
+    def _lacks_dropped_alone(self, row: int, inputs: int) -> bool:
+        """Whether all that a task lacks is what no task asks for any more, which dirties nobody."""
+        assert self.kept.droppable is not None
+        place = int(self.places[row])
+        known = parsed(self.kept.droppable[place].as_py())
+        assert isinstance(known, dict)
+        there = {
+            str(one)
+            for name, fed in self.fed.items()
+            if fed.drops
+            for one in fed.named(self.links[name].partitions(row))
+        }
+        factors = {name: int(fed.factor) for name, fed in self.fed.items()}
+        gone = sum(
+            factors[name.partition("/")[0]] * digest
+            for name, digest in known.items()
+            if name not in there
+        )
+        return bool(gone) and (int(self.kept.inputs[place]) - gone - inputs) % (1 << 64) == 0
+
+
+def definitions_of(planned: Planned, text: str, names: Sequence[str]) -> Hashes:
+    """Of each task a hash of what makes it.
 
     Args:
-        columns: the stage's partition columns, with their types.
-        planned: its partitions that are to exist.
-        definition: what makes a task, as text.
-        fed: its feeders, by name.
+        text: what is the same for all.
+        names: the names of the scope that its query uses.
     """
-    tables = {name: feeder.table for name, feeder in fed.items()}
-    found = []
-    for values, scope in planned.items():
-        dependencies = _dependencies(reads, fed, tables, scope)
-        inputs = {
-            str(fed[name].named(of)): fed[name].digests[of]
-            for name, of in dependencies
-            if of in fed[name].digests
-        }
-        made_by = hashlib.sha256(definition(scope).encode()).hexdigest()
-        names = (name for name, _ in columns)
-        found.append(
-            Entry(
-                Partition(stage, tuple(zip(names, values, strict=True))),
-                values,
-                scope,
-                dependencies,
-                tuple(fed[name].named(of) for name, of in dependencies),
-                inputs,
-                made_by,
-                _state(records.get(values), made_by, inputs, fed),
-                any(of in fed[name].waiting for name, of in dependencies),
-            )
-        )
-    return found
+    base = np.uint64(int.from_bytes(sha256(text.encode()).digest()[:8], "big"))
+    scopes = planned.scopes
+    if not scopes.size or not names:
+        return np.full(len(planned), base, np.uint64)
+    numbers, columns = combined([scopes.names[name] for name in names], scopes.size)
+    told = {
+        name: _literals(column).take(pa.array(column.codes))
+        for name, column in zip(names, columns, strict=True)
+    }
+    return mixed(row_hashes(pa.table(told)) + base)[numbers]
 
 
-def _dependencies(
-    reads: Sequence[Read], fed: Mapping[str, Fed], tables: Mapping[str, pa.Table], scope: Scope
-) -> tuple[tuple[str, Values], ...]:
-    """The partitions that a task reads, each once, in the order of its feeders and theirs."""
-    found = dict[tuple[str, Values], None]()
-    for name, feeder in fed.items():
-        held = [read.held(tables[name], scope) for read in reads if read.feeder == name]
-        for place, values in enumerate(feeder.extent):
-            if any(marks[place] for marks in held):
-                found[name, values] = None
-    return tuple(found)
+def _literals(column: Coded) -> pa.Array:
+    """The values of a column as text."""
+    each = replace(column, codes=np.arange(len(column.values)))
+    return pa.array([literal(each.constant(row)) for row in range(len(each))], pa.string())
 
 
-def _state(
-    record: Record | None, definition: str, inputs: Mapping[str, str], fed: Mapping[str, Fed]
-) -> State:
-    if record is None:
-        return "missing"
-    if record.definition != definition or any(
-        record.inputs.get(name) != found for name, found in inputs.items()
-    ):
-        return "dirty"
-    gone = [name for name in record.inputs if name not in inputs]
-    return "dirty" if gone and not all(_is_dropped(name, fed) for name in gone) else "present"
-
-
-def _is_dropped(name: str, fed: Mapping[str, Fed]) -> bool:
-    """Whether a partition is gone because no task asks for it any more, which dirties nobody."""
-    return any(
-        one.drops
-        and name.startswith(f"{one.stage}/")
-        and all(str(one.named(values)) != name for values in one.extent)
-        for one in fed.values()
-    )
-
-
-def inputs_text(inputs: Mapping[str, str]) -> str:
-    """The inputs of a record as it stores them."""
-    return json.dumps(dict(sorted(inputs.items())), separators=(",", ":"))
-
-
-def inputs_of(text: str) -> dict[str, str]:
-    """The inverse of `inputs_text`."""
-    found = parsed(text)
-    assert isinstance(found, dict)
-    return found
+def _values(partition: Partition) -> Values:
+    return tuple(value for _, value in partition.values)

@@ -45,7 +45,7 @@ def query_types(
         feeder.name: spark.createDataFrame(
             [], StructType([StructField(c.name, c.data_type) for c in _visible(feeder)])
         )
-        for feeder in stage.feeders
+        for feeder in stage.merged
     }
     with _views(empty, spark) as views:
         try:

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from textwrap import dedent
 
+import pyarrow as pa
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.choice import needs_spark
@@ -16,8 +17,8 @@ from deltaproduce.model.fingerprints import described
 from deltaproduce.model.graph import Producer, Stage
 from deltaproduce.model.kind import Definition
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES
-from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.inputs import StageInput
+from deltaproduce.stages.partitioned.digests import digests_stage
 from deltaproduce.stages.partitioned.frames import Feeder
 from deltaproduce.stages.partitioned.in_spark import query_types
 from deltaproduce.stages.partitioned.making import Tasks, tasked
@@ -235,6 +236,11 @@ def partitioned(
     return Partitioned(found, partitions, tuple(keys.items()), retention == "keep", function)
 
 
+def digests_for(stages: Iterable[Stage]) -> tuple[Producer, ...]:
+    """The stages that have digests of what tasks read, and that no tasks make."""
+    return tuple(digests_stage(one) for one in stages if not one.kind.scheduled)
+
+
 def records_of(stage: Stage) -> tuple[Stage, ...]:
     """The stage that keeps records of another one's tasks, or of its partitions, if it has some."""
     if isinstance(stage.kind, ScheduledKind):
@@ -244,7 +250,7 @@ def records_of(stage: Stage) -> tuple[Stage, ...]:
 
 def source_partitions(
     partition: str, scopes: str | None, schema: RowSchema, *, stage: str
-) -> tuple[tuple[str, ...], Callable[[datetime], Sequence[Values]] | None]:
+) -> tuple[tuple[str, ...], Callable[[datetime], pa.Table] | None]:
     """The partition columns of a source, and what finds the partitions that it is to have.
 
     Raises:
@@ -277,8 +283,8 @@ def source_partitions(
     return names, expecting
 
 
-def _expected(partitions: Partitions, stage: str, moment: datetime) -> list[Values]:
-    return list(partitions.at(moment, stage=stage))
+def _expected(partitions: Partitions, stage: str, moment: datetime) -> pa.Table:
+    return partitions.at(moment, stage=stage).partitions
 
 
 def _check_partition(name: str, columns: Mapping[str, Column]) -> None:

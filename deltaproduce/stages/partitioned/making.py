@@ -10,22 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.local.arrays import Marks, Numbers, empty, matched
+from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DeltaProduceError, ProducerError, SessionError
-from deltaproduce.model.graph import Stage
+from deltaproduce.model.graph import Stage, digests_name
 from deltaproduce.model.layouts import Layout
-from deltaproduce.shown.tasks import Partition, Values
+from deltaproduce.shown.tasks import Partition
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.partitioned.digests import digests
-from deltaproduce.stages.partitioned.entries import Entry, Fed, Record, entries
+from deltaproduce.stages.partitioned.digests import DIGEST, digests
+from deltaproduce.stages.partitioned.entries import Entries, Entry, Fed, Kept, definitions_of
 from deltaproduce.stages.partitioned.in_spark import numbered, queried
+from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.on_driver import (
     ForeignFunction,
     called,
@@ -34,15 +40,15 @@ from deltaproduce.stages.partitioned.on_driver import (
 )
 from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
-from deltaproduce.stages.partitioned.scope.clauses import Scope
-from deltaproduce.stages.partitioned.scope.partitions import Partitions, table_of
+from deltaproduce.stages.partitioned.scope.partitions import Partitions, Planned, values_at
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, ScheduledKind, Tasked
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
 
-Feeders = Mapping[str, tuple[Fed, Stage, Rows | None]]
+Feeders: TypeAlias = Mapping[str, tuple[Fed, Stage, Rows | None]]
+"""What tasks read, by name: the feeder as they see it, and rows, with those that they depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,51 +69,51 @@ class Tasks:
     definition: str
 
     def entries(
-        self,
-        inputs: Sequence[StageInput],
-        records: Mapping[Values, Record],
-        agenda: Agenda,
-        engines: Engines,
-    ) -> tuple[list[Entry], Feeders]:
-        """The tasks that are to exist, and what they read."""
-        feeders = {each.stage.name: _fed(each, agenda, engines) for each in inputs}
-        planned = self.planned(records, agenda)
-        fed = {name: one for name, (one, _, _) in feeders.items()}
-        found = entries(
+        self, inputs: Mapping[str, StageInput], kept: Kept, agenda: Agenda, engines: Engines
+    ) -> Entries:
+        """The tasks that are to exist."""
+        planned = self.planned(kept, agenda)
+        fed = {each.name: _fed(each, inputs, agenda, engines) for each in self.stage.merged}
+        links = {
+            name: Links.of(
+                [read for read in self.query.reads if read.feeder == name],
+                planned.scopes,
+                one.table,
+            )
+            for name, one in fed.items()
+        }
+        used = list(dict.fromkeys(slot.name for slot in self.query.slots))
+        return Entries(
             self.stage.name,
             self.partitions.types,
             planned,
-            self.query.reads,
-            self.text,
             fed,
-            records,
+            links,
+            definitions_of(planned, f"{self.query.text}\n{self.definition}", used),
+            kept,
         )
-        return found, feeders
 
-    def planned(self, records: Mapping[Values, Record], agenda: Agenda) -> dict[Values, Scope]:
+    def planned(self, kept: Kept, agenda: Agenda) -> Planned:
         """The partitions that are to exist; where tasks are marked, those that were made, too."""
-        name = self.stage.name
-        found = self.partitions.at(agenda.moment, stage=name)
-        if agenda.marked is not None:
-            for values, record in records.items():
-                if values not in found:
-                    then = self.partitions.at(datetime.fromisoformat(record.scheduled), stage=name)
-                    found |= {values: then[values]} if values in then else {}
+        found = self.partitions.at(agenda.moment, stage=self.stage.name)
+        if agenda.marked is None:
+            return found
+        rest = np.flatnonzero(matched(kept.keys, found.partitions) < 0)
+        times = kept.scheduled.take(pa.array(rest)).combine_chunks().dictionary_encode()
+        for number, time in enumerate(times.dictionary.to_pylist()):
+            then = self.partitions.at(datetime.fromisoformat(time), stage=self.stage.name)
+            mine = rest[np.asarray(times.indices) == number]
+            places = matched(kept.keys.take(pa.array(mine)), then.partitions)
+            found = found.beside(then.taken(places[places >= 0]))
         return found
 
-    def partition(self, values: Values) -> Partition:
-        """A partition of the stage by its values."""
+    def named(self, partitions: pa.Table) -> list[Partition]:
+        """Some partitions of the stage."""
         names = self.partitions.names
-        return Partition(self.stage.name, tuple(zip(names, values, strict=True)))
-
-    def extent(self, planned: Iterable[Values], records: Mapping[Values, Record]) -> list[Values]:
-        """The partitions that those who read the stage find."""
-        return list(dict.fromkeys([*planned, *(records if self.keeps else ())]))
-
-    def text(self, scope: Scope) -> str:
-        """What makes a task, as text."""
-        named = {name: name for name in self.query.feeders}
-        return f"{self.query.sql(named, scope)}\n{self.definition}"
+        return [
+            Partition(self.stage.name, tuple(zip(names, values, strict=True)))
+            for values in values_at(partitions, range(len(partitions)))
+        ]
 
     def rows(self, entry: Entry, feeders: Feeders, production: Production) -> Rows:
         """What one task makes, computed.
@@ -140,7 +146,7 @@ def tasked(
     production: Production,
     inputs: Sequence[StageInput],
     content: Stored | None,
-    kept: Stored | None,
+    records: Stored | None,
     agenda: Agenda,
     *,
     version: int,
@@ -150,134 +156,247 @@ def tasked(
 
     Args:
         content: the stage's rows; None if there are none that count.
-        kept: the records of its tasks that were made; None if there are none that count.
+        records: those of its tasks that were made; None if there are none that count.
         version: the number of the version that they are made for.
         anew: what is made are all rows of the stage.
     """
     engines, stage = production.engines, tasks.stage
     keeper = records_stage(stage, tasks.partitions.types)
-    records = read_records(kept, keeper, engines)
-    found, feeders = tasks.entries(inputs, records, agenda, engines)
-    before = _before(tasks, inputs, records, agenda, engines)
-    made, parts = dict[Values, Record](), list[Rows]()
-    accepted = dict[Values, Record]()
-    for entry in found:
-        agenda.tasks.append(entry.task(dict(tasks.partitions.types)))
-        was = before.get(entry.values)
-        if not agenda.chosen(entry, was):
-            if agenda.marked is not None and _stays_clean(entry, was):
-                scheduled = records[entry.values].scheduled
-                accepted[entry.values] = Record(entry.definition, entry.inputs, scheduled)
-            continue
+    by_name = {each.stage.name: each for each in inputs}
+    droppable = any(_drops(feeder) for feeder in stage.merged)
+    kept = read_records(records, keeper, droppable=droppable)
+    found = tasks.entries(by_name, kept, agenda, engines)
+    chosen, waiting = agenda.chosen(found)
+    feeders = _feeders(found, chosen, by_name, engines)
+    made, rows = _made(tasks, found.entries(chosen), feeders, production, agenda)
+    named = found.named(made)
+    agenda.done += named
+    sums = _sums(digests(rows, stage, engines), found, made)
+    gone = _dropped(tasks, found, agenda)
+    dropped = kept.keys.take(pa.array(gone))
+    agenda.dropped += tasks.named(dropped)
+    waiting[made] = False
+    agenda.fed[stage.name] = _after(tasks, found, gone, waiting, made, sums)
+    told = [_records(found, made, sums, pa.array([agenda.scheduled] * len(made), pa.string()))]
+    if agenda.marked is not None:
+        told.append(_accepted(found, made))
+    cleared = pa.concat_tables([found.partitions.take(pa.array(made)), dropped])
+    is_change = bool(len(cleared)) or anew
+    return Tasked(
+        _batch(tasks, content, cleared, rows, engines, anew=anew) if is_change else None,
+        records_batch(keeper, pa.concat_tables(told), dropped, engines, version=version, anew=anew),
+        tuple(map(str, named)),
+    )
+
+
+def _made(
+    tasks: Tasks,
+    entries: Iterable[Entry],
+    feeders: Feeders,
+    production: Production,
+    agenda: Agenda,
+) -> tuple[Numbers, Rows]:
+    """The tasks of some that did not fail, by their places, and all rows that they make."""
+    made, parts = list[int](), list[Rows]()
+    for entry in entries:
         try:
             parts.append(tasks.rows(entry, feeders, production))
         except SessionError:
             raise
         except DeltaProduceError as error:
-            agenda.has_failed(entry, error)
+            agenda.has_failed(entry.of, error)
             continue
-        agenda.done.append(entry.of)
-        made[entry.values] = Record(entry.definition, entry.inputs, agenda.scheduled)
-    planned = [entry.values for entry in found]
-    dropped = _dropped(tasks, planned, records, agenda)
-    agenda.dropped += [tasks.partition(values) for values in dropped]
-    left = {values: one for values, one in records.items() if values not in dropped}
-    agenda.extents[stage.name] = tasks.extent(planned, {**left, **made})
-    cleared = [*made, *dropped]
-    return Tasked(
-        _batch(tasks, content, cleared, parts, engines, anew=anew) if cleared or anew else None,
-        records_batch(keeper, {**made, **accepted}, dropped, engines, version=version, anew=anew),
-        tuple(str(tasks.partition(values)) for values in made),
-    )
+        made.append(entry.row)
+    content, engines = Layout.of(tasks.stage).content, production.engines
+    rows = engines.of(*parts).united(parts, content) if parts else empty(content)
+    return np.array(made, np.int64), rows
 
 
-def _stays_clean(entry: Entry, before: Entry | None) -> bool:
-    """Whether a task that is not marked was clean, and would not be."""
-    return before is not None and before.state == "present" and entry.state == "dirty"
+def _records(found: Entries, rows: Numbers, made: Hashes, scheduled: pa.Array) -> pa.Table:
+    """The records of some tasks as they are now; see `records_batch`.
+
+    Args:
+        rows: their places.
+        made: the sum of the hashes of the rows of each.
+        scheduled: the date that each was made for, as text.
+    """
+    hashes = {"definition": found.definitions[rows], "inputs": found.inputs[rows], "made": made}
+    table = found.partitions.take(pa.array(rows))
+    for name, column in hashes.items():
+        table = table.append_column(name, pa.array(column.view(np.int64)))
+    droppable = pa.array([found.droppable(row) for row in rows.tolist()], pa.string())
+    return table.append_column("droppable", droppable).append_column("scheduled", scheduled)
 
 
-def _fed(
-    each: StageInput, agenda: Agenda, engines: Engines, *, before: bool = False
-) -> tuple[Fed, Stage, Rows | None]:
-    """A feeder as tasks see it, with all its rows."""
-    stage = each.stage
-    stored = each.before() if before else None
-    rows = (None if stored is None else stored.rows()) if before else each.all_rows()
-    known = (stage.name, before)
-    if known not in agenda.digests:
-        agenda.digests[known] = digests(rows, stage, engines)
-    found = agenda.digests[known]
-    types = {c.name: c.data_type for c in (*stage.schema.key, *stage.schema.value)}
-    columns = tuple((name, types[name]) for name in stage.kind.partitioned_by)
-    there = dict.fromkeys([*found, *agenda.present.get(stage.name, ())] if columns else [()])
-    extent: Sequence[Values] = agenda.extents.get(stage.name, list(there))
-    waiting = agenda.waiting.get(stage.name, set())
-    expected = stage.kind.expected(agenda.moment)
-    if expected is not None:
-        extent, waiting = expected, {values for values in expected if values not in there}
-    drops = isinstance(stage.kind, ScheduledKind) and stage.kind.drops
-    return Fed(stage.name, columns, extent, found, waiting, drops), stage, rows
+def _accepted(found: Entries, made: Numbers) -> pa.Table:
+    """New records of tasks that are not marked, were clean, and would not be."""
+    marks = found.turned_dirty
+    marks[made] = False
+    rows = np.flatnonzero(marks)
+    places = found.places[rows]
+    scheduled = found.kept.scheduled.take(pa.array(places)).combine_chunks()
+    return _records(found, rows, found.kept.made[places], scheduled)
 
 
-def _before(
+def _drops(stage: Stage) -> bool:
+    return isinstance(stage.kind, ScheduledKind) and stage.kind.drops
+
+
+def _fed(feeder: Stage, inputs: Mapping[str, StageInput], agenda: Agenda, engines: Engines) -> Fed:
+    """A feeder as tasks see it."""
+    if feeder.name in agenda.fed:
+        known: Fed = agenda.fed[feeder.name]
+        return known
+    types = {c.name: c.data_type for c in (*feeder.schema.key, *feeder.schema.value)}
+    columns = tuple((name, types[name]) for name in feeder.kind.partitioned_by)
+    names = [name for name, _ in columns]
+    after, before = (_digested(feeder, inputs, engines, is_before=which) for which in (False, True))
+    there = after.select(names) if names else pa.table({"_": pa.nulls(1)}).select([])
+    expected = feeder.kind.expected(agenda.moment)
+    if names:
+        present = agenda.present.get(feeder.name, there.slice(0, 0))
+        unknown = there.filter(pa.array(matched(there, present) < 0))
+        there = pa.concat_tables([present, unknown])
+    table = there if expected is None else expected
+    size = len(table) if names else 1
+    waiting = np.zeros(size, bool) if expected is None else matched(expected, there) < 0
+    sums = [_at(table, some, names, size) for some in (after, before)]
+    table = pa.table({"_": pa.nulls(size), **{n: table.column(n) for n in names}})
+    fed = Fed(feeder.name, columns, table, sums[0], sums[1], waiting)
+    agenda.fed[feeder.name] = fed
+    return fed
+
+
+def _at(table: pa.Table, some: pa.Table, names: Sequence[str], size: int) -> Hashes:
+    """The digests of some partitions; 0 of those without rows."""
+    found = np.asarray(some.column(DIGEST.name), np.int64).view(np.uint64)
+    if not names:
+        return found if len(found) else np.zeros(size, np.uint64)
+    return np.append(found, np.uint64(0))[matched(table, some.select(names))]
+
+
+def _digested(
+    feeder: Stage, inputs: Mapping[str, StageInput], engines: Engines, *, is_before: bool
+) -> pa.Table:
+    """The digests of a feeder's partitions that have rows; all its rows are read if none has them.
+
+    Args:
+        is_before: before this version, and not after it.
+    """
+    keeper = inputs[digests_name(feeder.name)]
+    columns = keeper.content
+    if is_before:
+        stored = keeper.before()
+        rows: Rows | None = None if stored is None else stored.fetched()
+    else:
+        rows = keeper.all_rows()
+    each = inputs[feeder.name]
+    if rows is None:
+        read = each.before() if is_before else None
+        own = (None if read is None else read.rows()) if is_before else each.all_rows()
+        return empty(columns) if own is None else digests(own, feeder, engines)
+    return engines.table(rows, columns)
+
+
+def _after(
     tasks: Tasks,
-    inputs: Sequence[StageInput],
-    records: Mapping[Values, Record],
-    agenda: Agenda,
-    engines: Engines,
-) -> dict[Values, Entry]:
-    """The tasks as they were before this version, where that matters."""
-    if agenda.marked is None and not agenda.changed_only:
-        return {}
-    fed = {each.stage.name: _fed(each, agenda, engines, before=True)[0] for each in inputs}
-    found = entries(
-        tasks.stage.name,
-        tasks.partitions.types,
-        tasks.planned(records, agenda),
-        tasks.query.reads,
-        tasks.text,
-        fed,
-        records,
-    )
-    return {entry.values: entry for entry in found}
+    found: Entries,
+    gone: Numbers,
+    waiting: Marks,
+    made: Numbers,
+    sums: Hashes,
+) -> Fed:
+    """What those who read the stage find: its tasks, and what is kept beside them.
+
+    Args:
+        gone: the partitions that are dropped, as places among what is kept.
+        waiting: the tasks whose partitions are not there as they should be.
+        made: the tasks that were made, as their places.
+        sums: the sums of the hashes of their rows.
+    """
+    kept = found.kept
+    there = found.places >= 0
+    before = np.append(kept.made, np.uint64(0))[found.places]
+    after = before.copy()
+    after[made] = sums
+    table = found.planned.table
+    if tasks.keeps:
+        others = np.ones(len(kept), bool)
+        others[found.places[there]] = False
+        others[gone] = False
+        rest = kept.keys.filter(pa.array(others))
+        names = [name for name, _ in found.columns]
+        beside = {"_": pa.nulls(len(rest)), **{n: rest.column(n) for n in names}}
+        table = pa.concat_tables([table, pa.table(beside)])
+        before, after = (np.concatenate([one, kept.made[others]]) for one in (before, after))
+        waiting = np.concatenate([waiting, np.zeros(len(rest), bool)])
+    drops = not tasks.keeps
+    return Fed(tasks.stage.name, found.columns, table, after, before, waiting, drops)
 
 
-def _dropped(
-    tasks: Tasks, planned: Sequence[Values], records: Mapping[Values, Record], agenda: Agenda
-) -> list[Values]:
-    """The partitions that no task asks for any more.
+def _sums(made: pa.Table, found: Entries, rows: Numbers) -> Hashes:
+    """The digests of the partitions that were made; 0 of those without rows."""
+    names = [name for name, _ in found.columns]
+    return _at(found.planned.partitions.take(pa.array(rows)), made, names, len(rows))
+
+
+def _dropped(tasks: Tasks, found: Entries, agenda: Agenda) -> Numbers:
+    """The partitions that no task asks for any more, as places among what is kept.
 
     A date before the newest one that was run drops nothing.
     """
+    nothing = np.zeros(0, np.int64)
     if tasks.keeps or not agenda.makes or agenda.marked is not None or agenda.changed_only:
-        return []
-    if any(record.scheduled > agenda.scheduled for record in records.values()):
-        return []
-    return [values for values in records if values not in planned]
+        return nothing
+    newest = pc.max(found.kept.scheduled).as_py()
+    if newest is None or newest > agenda.scheduled:
+        return nothing
+    marks = np.ones(len(found.kept), bool)
+    marks[found.places[found.places >= 0]] = False
+    return np.flatnonzero(marks)
+
+
+def _feeders(
+    found: Entries, chosen: Numbers, inputs: Mapping[str, StageInput], engines: Engines
+) -> Feeders:
+    """The rows that some tasks read, and perhaps others: those of their dependencies are sought."""
+    feeders = dict[str, tuple[Fed, Stage, Rows | None]]()
+    for name, fed in found.fed.items():
+        each = inputs[name]
+        by = tuple(Column(column, kind) for column, kind in fed.columns)
+        is_sought = bool(by) and {c.name for c in by} <= set(each.stage.schema.key.names)
+        if not len(chosen):
+            rows: Rows | None = None
+        elif is_sought:
+            links = found.links[name]
+            read = np.unique(links.pairs(np.unique(links.groups[chosen]))[1])
+            read = read[fed.digests[read] != 0]
+            keys = fed.partitions.take(pa.array(read)).select([c.name for c in by])
+            rows = each.having(Selection.of(keys, by, engines)) if len(read) else None
+        else:
+            rows = each.all_rows()
+        feeders[name] = (fed, each.stage, rows)
+    return feeders
 
 
 def _batch(
     tasks: Tasks,
     content: Stored | None,
-    cleared: Sequence[Values],
-    parts: Sequence[Rows],
+    cleared: pa.Table,
+    rows: Rows,
     engines: Engines,
     *,
     anew: bool,
 ) -> Batch:
     """What takes the place of the rows of some partitions."""
     stage, layout = tasks.stage, Layout.of(tasks.stage)
-    rows: Rows = empty(layout.content)
-    if parts:
-        rows = engines.of(*parts).united(parts, layout.content)
     if anew:
         return Batch.snapshot(rows, stage, engines)
     keys = Selection.of(engines.of(rows).here(rows, layout.key), layout.key, engines)
-    if content is not None:
+    if content is not None and len(cleared):
         by = [Column(name, kind) for name, kind in tasks.partitions.types]
-        wanted = table_of(cleared, tasks.partitions.types).select([c.name for c in by])
-        own = content.rows()
-        engine = engines.of(own, wanted)
-        gone = engine.only(engine.here(own, layout.key), engine.here(wanted, by), by)
+        wanted = Selection.of(cleared.select([c.name for c in by]), by, engines)
+        gone = wanted.exactly(content.of(wanted))
+        gone = engines.of(gone).here(gone, layout.key)
         keys = keys.union(Selection.of(gone, layout.key, engines))
     return Batch.replacing(keys, rows, stage)

@@ -7,7 +7,7 @@ becomes of its rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Final
 
@@ -16,6 +16,7 @@ from pyspark.sql.types import BooleanType, DateType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.local.arrays import empty, in_order
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model.graph import Source, Stage, records_name
@@ -98,17 +99,23 @@ def _batch(
     return Batch.replacing(keys, rows, stage)
 
 
-def present(stored: Stored | None, source: Stage, engines: Engines) -> list[Values]:
-    """The partitions of a source that there are, or ever were.
+def present(stored: Stored | None, source: Stage) -> pa.Table:
+    """The partitions of a source that there are, or ever were, in its partition columns, in order.
 
     Args:
         stored: the rows of its `presence_stage`.
     """
-    if stored is None:
-        return []
     key = presence_stage(source).schema.key.columns
-    columns = engines.table(stored.rows(), key).columns
-    return sorted(zip(*(column.to_pylist() for column in columns), strict=True), key=repr)
+    if stored is None:
+        return empty(key)
+    found = replace(stored, columns=(*key, ORDINAL_COLUMN)).fetched()
+    return in_order(found.select([c.name for c in key]), key)
+
+
+def partitions_table(source: Stage, values: Iterable[Values]) -> pa.Table:
+    """Some partitions of a source, in its partition columns."""
+    key = presence_stage(source).schema.key.columns
+    return table_of(values, [(c.name, c.data_type) for c in key]).select([c.name for c in key])
 
 
 def named_partitions(source: Stage, given: object) -> list[Values]:

@@ -6,26 +6,30 @@ invariant: a record is of the run of the task whose rows the partition has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.graph import Producer, Stage, records_name
 from deltaproduce.model.layouts import CONTENT, RUNS, UPDATES, Layout
-from deltaproduce.shown.tasks import Values
 from deltaproduce.stages.batches import Batch
-from deltaproduce.stages.partitioned.entries import Record, inputs_of, inputs_text
-from deltaproduce.stages.partitioned.scope.partitions import table_of
+from deltaproduce.stages.partitioned.entries import Kept
 from deltaproduce.stages.scheduled import MadeByTasks
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
 
-_VALUE: Final = "definition string, inputs string, scheduled string, version bigint"
+_VALUE: Final = (
+    "definition bigint, inputs bigint, made bigint, droppable string, scheduled string, "
+    "version bigint"
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,25 +63,34 @@ def records_stage(stage: Stage, types: Sequence[tuple[str, DataType]]) -> Produc
     return Producer(records_name(stage.name), ((stage,),), schema, TaskRecords())
 
 
-def read_records(stored: Stored | None, stage: Stage, engines: Engines) -> dict[Values, Record]:
-    """The records that a stage keeps."""
-    if stored is None:
-        return {}
+def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kept:
+    """The records that a stage keeps; only the columns that are needed are read.
+
+    Args:
+        droppable: whether a feeder drops partitions.
+    """
+    wanted = ["definition", "inputs", "made", "scheduled", *(["droppable"] if droppable else [])]
     columns = Layout.of(stage).content
-    rows = engines.table(stored.rows(), columns).to_pylist()
     names = stage.schema.key.names
-    return {
-        tuple(row[name] for name in names): Record(
-            row["definition"], inputs_of(row["inputs"]), row["scheduled"]
-        )
-        for row in rows
-    }
+    read = [c for c in columns if c.name in {*names, ORDINAL, *wanted}]
+    table = empty(read) if stored is None else replace(stored, columns=tuple(read)).fetched()
+    definitions, inputs, made = (
+        np.asarray(table.column(name), np.int64).view(np.uint64) for name in wanted[:3]
+    )
+    kept = table.column("droppable") if droppable else None
+    keys = table.select(list(names))
+    return Kept(keys, definitions, inputs, made, table.column("scheduled"), kept)
+
+
+def newest(stored: Stored, stage: Stage) -> str:
+    """The newest date, or time, that a task was made for, in ISO 8601."""
+    return str(pc.max(read_records(stored, stage, droppable=False).scheduled).as_py() or "")
 
 
 def records_batch(
     stage: Stage,
-    made: Mapping[Values, Record],
-    dropped: Iterable[Values],
+    told: pa.Table,
+    dropped: pa.Table,
     engines: Engines,
     *,
     version: int,
@@ -86,28 +99,20 @@ def records_batch(
     """The records of tasks that were made, and the end of those whose partitions are dropped.
 
     Args:
+        told: a row each, in the columns of the stage but the ordinal and the version.
+        dropped: partitions, in the key columns.
         version: the number of the version that they are made for.
         anew: these are all records that there are.
 
     Returns:
         None if there are none.
     """
-    gone = list(dropped)
-    if not made and not gone and not anew:
+    if not len(told) and not len(dropped) and not anew:
         return None
-    types = [(c.name, c.data_type) for c in stage.schema.key]
-    keys = table_of([*made, *gone], types).select(stage.schema.key.names)
-    rows = keys.slice(0, len(made))
-    records = list(made.values())
-    for name, values in (
-        (ORDINAL, [0] * len(records)),
-        ("definition", [record.definition for record in records]),
-        ("inputs", [inputs_text(record.inputs) for record in records]),
-        ("scheduled", [record.scheduled for record in records]),
-        ("version", [version] * len(records)),
-    ):
-        kind = pa.int64() if name in {ORDINAL, "version"} else pa.string()
-        rows = rows.append_column(name, pa.array(values, kind))
+    for name, number in ((ORDINAL, 0), ("version", version)):
+        told = told.append_column(name, pa.array(np.full(len(told), number, np.int64)))
+    rows = told.select([c.name for c in Layout.of(stage).content])
     if anew:
         return Batch.snapshot(rows, stage, engines)
+    keys = pa.concat_tables([told.select(list(stage.schema.key.names)), dropped])
     return Batch.replacing(Selection.of(keys, stage.schema.key.columns, engines), rows, stage)

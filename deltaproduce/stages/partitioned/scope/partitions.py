@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import islice
-from typing import Final
+from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
+from deltaproduce.engines.local.arrays import Numbers, matched
 from deltaproduce.errors import DefinitionError
 from deltaproduce.shown.tasks import Partition, Values
-from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
+from deltaproduce.stages.partitioned.scope.clauses import Scoped, Scopes
+from deltaproduce.stages.partitioned.scope.coded import computed
 from deltaproduce.stages.partitioned.scope.scalars import scalar
 from deltaproduce.stages.sql.expressions.expression import Expression, items
 from deltaproduce.types.atoms import arrow_type
-
-_CHECKED: Final = 1_000
-"""How many scopes a definition looks at, at most; a date looks at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,8 @@ class Partitions:
             columns.append((name, Expression.read(value if sign else name, list(scopes.types))))
         types = tuple((name, scalar(value, scopes.sample).data_type) for name, value in columns)
         found = Partitions(" ".join(text.split()), tuple(columns), types, scopes)
-        found._keyed(islice(scopes.timeless, _CHECKED))
+        if scopes.timeless is not None:
+            found._planned(scopes.timeless)
         return found
 
     @property
@@ -68,30 +67,82 @@ class Partitions:
         """The names of the columns."""
         return tuple(name for name, _ in self.columns)
 
-    def at(self, moment: datetime, *, stage: str) -> dict[Values, Scope]:
+    def at(self, moment: datetime, *, stage: str) -> Planned:
         """The partitions that are to exist at a date, in order, and the scope of each.
 
         Raises:
             DefinitionError: a value cannot be computed, or two scopes make one partition.
         """
         try:
-            return self._keyed(self.scopes.of(moment))
+            return self._planned(self.scopes.of(moment))
         except DefinitionError as error:
             raise DefinitionError(f"stage {stage!r}: {error}", stage=stage) from None
 
-    def _keyed(self, scopes: Iterable[Scope]) -> dict[Values, Scope]:
-        """Scopes by the partitions that they make."""
-        found = dict[Values, Scope]()
-        for scope in scopes:
-            values = tuple(scalar(value, scope).value for _, value in self.columns)
-            if values in found:
-                named = Partition("", tuple(zip(self.names, values, strict=True)))
-                raise DefinitionError(
-                    f"two of its scopes make partition {str(named).lstrip('/')}; let its partition "
-                    "columns tell them apart"
-                )
-            found[values] = scope
+    def _planned(self, scopes: Scoped) -> Planned:
+        """The partitions of some scopes."""
+        if not scopes.size:
+            return Planned(table_of([], self.types), scopes)
+        columns = {
+            name: computed(value, scopes.names, scopes.size).array for name, value in self.columns
+        }
+        found = Planned(pa.table({"_": pa.nulls(scopes.size), **columns}), scopes)
+        firsts = matched(found.partitions, found.partitions)
+        if (firsts != np.arange(len(firsts))).any():
+            twice = int(np.flatnonzero(firsts != np.arange(len(firsts)))[0])
+            named = Partition("", tuple(zip(self.names, found.values(twice), strict=True)))
+            raise DefinitionError(
+                f"two of its scopes make partition {str(named).lstrip('/')}; let its partition "
+                "columns tell them apart"
+            )
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Partitions that are to exist, in order.
+
+    Attributes:
+        table: a row each, in the partition columns, behind one of nulls.
+        scopes: the scope of each.
+    """
+
+    table: pa.Table
+    scopes: Scoped
+
+    def __len__(self) -> int:
+        return self.scopes.size
+
+    @property
+    def partitions(self) -> pa.Table:
+        """The partition columns."""
+        return self.table.drop_columns(["_"])
+
+    def values(self, row: int) -> Values:
+        """Those of one partition."""
+        return tuple(values_at(self.partitions, [row])[0])
+
+    def beside(self, other: Planned) -> Planned:
+        """These, and then others."""
+        return Planned(
+            pa.concat_tables([self.table, other.table]), self.scopes.beside(other.scopes)
+        )
+
+    def taken(self, rows: Numbers) -> Planned:
+        """Some of them, by their places."""
+        return Planned(self.table.take(pa.array(rows)), self.scopes.taken(rows))
+
+
+def values_at(partitions: pa.Table, rows: Sequence[int] | Numbers) -> list[Values]:
+    """Some partitions by their places."""
+    some = partitions.take(pa.array(rows, pa.int64()))
+    found = [
+        tuple(map(_plain, row)) for row in zip(*(c.to_pylist() for c in some.columns), strict=True)
+    ]
+    return found if some.num_columns else [()] * len(rows)
+
+
+def _plain(value: object) -> object:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def table_of(values: Iterable[Values], columns: Sequence[tuple[str, DataType]]) -> pa.Table:

@@ -1,0 +1,144 @@
+"""Hashes of rows on the driver: a number of 64 bits for each row, of its values alone.
+
+Equal rows have equal ones, others hardly ever: what is equal is what `arrays` says. The invariant:
+a row's hash depends on no other row, so sums of them tell whether two sets of rows are the same,
+each row as often, wherever the rows are and in whatever order; and it is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from deltaproduce.engines.local.arrays import Numbers, one_of_each
+
+Hashes: TypeAlias = NDArray[np.uint64]
+
+_ROWS: Final = 1 << 16
+"""How many rows are hashed at a time: a byte of text takes some eight of memory meanwhile."""
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND: Final = np.uint64(0x94D049BB133111EB)
+_NULL: Final = np.uint64(0x5851F42D4C957F2D)
+_PLACES: Final = np.uint64(1 << 32)
+
+
+def row_hashes(rows: pa.Table) -> Hashes:
+    """The hash of each row; their columns' names do not count, the columns' order does."""
+    parts = [_hashes(part) for part in _parts(rows)]
+    return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+
+
+def summed(hashes: Hashes, groups: Numbers, count: int) -> Hashes:
+    """The sums of hashes by group, modulo 2**64.
+
+    Args:
+        groups: of each hash, the number of its group, from 0.
+        count: how many groups there are.
+    """
+    found = np.zeros(count, np.uint64)
+    np.add.at(found, groups, hashes)
+    return found
+
+
+def mixed(numbers: Hashes) -> Hashes:
+    """Each number as another one, as if by chance (splitmix64, which is one to one)."""
+    found = numbers + _STEP
+    found = (found ^ (found >> np.uint64(30))) * _FIRST
+    found = (found ^ (found >> np.uint64(27))) * _SECOND
+    return found ^ (found >> np.uint64(31))
+
+
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+    for first in range(0, len(rows), _ROWS):
+        yield rows.slice(first, _ROWS)
+
+
+def _hashes(rows: pa.Table) -> Hashes:
+    return _joined([_of(column.combine_chunks()) for column in rows.columns], len(rows))
+
+
+def _joined(columns: Sequence[Hashes], size: int) -> Hashes:
+    """The hashes of rows of some columns, each of which counts by its place."""
+    found = np.zeros(size, np.uint64)
+    for place, column in enumerate(columns, 1):
+        found += mixed(column + np.uint64(place * int(_STEP) % (1 << 64)))
+    return mixed(found)
+
+
+def _of(array: pa.Array) -> Hashes:
+    """The hash of each value."""
+    marks = np.asarray(array.is_valid())
+    found = np.full(len(array), _NULL, np.uint64)
+    there = array if marks.all() else array.filter(pa.array(marks))
+    if len(there):
+        found[marks] = _of_values(there)
+    return found
+
+
+def _of_values(array: pa.Array) -> Hashes:
+    """Of values none of which is null."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _joined([_of(field) for field in array.flatten()], len(array))
+    if pa.types.is_map(kind):
+        first, last = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
+        entries = array.values.slice(first, last - first)
+        return _of_items(_of(entries), array.offsets, ordered=False)
+    if pa.types.is_list(kind):
+        return _of_items(_of(array.flatten()), array.offsets, ordered=True)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _of_bytes(array)
+    return mixed(_bits(array))
+
+
+def _of_items(items: Hashes, offsets: pa.Array, *, ordered: bool) -> Hashes:
+    """Of lists of some items, or of sets of them."""
+    ends = np.asarray(offsets, np.int64)
+    ends = ends - ends[0]
+    if ordered:
+        sizes = np.diff(ends)
+        places = np.arange(len(items)) - np.repeat(ends[:-1], sizes)
+        items = mixed(items + places.astype(np.uint64) * _STEP)
+    return _sums(items, ends)
+
+
+def _of_bytes(array: pa.Array) -> Hashes:
+    """Of texts: each byte counts by its place."""
+    _, buffer, data = array.buffers()
+    offsets = np.frombuffer(buffer, np.int32)[array.offset : array.offset + len(array) + 1]
+    ends = offsets.astype(np.int64)
+    size = int(ends[-1] - ends[0])
+    found = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if size else np.zeros(0, np.uint8)
+    ends -= ends[0]
+    places = np.arange(size) - np.repeat(ends[:-1], np.diff(ends))
+    return _sums(mixed(found + (places.astype(np.uint64) + np.uint64(1)) * _PLACES), ends)
+
+
+def _sums(items: Hashes, ends: Numbers) -> Hashes:
+    """The hash of each run of items, from their sum and how many there are."""
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items, dtype=np.uint64)])
+    return mixed(sums[ends[1:]] - sums[ends[:-1]] + np.diff(ends).astype(np.uint64) * _STEP)
+
+
+def _bits(array: pa.Array) -> Hashes:
+    """What a value of no parts is, as a number; the same for equal values only, or nearly so."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        return one_of_each(array).astype(np.float64).view(np.uint64)
+    if pa.types.is_decimal(kind):
+        words = kind.byte_width // 8
+        data = np.frombuffer(array.buffers()[1], np.uint64)
+        data = data[words * array.offset : words * (array.offset + len(array))]
+        found = np.zeros(len(array), np.uint64)
+        for word in range(words):
+            found = mixed(found) + data[word::words]
+        return found
+    if pa.types.is_date32(kind):
+        return np.asarray(array.view(pa.int32())).astype(np.int64).view(np.uint64)
+    return np.asarray(pc.cast(array, pa.int64()), np.int64).view(np.uint64)

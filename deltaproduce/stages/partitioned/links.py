@@ -1,0 +1,483 @@
+"""Links: which partitions of a feeder the tasks of a stage read, for all tasks at once.
+
+A condition that several parts must meet (AND) is looked at part by part. A part links values of the
+scope with values of partition columns, of which there are few, and is computed once for each two of
+them; what is equal is looked up. So a thousand tasks a day of a thousand days are linked without a
+look at each two of them. The invariant: a task is linked with the partitions that a look at each
+would find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import BooleanType, DataType, FractionalType
+from sqlglot import exp
+
+from deltaproduce.engines.local.arrays import Marks, Numbers, factorize
+from deltaproduce.engines.local.kernels.row_hashes import Hashes
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.partitioned.conditions import Part, Read, column_name
+from deltaproduce.stages.partitioned.scope.clauses import Scoped
+from deltaproduce.stages.partitioned.scope.coded import Coded, combined
+from deltaproduce.stages.partitioned.scope.scalars import ZONE
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.evaluation import evaluated
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.terms import Constant, Term
+
+Pairs: TypeAlias = tuple[Numbers, Numbers]
+
+_PAIRS: Final = 1 << 21
+"""How many pairs are looked at at a time, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What the tasks of a stage read of one feeder.
+
+    Attributes:
+        groups: of each task, the number of its group; tasks of a group read the same.
+        count: how many groups there are.
+        places: what each place of the query that names the feeder reads.
+    """
+
+    groups: Numbers
+    count: int
+    places: tuple[_Place, ...]
+
+    @staticmethod
+    def of(reads: Iterable[Read], scopes: Scoped, partitions: pa.Table) -> Links:
+        """Those of some tasks.
+
+        Args:
+            reads: the places that name the feeder.
+            scopes: a scope for each task.
+            partitions: those of the feeder that are to exist; in its columns, and one of nulls.
+        """
+        some = list(reads)
+        conditions = [_parts(read) for read in some]
+        used = {name for parts in conditions for part in parts for name in _names(part, scopes)}
+        names = [name for name in scopes.names if name in used]
+        groups, columns = combined([scopes.names[name] for name in names], scopes.size)
+        count = len(columns[0]) if columns else min(scopes.size, 1)
+        named = dict(zip(names, columns, strict=True))
+        places = tuple(
+            _Place.of(read, parts, named, count, partitions)
+            for read, parts in zip(some, conditions, strict=True)
+        )
+        return Links(groups, count, places)
+
+    def partitions(self, task: int) -> Numbers:
+        """The places of the partitions that a task reads, in order."""
+        return np.sort(self.pairs(self.groups[[task]])[1])
+
+    def pairs(self, groups: Numbers) -> Pairs:
+        """For some groups the partitions that they read: places in ``groups``, and of partitions.
+
+        In the order of the groups, each once.
+        """
+        if len(self.places) == 1:
+            return self.places[0].pairs(groups)
+        found = [place.pairs(groups) for place in self.places]
+        of, partitions = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.lexsort((partitions, of))
+        of, partitions = of[order], partitions[order]
+        again = np.zeros(len(of), bool)
+        again[1:] = (of[1:] == of[:-1]) & (partitions[1:] == partitions[:-1])
+        return of[~again], partitions[~again]
+
+    def sums(self, columns: Sequence[Hashes]) -> list[Hashes]:
+        """For each task the sums of some numbers of the partitions that it reads.
+
+        Args:
+            columns: a number for each partition.
+        """
+        found = [np.zeros(self.count, np.uint64) for _ in columns]
+        for groups in self._chunks():
+            of, partitions = self.pairs(groups)
+            ends = np.searchsorted(of, np.arange(len(groups) + 1))
+            for sums, column in zip(found, columns, strict=True):
+                upto = np.zeros(len(partitions) + 1, np.uint64)
+                np.cumsum(column[partitions], out=upto[1:])
+                sums[groups] = upto[ends[1:]] - upto[ends[:-1]]
+        return [sums[self.groups] for sums in found]
+
+    def _chunks(self) -> Iterator[Numbers]:
+        """All groups, as many at a time as have not too many partitions together."""
+        if not self.count:
+            return
+        most = reduce(np.add, (place.most for place in self.places)) + 1
+        chunks = np.cumsum(most) // _PAIRS
+        ends = np.flatnonzero(np.diff(chunks)) + 1
+        yield from np.split(np.arange(self.count), ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What one place of a query reads, by parts of its condition.
+
+    Attributes:
+        steps: for each part, the values of partition columns that a group reads; and the numbers of
+            what these are together with those of the steps before.
+        ends: after the last step, by number, where the partitions end that have these values.
+        rows: the partitions, by number.
+        open: the groups that read any partition at all.
+    """
+
+    steps: tuple[tuple[_Lists, _Known], ...]
+    ends: Numbers
+    rows: Numbers
+    open: Marks
+
+    @staticmethod
+    def of(
+        read: Read,
+        parts: Sequence[Part],
+        named: Mapping[str, Coded],
+        count: int,
+        partitions: pa.Table,
+    ) -> _Place:
+        size = len(partitions)
+        types = dict(read.columns)
+        columns = {
+            column_name(name): Coded.of(partitions.column(name), kind)
+            for name, kind in types.items()
+        }
+        is_open = np.ones(count, bool)
+        rest = list[Part]()
+        for part in parts:
+            if part.columns & columns.keys():
+                rest.append(part)
+            elif count:
+                is_open &= _held([part], _taken(named, part.columns), count)
+        numbers, known = np.zeros(size, np.int64), 1
+        steps = list[tuple[_Lists, _Known]]()
+        for some in _apart(rest, columns.keys()):
+            read_by = frozenset[str]().union(*(part.columns for part in some))
+            mine = [columns[name] for name in columns if name in read_by]
+            of, found = combined(mine, size)
+            own = dict(zip([n for n in columns if n in read_by], found, strict=True))
+            number = len(found[0])
+            lists = _Lists.of(some, _taken(named, read_by), count, own, number)
+            joint, numbers = np.unique(numbers * number + of, return_inverse=True)
+            steps.append((lists, _Known(joint, number)))
+            known = len(joint)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(known + 1))
+        return _Place(tuple(steps), ends, order, is_open)
+
+    @property
+    def most(self) -> Numbers:
+        """How many partitions each group reads at most, and how many pairs are looked at."""
+        found = np.ones(len(self.open), np.int64)
+        for lists, _ in self.steps:
+            found = np.minimum(found * lists.sizes, 1 << 40)
+        if len(self.steps) == 1:
+            ((lists, known),) = self.steps
+            sizes = np.diff(self.ends)[np.searchsorted(known.joint, lists.items)]
+            upto = np.concatenate([[0], np.cumsum(sizes)])
+            return np.asarray(upto[lists.ends[1:]] - upto[lists.ends[:-1]])
+        return found * (int(self.ends[-1]) if not self.steps else 1)
+
+    def pairs(self, groups: Numbers) -> Pairs:
+        of = np.flatnonzero(self.open[groups])
+        numbers = np.zeros(len(of), np.int64)
+        for lists, known in self.steps:
+            places, items = lists.expanded(groups[of])
+            of, numbers = of[places], known.found(numbers[places], items)
+            of, numbers = of[numbers >= 0], numbers[numbers >= 0]
+        places, rows = _expanded(self.ends, numbers)
+        return of[places], self.rows[rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """A list of numbers for each group.
+
+    Attributes:
+        ends: where the lists begin and end among `items`.
+    """
+
+    ends: Numbers
+    items: Numbers
+
+    @staticmethod
+    def of(
+        parts: Sequence[Part],
+        named: Mapping[str, Coded],
+        count: int,
+        columns: Mapping[str, Coded],
+        number: int,
+    ) -> _Lists:
+        """The values of partition columns that meet all parts, for each group.
+
+        Args:
+            named: what the names of the scope are that the parts read, a row for each group.
+            columns: some combinations of values, of which there are ``number``.
+        """
+        scopes, some = combined(list(named.values()), count)
+        scoped = dict(zip(named, some, strict=True))
+        size = len(some[0]) if some else min(count, 1)
+        equal = _equal(parts, scoped, size, columns, number)
+        found = list[Pairs]()
+        for of, places in _crossed(size, number) if equal is None else _cut(equal):
+            both = {
+                **{name: column.taken(of) for name, column in scoped.items()},
+                **{name: column.taken(places) for name, column in columns.items()},
+            }
+            marks = _held(parts, both, len(of))
+            found.append((of[marks], places[marks]))
+        nothing = np.zeros(0, np.int64)
+        of, places = (np.concatenate(p) for p in zip((nothing, nothing), *found, strict=True))
+        order = np.lexsort((places, of))
+        ends = np.searchsorted(of[order], np.arange(size + 1))
+        own = _Lists(ends, places[order])
+        at, items = own.expanded(scopes)
+        return _Lists(np.searchsorted(at, np.arange(count + 1)), items)
+
+    @property
+    def sizes(self) -> Numbers:
+        """How long each list is."""
+        return np.diff(self.ends)
+
+    def expanded(self, groups: Numbers) -> Pairs:
+        """The lists of some groups: places in ``groups``, and numbers."""
+        places, at = _expanded(self.ends, groups)
+        return places, self.items[at]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Which values of some partition columns occur together.
+
+    Attributes:
+        joint: those that do, in order, each as one number.
+        span: how many values the last columns have.
+    """
+
+    joint: Numbers
+    span: int
+
+    def found(self, numbers: Numbers, items: Numbers) -> Numbers:
+        """The numbers of values together with others; -1 if they do not occur."""
+        wanted = numbers * self.span + items
+        places = np.minimum(np.searchsorted(self.joint, wanted), max(len(self.joint) - 1, 0))
+        if not len(self.joint):
+            return np.full(len(wanted), -1)
+        return np.where(self.joint[places] == wanted, places, -1)
+
+
+def _expanded(ends: Numbers, numbers: Numbers) -> Pairs:
+    """The runs of some numbers: places in ``numbers``, and in what the runs are of."""
+    sizes = ends[numbers + 1] - ends[numbers]
+    places = np.repeat(np.arange(len(numbers)), sizes)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return places, ends[numbers][places] + within
+
+
+def _parts(read: Read) -> list[Part]:
+    """What a partition must meet, part by part; all of them."""
+    found = list[Part]()
+    for condition in read.conditions:
+        part = condition.part.where()
+        if condition.unless_null:  # whatever there is, where nulls in its columns meet it
+            found.append(Part("or", (part, Part("of nulls", (part,)))))
+        elif part.operator == "and":
+            found += _flat(part)
+        else:
+            found.append(part)
+    return found
+
+
+def _flat(part: Part) -> list[Part]:
+    if part.operator != "and":
+        return [part]
+    return [one for each in part.parts for one in _flat(each)]
+
+
+def _names(part: Part, scopes: Scoped) -> Iterator[str]:
+    return (name for name in part.columns if name in scopes.names)
+
+
+def _taken(named: Mapping[str, Coded], names: Iterable[str]) -> dict[str, Coded]:
+    wanted = set(names)
+    return {name: column for name, column in named.items() if name in wanted}
+
+
+def _apart(parts: Sequence[Part], columns: Iterable[str]) -> list[list[Part]]:
+    """Parts that read no partition column in common, each with those that do."""
+    own, found = set(columns), list[tuple[set[str], list[Part]]]()
+    for part in parts:
+        read, together = set(part.columns & own), [part]
+        for other in [one for one in found if one[0] & read]:
+            found.remove(other)
+            read, together = read | other[0], [*other[1], *together]
+        found.append((read, together))
+    return [together for _, together in found]
+
+
+def _crossed(size: int, number: int) -> Iterator[Pairs]:
+    """Each of some things with each of others, about so many at a time."""
+    step = max(1, _PAIRS // max(number, 1))
+    for first in range(0, size, step):
+        last = min(first + step, size)
+        some = np.repeat(np.arange(first, last), number)
+        yield some, np.tile(np.arange(number), last - first)
+
+
+def _cut(pairs: Pairs) -> Iterator[Pairs]:
+    for first in range(0, len(pairs[0]), _PAIRS):
+        yield pairs[0][first : first + _PAIRS], pairs[1][first : first + _PAIRS]
+
+
+def _equal(
+    parts: Sequence[Part],
+    scoped: Mapping[str, Coded],
+    size: int,
+    columns: Mapping[str, Coded],
+    number: int,
+) -> Pairs | None:
+    """The pairs that meet a part which says that two values are equal; None if none says so."""
+    for part in parts:
+        tree = None if part.leaf is None or part.operator != "is" else part.leaf.tree
+        if not isinstance(tree, exp.EQ):
+            continue
+        for one, other in ((tree.this, tree.expression), (tree.expression, tree.this)):
+            of_scope, of_partition = _side(one, scoped, size), _side(other, columns, number)
+            if of_scope is not None and of_partition is not None:
+                (kind, left), (other_kind, right) = of_scope, of_partition
+                if kind == other_kind and not isinstance(kind, FractionalType):
+                    return _looked_up(left, right)
+    return None
+
+
+def _side(
+    node: exp.Expr, named: Mapping[str, Coded], size: int
+) -> tuple[DataType, pa.Array] | None:
+    """The values of one side of an equation; None if they are not of these columns alone."""
+    read = dict.fromkeys(column.name for column in node.find_all(exp.Column))
+    if not read or not read.keys() <= named.keys():
+        return None
+    types = {name: named[name].data_type for name in read}
+    try:
+        term = analysed(Expression(node.sql("spark"), tuple(read), node), types, ZONE)
+        if term is None:
+            return None
+        return term.data_type, evaluated(term, _table(_taken(named, read), size))
+    except (DefinitionError, EvaluationError):
+        return None
+
+
+def _looked_up(left: pa.Array, right: pa.Array) -> Pairs:
+    """The places of equal values, none of them null."""
+    numbers = factorize([pa.chunked_array([left, right])])
+    wanted, there = numbers[: len(left)], numbers[len(left) :]
+    rows = np.flatnonzero(np.asarray(right.is_valid()))
+    rows = rows[np.argsort(there[rows], kind="stable")]
+    most = int(numbers.max(initial=-1)) + 1
+    ends = np.searchsorted(there[rows], np.arange(most + 1))
+    some = np.flatnonzero(np.asarray(left.is_valid()))
+    places, at = _expanded(ends, wanted[some])
+    return some[places], rows[at]
+
+
+def _table(columns: Mapping[str, Coded], size: int) -> pa.Table:
+    return pa.table({"_": pa.nulls(size), **{n: column.array for n, column in columns.items()}})
+
+
+def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int) -> Marks:
+    """Which rows may meet all parts.
+
+    Args:
+        columns: what the parts read: names of the scope, and partition columns.
+    """
+    found = np.ones(size, bool)
+    for part in parts:
+        found &= _may(part, columns, size)
+    return found
+
+
+def _may(part: Part, columns: Mapping[str, Coded], size: int) -> Marks:
+    """Which rows may meet a part."""
+    if part.operator == "of nulls":
+        return _may(part.parts[0], _nulls(columns, size), size)
+    if part.operator in {"and", "or"}:
+        join = np.logical_and if part.operator == "and" else np.logical_or
+        return reduce(join, (_may(one, columns, size) for one in part.parts))
+    if part.leaf is None or not size:
+        return np.ones(size, bool)
+    numbers, some = combined([columns[name] for name in part.leaf.columns], size)
+    named = dict(zip(part.leaf.columns, some, strict=True))
+    count = int(numbers.max()) + 1
+    marks = _marks(part.leaf, named, count, false=part.operator == "is not")
+    return marks[numbers]
+
+
+def _nulls(columns: Mapping[str, Coded], size: int) -> dict[str, Coded]:
+    """The same, with null in all partition columns."""
+    nothing = np.zeros(size, np.int64)
+    return {
+        name: Coded(column.data_type, pa.nulls(1, column.values.type), nothing)
+        if _is_partition(name)
+        else column
+        for name, column in columns.items()
+    }
+
+
+def _is_partition(name: str) -> bool:
+    return name.startswith(column_name(""))
+
+
+def _marks(leaf: Expression, named: Mapping[str, Coded], size: int, *, false: bool) -> Marks:
+    """In which rows a leaf is true, or false; null is neither. What cannot be told is both."""
+    term = _term(leaf, {name: column.data_type for name, column in named.items()}, {})
+    if term is not None:
+        return _evaluated(term, _table(named, size), false=false)
+    own = {name: c for name, c in named.items() if not _is_partition(name)}
+    numbers, some = combined(list(own.values()), size)
+    found = np.ones(size, bool)
+    for number in range(len(some[0]) if some else 0):  # as if the scope's values were written there
+        rows = np.flatnonzero(numbers == number)
+        scope = {name: c.constant(number) for name, c in zip(own, some, strict=True)}
+        read = {name: c.taken(rows) for name, c in named.items() if name not in own}
+        types = {name: column.data_type for name, column in read.items()}
+        term = _term(leaf, types, scope)
+        if term is not None:
+            found[rows] = _evaluated(term, _table(read, len(rows)), false=false)
+    return found
+
+
+def _term(
+    leaf: Expression, types: Mapping[str, DataType], scope: Mapping[str, Constant]
+) -> Term | None:
+    """A leaf with its types; None if it is left to Spark."""
+    try:
+        term = analysed(leaf, types, ZONE, scope)
+    except DefinitionError:  # Spark will say so
+        return None
+    return term if term is not None and isinstance(term.data_type, BooleanType) else None
+
+
+def _evaluated(term: Term, rows: pa.Table, *, false: bool) -> Marks:
+    try:
+        found = evaluated(term, rows)
+    except EvaluationError:  # of some rows it may be either, which halving finds
+        if len(rows) == 1:
+            return np.ones(1, bool)
+        half = len(rows) // 2
+        return np.concatenate(
+            [
+                _evaluated(term, part, false=false)
+                for part in (rows.slice(0, half), rows.slice(half))
+            ]
+        )
+    if false:
+        return ~np.asarray(found.fill_null(True), bool)
+    return np.asarray(found.fill_null(False), bool)

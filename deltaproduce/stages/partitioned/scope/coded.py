@@ -1,0 +1,121 @@
+"""Coded columns: values by number, so that what follows from values is computed once for each.
+
+The names of a hundred thousand scopes stand for a few hundred days and stores. The invariant: rows
+with the same code have the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import DataType
+
+from deltaproduce.engines.local.arrays import Numbers
+from deltaproduce.errors import DefinitionError
+from deltaproduce.stages.partitioned.scope.scalars import ZONE, scalar
+from deltaproduce.stages.sql.expressions.analysis import analysed
+from deltaproduce.stages.sql.expressions.evaluation import evaluated
+from deltaproduce.stages.sql.expressions.expression import Expression
+from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError
+from deltaproduce.stages.sql.expressions.terms import Constant
+from deltaproduce.types.atoms import arrow_type
+
+_MARKS_A_ROW: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A column.
+
+    Attributes:
+        values: what occurs in it, and perhaps others.
+        codes: the place of each row's value among them.
+    """
+
+    data_type: DataType
+    values: pa.Array
+    codes: Numbers
+
+    @staticmethod
+    def of(column: pa.ChunkedArray, data_type: DataType) -> Coded:
+        """A column of Arrow."""
+        found = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        return Coded(data_type, found.dictionary, np.asarray(found.indices, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def taken(self, rows: Numbers) -> Coded:
+        """Some rows, by their places."""
+        return replace(self, codes=self.codes[rows])
+
+    def constant(self, row: int) -> Constant:
+        """The value of a row."""
+        found = self.values[int(self.codes[row])].as_py()
+        if isinstance(found, datetime):
+            found = found.astimezone(UTC)
+        return Constant(self.data_type, tuple(found) if isinstance(found, list) else found)
+
+    @property
+    def array(self) -> pa.Array:
+        """The rows' values."""
+        return self.values.take(pa.array(self.codes))
+
+
+def combined(columns: Sequence[Coded], size: int) -> tuple[Numbers, list[Coded]]:
+    """The combinations of values that occur in some columns.
+
+    Args:
+        size: how many rows there are.
+
+    Returns:
+        Of each row the number of its combination, and the columns with a row for each of these.
+    """
+    numbers, rows = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
+    for column in columns:
+        span = len(column.values)
+        joint, most = numbers * span + column.codes, len(rows) * span
+        if most <= _MARKS_A_ROW * size + 1024:
+            firsts = np.full(most, -1)
+            firsts[joint[::-1]] = np.arange(size)[::-1]
+            used = np.flatnonzero(firsts >= 0)
+            renumbered = np.empty(most, np.int64)
+            renumbered[used] = np.arange(len(used))
+            numbers, rows = renumbered[joint], firsts[used]
+        else:
+            _, rows, numbers = np.unique(joint, return_index=True, return_inverse=True)
+    return numbers, [column.taken(rows) for column in columns]
+
+
+def computed(expression: Expression, named: Mapping[str, Coded], size: int) -> Coded:
+    """The values of an expression over the names of some scopes, of which there is one at least.
+
+    Args:
+        named: by name, with a row for each scope.
+
+    Raises:
+        DefinitionError: one cannot be computed, or not without Spark.
+    """
+    used = [name for name in expression.columns if name in named]
+    numbers, columns = combined([named[name] for name in used], size)
+    count = int(numbers.max()) + 1
+    term = analysed(expression, {n: c.data_type for n, c in zip(used, columns, strict=True)}, ZONE)
+    if term is not None:
+        rows = {name: column.array for name, column in zip(used, columns, strict=True)}
+        try:
+            found = evaluated(term, pa.table({"_": pa.nulls(count), **rows}))
+        except EvaluationError as error:
+            message = f"{expression.text!r} cannot be computed: {error}"
+            raise DefinitionError(message) from None
+        return Coded(term.data_type, found, numbers)
+    each = [
+        scalar(expression, {n: c.constant(row) for n, c in zip(used, columns, strict=True)})
+        for row in range(count)
+    ]
+    values = pa.array([one.value for one in each], arrow_type(each[0].data_type))
+    return Coded(each[0].data_type, values, numbers)
