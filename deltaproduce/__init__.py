@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     )
     from deltaproduce.shown.phases import Progress
     from deltaproduce.shown.table import Table
-    from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task
+    from deltaproduce.shown.tasks import Backfill, FailedTask, Partition, Run, Size, Task
     from deltaproduce.stages.aggregates import agg
     from deltaproduce.stages.aggregates.agg import AggregateCall
     from deltaproduce.stages.functions.kinds import ArrowFunction, ProduceFunction
@@ -87,6 +87,7 @@ _HOMES: Final = MappingProxyType(
         "Altered": "deltaproduce.model.fingerprints",
         "ArrowFunction": "deltaproduce.stages.functions.kinds",
         "ChangeStrategy": "deltaproduce.record_index.results",
+        "Backfill": "deltaproduce.shown.tasks",
         "Changed": "deltaproduce.record_index.results",
         "ClosedError": "deltaproduce.errors",
         "CommitUnknownError": "deltaproduce.errors",
@@ -137,6 +138,7 @@ _HOMES: Final = MappingProxyType(
         "Run": "deltaproduce.shown.tasks",
         "SchemaLike": "deltaproduce.types.columns",
         "SessionError": "deltaproduce.errors",
+        "Size": "deltaproduce.shown.tasks",
         "Source": "deltaproduce.model.graph",
         "Stage": "deltaproduce.model.graph",
         "StageDiff": "deltaproduce.reading.diffs",
@@ -172,6 +174,7 @@ __all__ = [
     "AlreadyExistsError",
     "Altered",
     "ArrowFunction",
+    "Backfill",
     "ChangeStrategy",
     "Changed",
     "ClosedError",
@@ -223,6 +226,7 @@ __all__ = [
     "Run",
     "SchemaLike",
     "SessionError",
+    "Size",
     "Source",
     "Stage",
     "StageDiff",

@@ -46,7 +46,7 @@ from deltaproduce.report import openlineage, writing
 from deltaproduce.shown.phases import Progress
 from deltaproduce.shown.table import Table
 from deltaproduce.shown.tabular import Tabular, one_line
-from deltaproduce.shown.tasks import Run, Task
+from deltaproduce.shown.tasks import Backfill, Run, Task
 from deltaproduce.storage.parquet.lookups import Strategy
 from deltaproduce.storage.versions import Version
 
@@ -312,6 +312,7 @@ class Store(Tabular):
         as_of: date | str,
         max_tasks: int | None = None,
         on_conflict: OnConflict | None = None,
+        dry_run: bool = False,
     ) -> Run:
         """Make the tasks of a date that are missing or dirty, and have what they depend on.
 
@@ -322,20 +323,25 @@ class Store(Tabular):
             as_of: as for `tasks`.
             max_tasks: how many are made at most; all if None.
             on_conflict: as for the store, this time; tried again if None.
+            dry_run: nothing is made or written, and what would be is told, for a date in the future
+                too: ``done`` are the tasks that are missing or dirty and do not wait. Rows that are
+                made again may dirty more of them.
 
         Raises:
             TasksFailedError: at the end, if tasks failed; with `run`. What they would have made is
                 as it was, and what needs it waits.
             DeltaProduceError: as for `update`.
         """
-        return tasks.run(self._writer, as_of, max_tasks, on_conflict)
+        return tasks.run(self._writer, as_of, max_tasks, on_conflict, dry_run=dry_run)
 
     def backfill(
         self,
         stage: str | Stage,
         where: Mapping[str, object],
         downstream: Literal["all", "none"] | Collection[str] = "all",
-    ) -> Version:
+        *,
+        dry_run: bool = False,
+    ) -> Backfill:
         """Make tasks again, and those that depend on them, whatever their rows; one version.
 
         Tasks that are not made stay clean, even if rows that they were made of change.
@@ -344,13 +350,18 @@ class Store(Tabular):
             where: partition columns -> a value, or a list of values; all tasks that meet it.
             downstream: which stages that depend on it are made again, too: a task of theirs that
                 depends on one that is made again, through these stages only.
+            dry_run: nothing is made or written, and what would be is told.
+
+        Returns:
+            The tasks that are marked, as they were before, how many rows they had, and the number
+            of the version that was published.
 
         Raises:
             InvalidArgumentError: another column is named, a stage that is not downstream, or no
                 task meets it.
             ProducerError: a task failed; nothing is written.
         """
-        return tasks.backfill(self._writer, stage, where, downstream).shown()
+        return tasks.backfill(self._writer, stage, where, downstream, dry_run=dry_run)
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
         """Produce a stage in full, and bring up to date what depends on it.
@@ -359,9 +370,10 @@ class Store(Tabular):
         calls; or for a table that is read in place and is not the same any more.
 
         Args:
-            stage: a stage that is no source; all of them if None. Or a source that is read in
-                place: then all rows of its table are taken as they are, what reads it is produced
-                in full, and its updates begin anew, so `changes` cannot reach across.
+            stage: a stage that is no source; all of them if None. All tasks of a partitioned stage
+                are made again, and those that depend on them, as by `backfill`. Or a source that is
+                read in place: then all rows of its table are taken as they are, what reads it is
+                produced in full, and its updates begin anew, so `changes` cannot reach across.
 
         Raises:
             NotFoundError: there is no such stage, or it is a source whose rows are given.

@@ -17,7 +17,7 @@ from datetime import datetime
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.fingerprints import fingerprint
-from deltaproduce.model.graph import Graph
+from deltaproduce.model.graph import Graph, Stage, belongs_to, is_auxiliary
 from deltaproduce.operations.compaction import Compactor
 from deltaproduce.operations.making.repairs import Repair
 from deltaproduce.operations.making.rollbacks import Rollback
@@ -265,7 +265,8 @@ class Executor:
             results = work.worth(self._computed(work))
             if results is None:
                 return None
-            reached(Progress(work.operation, COMMIT, len(stages), len(stages)))
+            total = _told_of(stages)
+            reached(Progress(work.operation, COMMIT, total, total))
             head = self._without_compactions(work.head, results)
             return self._publisher.publish(
                 work.operation,
@@ -280,9 +281,11 @@ class Executor:
     def _computed(self, work: Work) -> dict[str, StepResult]:
         """The results of the stages that the version touches, in topological order."""
         results: dict[str, StepResult] = {}
-        for done, step in enumerate(work.steps):
-            begun = Progress(work.operation, step.stage.name, done, len(work.steps))
-            reached(begun)
+        done, total = 0, _told_of(step.stage for step in work.steps)
+        for step in work.steps:
+            is_hidden = is_auxiliary(step.stage.name)
+            begun = Progress(work.operation, belongs_to(step.stage.name), done, total)
+            reached(begun, is_hidden=is_hidden)
             started, before = time.perf_counter(), self._tables.readings.total
             with phase("computing"):
                 result = work.result(step, results)
@@ -292,7 +295,8 @@ class Executor:
                 read = self._tables.readings.total.after(before)
                 ended = _told(ended, result, results, work.head)
                 results[step.stage.name] = replace(result, seconds=seconds, read=read)
-            reached(ended)
+            reached(ended, is_hidden=is_hidden)
+            done += not is_hidden
         return results
 
     def _without_compactions(self, head: Version, stages: Iterable[str]) -> Version:
@@ -301,6 +305,11 @@ class Executor:
             for stage in stages:
                 self._compactor.wait(stage, "feed")
         return self._compactor.applied(head)
+
+
+def _told_of(stages: Iterable[Stage]) -> int:
+    """How many stages are told of: those that users have defined."""
+    return sum(not is_auxiliary(stage.name) for stage in stages)
 
 
 def _told(

@@ -130,12 +130,17 @@ class Watch:
             self._open.pop()
             self._say(name, "ends", opened.seconds)
 
-    def reached(self, progress: Progress) -> None:
-        """A stage, or the commit, begins; phases from now on are of it."""
+    def reached(self, progress: Progress, *, is_hidden: bool = False) -> None:
+        """A stage, or the commit, begins or ends; phases from now on are of it.
+
+        Args:
+            is_hidden: nobody is told: it is a part of the stage that is named.
+        """
         commits = progress.event == "begins" and progress.stage == COMMIT
         self._stage = "" if commits else progress.stage
         self._done, self._total = progress.done, progress.total
-        self._tell(progress)
+        if not is_hidden:
+            self._tell(progress)
 
     def end(self, seconds: float) -> None:
         """The operation is over."""
@@ -205,11 +210,11 @@ def phase(name: Phase) -> Iterator[None]:
         yield
 
 
-def reached(progress: Progress) -> None:
-    """Tell who watches, if anybody does, that a stage begins or ends."""
+def reached(progress: Progress, *, is_hidden: bool = False) -> None:
+    """Tell who watches, if anybody does, that a stage begins or ends; see `Watch.reached`."""
     watch = _watch.get()
     if watch is not None:
-        watch.reached(progress)
+        watch.reached(progress, is_hidden=is_hidden)
 
 
 _Given = ParamSpec("_Given")

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Literal, TypeAlias
 
 from deltaproduce.shown.table import Table
-from deltaproduce.shown.tabular import one_line
+from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.shown.text import text
 
 Values: TypeAlias = tuple[Any, ...]
@@ -97,6 +97,51 @@ class Task:
     def show(self) -> None:
         """Print its scope, partition columns and dependencies in three tables."""
         print(text(self.as_tables()))  # noqa: T201 that is what it is for
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What there is of some tasks of a stage.
+
+    Attributes:
+        tasks: how many they are.
+        rows: how many rows they made when they were last made.
+        bytes: about how many bytes these have in memory.
+    """
+
+    stage: str
+    tasks: int
+    rows: int
+    bytes: int
+
+
+class Backfill(Tabular, tuple[Task, ...]):
+    """The tasks that a backfill has made again, or would: feeders first, as they were before.
+
+    Attributes:
+        number: that of the version that it has published; None of one that would be.
+        sizes: how much that is, by stage.
+    """
+
+    number: int | None
+    sizes: tuple[Size, ...]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of the tasks."""
+        return tuple(map(str, self))
+
+    def __repr__(self) -> str:
+        return one_line(self, tasks=len(self), version=self.number)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Backfill, (tuple(self),), self.__dict__
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """How much it is, by stage; the rows are those before it."""
+        rows = tuple((one.stage, one.tasks, one.rows, one.bytes) for one in self.sizes)
+        did = "would make" if self.number is None else "has made"
+        return (Table(f"a backfill {did}", ("stage", "tasks", "rows", "bytes"), rows),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,9 @@ class Listed(Protocol):
     def among(self, partitions: pa.Table) -> Marks:
         """Which are of some partitions, in the partition columns."""
 
+    def rows_of(self, rows: Numbers) -> int:
+        """How many rows some of them made when they were last made."""
+
     def reading(self, partitions: Mapping[str, pa.Table]) -> Marks:
         """Which read one of some partitions, by feeder."""
 
@@ -87,6 +90,7 @@ class Agenda:
         moment: the date that is scheduled, in UTC.
         limit: how many tasks are made at most.
         makes: whether tasks are made at all, or only looked at.
+        rehearses: nothing is made; what would be counts as if it were, with the rows that it has.
         marked: stage -> partitions whose tasks are made whatever their state, and no others are.
         changed_only: only tasks are made whose inputs this version changes.
         passed: tasks that failed before, and are not tried again.
@@ -100,6 +104,7 @@ class Agenda:
     moment: datetime
     limit: int | None = None
     makes: bool = True
+    rehearses: bool = False
     marked: Mapping[str, pa.Table] | None = None
     changed_only: bool = False
     passed: Collection[Partition] = ()

@@ -23,6 +23,7 @@ from deltaproduce import (
     Store,
     TasksFailedError,
 )
+from deltaproduce.stages.partitioned.digests import digests
 from deltaproduce.storage import failpoints
 
 DAYS = "FOR t IN timeseries('1 day', 3), LET d = date_format(t, 'yyyy-MM-dd')"
@@ -218,7 +219,7 @@ def test_what_cannot_be_asked(store: Store, tmp_path: Path) -> None:
         store.backfill("stores", {"day": "2022-03-31"})
     with pytest.raises(InvalidArgumentError):
         store.run(as_of="yesterday")
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(NotFoundError):
         store.refresh("stores")
     with pytest.raises(NotFoundError):
         store.key_mappings("stores")
@@ -420,3 +421,107 @@ def test_two_runs_at_once_publish_no_task_twice(tmp_path: Path) -> None:
         runs = list(threads.map(ran_by_one, range(2)))
     done = [of for run in runs for of in run.done]
     assert len(done) == len(set(done)) == 9
+
+
+def test_a_backfill_that_is_rehearsed_says_what_it_is_and_writes_nothing(store: Store) -> None:
+    store.update({"sales": [row("31"), row("30", n=2), row("30", n=3)]})
+    store.run(as_of="2022-03-31")
+    head = store.head.number
+    found = store.backfill("stores", {"day": "2022-03-30"}, dry_run=True)
+    assert found.tasks == (
+        "stores/day=2022-03-30/store=Detroit",
+        "stores/day=2022-03-30/store=Paris",
+        "recent/day=2022-03-31",
+        "recent/day=2022-03-30",
+    )
+    assert [(one.stage, one.tasks, one.rows) for one in found.sizes] == [
+        ("stores", 2, 2),
+        ("recent", 2, 5),
+    ]
+    assert all(one.bytes for one in found.sizes)
+    assert found.number is None
+    assert store.head.number == head
+    made = store.backfill("stores", {"day": "2022-03-30"})
+    assert [str(task) for task in made] == list(found.tasks) == list(store.head.tasks)
+    assert made.number == store.head.number == head + 1
+
+
+def test_a_run_that_is_rehearsed_tells_what_the_run_then_makes(store: Store) -> None:
+    """Also of a date in the future, and of a limit."""
+    store.update({"sales": [row("31"), row("30")]})
+    for as_of, most in (("2022-03-31", 4), ("2022-03-31", None), ("2022-04-02", None)):
+        head = store.head.number
+        foreseen = store.run(as_of=as_of, max_tasks=most, dry_run=True)
+        assert store.head.number == head
+        assert store.run(as_of=as_of, max_tasks=most) == foreseen
+    store.update({"sales": [row("31", sold=9)]})
+    foreseen = store.run(as_of="2022-03-31", dry_run=True)
+    assert set(foreseen.done) <= set(store.run(as_of="2022-03-31").done)
+
+
+def test_tasks_that_wait_are_rehearsed_as_such(tmp_path: Path) -> None:
+    with Store(None, tmp_path / "shop", shop(scopes=True, retention="tasks")) as store:
+        store.update({"sales": [row("31"), row("31", "Detroit"), row("30"), row("30", "Detroit")]})
+        for as_of in ("2022-03-31", "2022-04-02"):
+            foreseen = store.run(as_of=as_of, dry_run=True)
+            assert foreseen.blocked
+            assert store.run(as_of=as_of) == foreseen
+        assert foreseen.dropped
+
+
+def test_a_refresh_makes_all_tasks_of_a_stage_and_what_needs_them(store: Store) -> None:
+    with pytest.raises(NotFoundError):
+        store.refresh("stores")
+    store.update({"sales": [row("31"), row("30")]})
+    store.run(as_of="2022-03-31")
+    store.run(as_of="2022-04-01")
+    version = store.refresh("stores")
+    assert version.tasks
+    assert set(version.tasks) == {str(task) for task in store.tasks(as_of="2022-03-31")} | {
+        str(task) for task in store.tasks(as_of="2022-04-01")
+    }
+    assert set(store.refresh("recent").tasks) == {n for n in version.tasks if n[0] == "r"}
+    assert set(store.refresh().tasks) == set(version.tasks)
+    assert not store.verify()
+
+
+def test_hidden_stages_are_told_of_nowhere(tmp_path: Path) -> None:
+    told = list[dp.Progress]()
+    with Store(None, tmp_path / "shop", shop(), progress=told.append) as store:
+        store.update({"sales": [row("31")]})
+        store.run(as_of="2022-03-31")
+        store.update({"sales": [row("31", sold=9)]}, as_of="2022-03-31")
+        store.refresh()
+        seen = [store.plan(["sales"]), *store.versions(), store.head, *store.tasks(), store]
+    assert {one.stage for one in told} == {"", "commit", "sales", "stores", "recent"}
+    begun = [one for one in told if one.event == "begins" and not one.phase]
+    assert all(one.done < one.total <= 3 for one in begun if one.stage != "commit")
+    assert not [one for one in seen if "_tasks_" in f"{one} {one!r}"]
+
+
+def test_digests_move_with_the_rows(tmp_path: Path) -> None:
+    """After any changes they are those of all rows that there are."""
+    chance = random.Random(5)
+    with Store(None, tmp_path / "shop", shop()) as store:
+        graph = store._opened.graph
+        keeper, sales = graph.stage("_tasks_2_sales"), graph.stage("sales")
+        for _ in range(8):
+            changes = [
+                {
+                    **row(day, name, n, chance.randrange(9)),
+                    "_change_type": chance.choice(["upsert", "upsert", "delete"]),
+                }
+                for day in ("29", "30", "31")
+                for name in ("Paris", "Detroit")
+                for n in range(3)
+                if chance.random() < 0.3
+            ]
+            store.update({"sales": changes})
+            head = store._opened.log.head()
+            found, rows = (store._opened.reader.content(head, one) for one in (keeper, sales))
+            if found is None or rows is None:
+                assert found is rows is None
+                continue
+            wanted = digests(rows.rows(), sales, store._opened.engines)
+            assert sorted(map(repr, dp_rows(found.rows()))) == sorted(map(repr, dp_rows(wanted)))
+        assert not store.verify()

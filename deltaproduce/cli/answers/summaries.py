@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.postgres.sync import Synced
     from deltaproduce.reading.remains import Forgotten
+    from deltaproduce.shown.tasks import Run, Task
     from deltaproduce.storage.versions import Version
 
 _HEADINGS: Final = ("stage", "mode", "keys", "changed", "added", "removed", "rows", "seconds")
@@ -159,6 +160,34 @@ def graph(feeders: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> Ans
     ]
     rows = tuple((name, kinds[name], ", ".join(fed)) for name, fed in feeders.items())
     return Answer(data, (Table("", ("stage", "kind", "made from"), rows),))
+
+
+def task_graph(tasks: Sequence[Task], *, drawn: bool) -> Answer:
+    """Tasks, and which partitions each reads.
+
+    Args:
+        drawn: as a Mermaid flowchart.
+    """
+    reads = {str(task): [str(one) for one in task.dependencies] for task in tasks}
+    states = {str(task): task.state for task in tasks}
+    data = [
+        {"task": name, "state": states[name], "dependencies": some} for name, some in reads.items()
+    ]
+    if not drawn:
+        rows = tuple((name, states[name], ", ".join(some)) for name, some in reads.items())
+        return Answer(data, (Table("", ("task", "state", "reads"), rows),))
+    others = {one: list[str]() for some in reads.values() for one in some}
+    return Answer(data, (mermaid({**others, **reads}),))
+
+
+def rehearsed(run: Run) -> Answer:
+    """What a run of tasks would do."""
+    parts = {"done": "would be made", "blocked": "would wait", "dropped": "would be dropped"}
+    data = {part: [str(one) for one in getattr(run, part)] for part in (*parts, "left")}
+    rows = tuple((name, said) for part, said in parts.items() for name in data[part])
+    if not rows:
+        return Answer(data, ("nothing to do",))
+    return Answer(data, (Table("", ("task", ""), rows), "nothing was written"))
 
 
 def mermaid(feeders: Mapping[str, Sequence[str]]) -> str:

@@ -35,6 +35,9 @@ Version: TypeAlias = Annotated[
 Limit: TypeAlias = Annotated[
     int, typer.Option("--limit", min=0, metavar="ROWS", help="At most so many rows; 0 for all.")
 ]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", help="Make and write nothing; say which tasks would be made.")
+]
 ExitCode: TypeAlias = Annotated[
     bool, typer.Option("--exit-code", help="Exit with 3 if there is nothing to do.")
 ]

@@ -9,7 +9,7 @@ import typer
 from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import FAILED, Answer
 from deltaproduce.cli.commands.invocation import Invocation
-from deltaproduce.cli.commands.options import Folder, Select, Stage
+from deltaproduce.cli.commands.options import AsOf, Folder, Select, Stage
 from deltaproduce.shown.table import Table
 
 
@@ -45,13 +45,18 @@ def graph(
     form: Annotated[
         Literal["table", "mermaid"], typer.Option("--format", help="How to draw it.")
     ] = "table",
+    as_of: AsOf = None,
 ) -> Answer:
-    """List the stages and what feeds each, or draw them."""
+    """List the stages and what feeds each, or draw them; of a day, its tasks."""
     from deltaproduce.cli.selection import feeders_of, selected
 
     found = call.pipeline().graph()
     feeders = feeders_of(found)
     chosen = {name: feeders[name] for name in selected(select or (), feeders)}
+    if as_of is not None:
+        with call.store() as store:
+            tasks = [task for task in store.tasks(as_of=as_of) if task.stage in chosen]
+        return summaries.task_graph(tasks, drawn=form == "mermaid")
     answer = summaries.graph(chosen, {name: found.stage(name).kind.word for name in chosen})
     drawn = (summaries.mermaid(chosen),) if form == "mermaid" else answer.parts
     return Answer(answer.data, drawn)

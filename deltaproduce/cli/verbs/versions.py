@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.invocation import Invocation
-from deltaproduce.cli.commands.options import AsOf, ExitCode, Select, Stage
+from deltaproduce.cli.commands.options import AsOf, DryRun, ExitCode, Select, Stage
 from deltaproduce.shown.table import Table
 
 
@@ -35,6 +36,7 @@ def run(
     call: Invocation,
     as_of: AsOf = None,
     exit_code: ExitCode = False,
+    dry_run: DryRun = False,
     openlineage: Annotated[
         bool, typer.Option("--openlineage", help="Tell OpenLineage of it, by its own settings.")
     ] = False,
@@ -43,6 +45,14 @@ def run(
     from deltaproduce.cli.inputs.given import found, rows
 
     file, pipeline = call.file(), call.pipeline()
+    if dry_run:
+        if as_of is None:
+            raise typer.BadParameter("it is about the tasks of a day: name it with --as-of")
+        with call.store() as store:
+            foreseen = store.run(as_of=as_of, dry_run=True)
+        return summaries.nothing_is_3(
+            summaries.rehearsed(foreseen), bool(foreseen.done), exit_code=exit_code
+        )
     with call.store() as store:
         given = found(file, pipeline, store)
         changes, snapshots = rows(file, pipeline, given)
@@ -104,6 +114,7 @@ def backfill(
         list[str] | None,
         typer.Option("--downstream", help="Stages made again, too: names, or none; else all."),
     ] = None,
+    dry_run: DryRun = False,
 ) -> Answer:
     """Make tasks of a stage again, and those that depend on them."""
     from deltaproduce.cli.answers.values import partition_of
@@ -112,10 +123,14 @@ def backfill(
     with call.store() as store:
         before = store.head
         wanted = names[0] if names in (["all"], ["none"]) else names
-        version = store.backfill(stage, partition_of(where or ()), wanted)
+        found = store.backfill(stage, partition_of(where or ()), wanted, dry_run=dry_run)
+        version = store.head
+    told = Table("", ("task",), tuple((name,) for name in found.tasks))
+    data = {"tasks": list(found.tasks), "sizes": [asdict(one) for one in found.sizes]}
+    if dry_run:
+        return Answer({"made": False, **data}, (told, *found.as_tables(), "nothing was written"))
     answer = summaries.version_made(before, version, tuple(version.stages))
-    told = Table("", ("task",), tuple((name,) for name in version.tasks))
-    return Answer({**answer.data, "tasks": list(version.tasks)}, (told, *answer.parts))
+    return Answer({**answer.data, **data}, (told, *answer.parts))
 
 
 def rollback(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.errors import NotFoundError
 from deltaproduce.model.graph import Stage
+from deltaproduce.operations.verbs.tasks import agenda_of_marked, marked_of, scheduled
 from deltaproduce.operations.writer import Writer
 from deltaproduce.stages.kind import arrivals
 from deltaproduce.stages.partitioned.presence import presence_batches
@@ -21,15 +22,8 @@ def refresh(writer: Writer, stage: str | Stage | None) -> Version:
 def _refreshed(writer: Writer, found: Stage | None) -> Version:
     store, executor = writer.opened, writer.executor
     head = store.log.head()
-    if found is not None and found.kind.scheduled:
-        raise InvalidArgumentError(
-            f"stage {found.name!r} is made by tasks; store.backfill makes them again",
-            argument="stage",
-        )
-    if found is None:
-        producers = store.graph.producers
-        names = [producer.name for producer in producers if not producer.kind.scheduled]
-        return executor.update("refresh", head, refreshed=names)
+    if found is None or found.kind.scheduled:
+        return _with_tasks(writer, head, found)
     if found.kind.place is None:
         stage = store.producer(found.name)
         beside = [one.name for one in stage.auxiliary]
@@ -39,3 +33,23 @@ def _refreshed(writer: Writer, found: Stage | None) -> Version:
     mine = {found.name: news[found.name]}
     there = presence_batches(store.graph.sources, {}, mine, {}, store.engines)
     return executor.update("refresh", head, batches=there, arrivals=mine, refreshed=readers)
+
+
+def _with_tasks(writer: Writer, head: Version, found: Stage | None) -> Version:
+    """All stages in full, or all tasks of one and of those downstream of it.
+
+    Raises:
+        NotFoundError: one is named, and no task of it was ever made.
+    """
+    store, executor = writer.opened, writer.executor
+    reached = None if found is None else {found.name, *store.graph.downstream_of([found.name])}
+    by_tasks = {stage.name for stage in scheduled(store)}
+    marked = marked_of(store, head, by_tasks if reached is None else by_tasks & reached)
+    if found is not None and found.name not in marked:
+        raise NotFoundError(
+            f"no task of {found.name!r} was ever made; run them first: store.run(as_of=…)"
+        )
+    producers = store.graph.producers if found is None else ()
+    names = [producer.name for producer in producers if not producer.kind.scheduled]
+    agenda = agenda_of_marked(store, head, marked) if marked else None
+    return executor.update("refresh", head, refreshed=names, agenda=agenda)

@@ -21,7 +21,7 @@ from deltaproduce.model import arguments
 from deltaproduce.model.graph import Producer, Stage, is_auxiliary
 from deltaproduce.operations.writer import OnConflict, Writer
 from deltaproduce.reading.opened import Opened
-from deltaproduce.shown.tasks import FailedTask, Partition, Run, Task, told
+from deltaproduce.shown.tasks import Backfill, FailedTask, Partition, Run, Size, Task, told
 from deltaproduce.stages.inputs import StageInput
 from deltaproduce.stages.kind import arrivals
 from deltaproduce.stages.partitioned.presence import presence_batches, presence_stage, present
@@ -29,7 +29,7 @@ from deltaproduce.stages.partitioned.records import newest
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, scheduled_kind
 from deltaproduce.storage.figures import StageFigures
-from deltaproduce.storage.versions import Version
+from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.excerpts import shown
 
 Moment: TypeAlias = date | str
@@ -69,7 +69,7 @@ def look(store: Opened, head: Version, agenda: Agenda) -> None:
                 partial(store.reader.content, head),
                 agenda,
                 version=head.number,
-                anew=False,
+                anew=stage_at(head, stage) is not stage,
             )
 
 
@@ -89,11 +89,18 @@ def scheduled(store: Opened) -> list[Producer]:
 
 
 def run(
-    writer: Writer, as_of: Moment, max_tasks: int | None, on_conflict: OnConflict | None
+    writer: Writer,
+    as_of: Moment,
+    max_tasks: int | None,
+    on_conflict: OnConflict | None,
+    *,
+    dry_run: bool,
 ) -> Run:
     """See `Store.run`."""
     moment = moment_of(as_of)
     most = None if max_tasks is None else arguments.integer(max_tasks, "max_tasks", least=0)
+    if dry_run:
+        return _rehearsed(writer.opened, moment, most)
     done, dropped = list[Partition](), list[Partition]()
     failed = dict[Partition, FailedTask]()
     while True:
@@ -119,6 +126,16 @@ def run(
     return result
 
 
+def _rehearsed(store: Opened, moment: datetime, most: int | None) -> Run:
+    """What a run would make, as far as the rows that there are can tell."""
+    store.log.versions()
+    head = store.log.last_read
+    there = present_at(store, head)
+    agenda = Agenda(moment, limit=most, rehearses=True, present=there)
+    look(store, head, agenda)
+    return agenda.run
+
+
 def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Partition]) -> Agenda:
     """Some of the tasks that are due, made and published."""
     store = writer.opened
@@ -133,7 +150,9 @@ def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Parti
     return agenda
 
 
-def backfill(writer: Writer, stage: str | Stage, where: object, downstream: object) -> Version:
+def backfill(
+    writer: Writer, stage: str | Stage, where: object, downstream: object, *, dry_run: bool = False
+) -> Backfill:
     """See `Store.backfill`."""
     store, wanted, through = writer.opened, _mapping(where), _stages(downstream)
     found = store.stage(stage)
@@ -144,15 +163,37 @@ def backfill(writer: Writer, stage: str | Stage, where: object, downstream: obje
     named = _downstream(store, found, through)
     chosen = _chosen(found, wanted)
 
-    def attempt() -> Version:
+    def attempt() -> Backfill:
         store.log.versions()
         head = store.log.last_read
-        marked = _marked(store, head, found, chosen, named)
-        there = present_at(store, head)
-        agenda = Agenda(_newest(store, head), marked=marked, raises=True, present=there)
-        return writer.executor.update("backfill", head, agenda=agenda)
+        marked, result = _marked(store, head, found, chosen, named)
+        if not dry_run:
+            agenda = agenda_of_marked(store, head, marked)
+            result.number = writer.executor.update("backfill", head, agenda=agenda).number
+        return result
 
-    return writer.published("backfill", attempt)
+    return attempt() if dry_run else writer.published("backfill", attempt)
+
+
+def agenda_of_marked(store: Opened, head: Version, marked: Mapping[str, pa.Table]) -> Agenda:
+    """An agenda of some tasks, whatever their state; all are made, or none.
+
+    Args:
+        marked: stage -> their partitions.
+    """
+    there = present_at(store, head)
+    return Agenda(_newest(store, head), marked=marked, raises=True, present=there)
+
+
+def marked_of(store: Opened, head: Version, stages: Collection[str]) -> dict[str, pa.Table]:
+    """All partitions of some stages that were made, or are to be; none if no task was ever made."""
+    try:
+        moment = _newest(store, head)
+    except NotFoundError:
+        return {}
+    agenda = Agenda(moment, makes=False, marked={}, present=present_at(store, head))
+    look(store, head, agenda)
+    return {name: one.partitions for name, one in agenda.listed.items() if name in stages}
 
 
 def _marked(
@@ -161,12 +202,12 @@ def _marked(
     stage: Stage,
     where: Mapping[str, set[str]],
     named: Collection[str],
-) -> dict[str, pa.Table]:
+) -> tuple[dict[str, pa.Table], Backfill]:
     """The tasks that are to be made again, by stage: through the named stages only."""
     there = present_at(store, head)
     agenda = Agenda(_newest(store, head), makes=False, marked={}, present=there)
     look(store, head, agenda)
-    found = dict[str, pa.Table]()
+    found, tasks, sizes = dict[str, pa.Table](), list[Task](), list[Size]()
     for name, listed in agenda.listed.items():  # feeders come first
         if name == stage.name:
             marks = _meeting(listed.partitions, where)
@@ -180,7 +221,14 @@ def _marked(
                 argument="where",
             )
         found[name] = listed.partitions.filter(pa.array(marks))
-    return found
+        places = np.flatnonzero(marks)
+        if len(places):
+            tasks += listed.tasks(places)
+            rows, figures = listed.rows_of(places), head.stages.get(name, StageFigures("skipped"))
+            sizes.append(Size(name, len(places), rows, rows * figures.row_bytes))
+    result = Backfill(tasks)
+    result.number, result.sizes = None, tuple(sizes)
+    return found, result
 
 
 def _meeting(partitions: pa.Table, where: Mapping[str, set[str]]) -> Marks:

@@ -43,6 +43,7 @@ class Kept:
         definitions: of each a hash of what made it.
         inputs: a hash of the rows that it was made of.
         made: the sum of the hashes of the rows that it made.
+        rows: how many these are.
         scheduled: the date, or time, in ISO 8601, that it was last made for.
         droppable: what of its inputs may be dropped, as `inputs_text`; None if nothing may.
     """
@@ -51,6 +52,7 @@ class Kept:
     definitions: Hashes
     inputs: Hashes
     made: Hashes
+    rows: Numbers
     scheduled: pa.ChunkedArray
     droppable: pa.ChunkedArray | None = None
 
@@ -135,7 +137,8 @@ class Entries:
 
     Attributes:
         columns: the stage's partition columns, with their types.
-        planned: their partitions and scopes.
+        planned: their partitions and scopes; first those of the date that is scheduled.
+        current: how many these are; others are of the date that they were last made for.
         links: what they read of each feeder.
         definitions: of each a hash of what makes it.
         kept: what is kept of those that were made.
@@ -144,6 +147,7 @@ class Entries:
     stage: str
     columns: tuple[tuple[str, DataType], ...]
     planned: Planned
+    current: int
     fed: Mapping[str, Fed]
     links: Mapping[str, Links]
     definitions: Hashes
@@ -235,6 +239,18 @@ class Entries:
                 STATES[self.states[row]],
             )
 
+    def scheduled(self, rows: Numbers, moment: str) -> pa.Array:
+        """For which date some of them are made, as text.
+
+        Args:
+            moment: the one that is scheduled.
+        """
+        current = rows < self.current
+        known = self.kept.scheduled.take(pa.array(self.places[rows[~current]])).to_pylist()
+        found = np.full(len(rows), moment, object)
+        found[~current] = known
+        return pa.array(found, pa.string())
+
     def tasks(self, rows: Numbers) -> Iterator[Task]:
         """Some of them as users see them, by their places."""
         types = dict(self.columns)
@@ -243,6 +259,11 @@ class Entries:
     def among(self, partitions: pa.Table) -> Marks:
         """Which are of some partitions, in the partition columns."""
         return matched(self.planned.partitions, partitions) >= 0
+
+    def rows_of(self, rows: Numbers) -> int:
+        """How many rows some of them made when they were last made."""
+        places = self.places[rows]
+        return int(self.kept.rows[places[places >= 0]].sum())
 
     def reading(self, partitions: Mapping[str, pa.Table]) -> Marks:
         """Which read one of some partitions, by feeder."""

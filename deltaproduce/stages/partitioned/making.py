@@ -28,7 +28,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.shown.tasks import Partition
 from deltaproduce.stages.batches import Batch
 from deltaproduce.stages.inputs import StageInput
-from deltaproduce.stages.partitioned.digests import DIGEST, digests
+from deltaproduce.stages.partitioned.digests import COUNT, DIGEST, digests
 from deltaproduce.stages.partitioned.entries import Entries, Entry, Fed, Kept, definitions_of
 from deltaproduce.stages.partitioned.in_spark import numbered, queried
 from deltaproduce.stages.partitioned.links import Links
@@ -72,7 +72,7 @@ class Tasks:
         self, inputs: Mapping[str, StageInput], kept: Kept, agenda: Agenda, engines: Engines
     ) -> Entries:
         """The tasks that are to exist."""
-        planned = self.planned(kept, agenda)
+        planned, current = self.planned(kept, agenda)
         fed = {each.name: _fed(each, inputs, agenda, engines) for each in self.stage.merged}
         links = {
             name: Links.of(
@@ -87,17 +87,22 @@ class Tasks:
             self.stage.name,
             self.partitions.types,
             planned,
+            current,
             fed,
             links,
             definitions_of(planned, f"{self.query.text}\n{self.definition}", used),
             kept,
         )
 
-    def planned(self, kept: Kept, agenda: Agenda) -> Planned:
-        """The partitions that are to exist; where tasks are marked, those that were made, too."""
+    def planned(self, kept: Kept, agenda: Agenda) -> tuple[Planned, int]:
+        """The partitions that are to exist, and how many they are.
+
+        Where tasks are marked, those are among them, behind, that were made for other dates.
+        """
         found = self.partitions.at(agenda.moment, stage=self.stage.name)
+        current = len(found)
         if agenda.marked is None:
-            return found
+            return found, current
         rest = np.flatnonzero(matched(kept.keys, found.partitions) < 0)
         times = kept.scheduled.take(pa.array(rest)).combine_chunks().dictionary_encode()
         for number, time in enumerate(times.dictionary.to_pylist()):
@@ -105,7 +110,7 @@ class Tasks:
             mine = rest[np.asarray(times.indices) == number]
             places = matched(kept.keys.take(pa.array(mine)), then.partitions)
             found = found.beside(then.taken(places[places >= 0]))
-        return found
+        return found, current
 
     def named(self, partitions: pa.Table) -> list[Partition]:
         """Some partitions of the stage."""
@@ -167,17 +172,21 @@ def tasked(
     kept = read_records(records, keeper, droppable=droppable)
     found = tasks.entries(by_name, kept, agenda, engines)
     chosen, waiting = agenda.chosen(found)
+    if agenda.rehearses:
+        return _rehearsed(tasks, found, chosen, waiting, agenda)
     feeders = _feeders(found, chosen, by_name, engines)
     made, rows = _made(tasks, found.entries(chosen), feeders, production, agenda)
     named = found.named(made)
     agenda.done += named
-    sums = _sums(digests(rows, stage, engines), found, made)
+    digested = digests(rows, stage, engines)
+    sums, counts = _sums(digested, found, made), _counts(digested, found, made)
     gone = _dropped(tasks, found, agenda)
     dropped = kept.keys.take(pa.array(gone))
     agenda.dropped += tasks.named(dropped)
     waiting[made] = False
     agenda.fed[stage.name] = _after(tasks, found, gone, waiting, made, sums)
-    told = [_records(found, made, sums, pa.array([agenda.scheduled] * len(made), pa.string()))]
+    scheduled = found.scheduled(made, agenda.scheduled)
+    told = [_records(found, made, sums, counts, scheduled)]
     if agenda.marked is not None:
         told.append(_accepted(found, made))
     cleared = pa.concat_tables([found.partitions.take(pa.array(made)), dropped])
@@ -187,6 +196,19 @@ def tasked(
         records_batch(keeper, pa.concat_tables(told), dropped, engines, version=version, anew=anew),
         tuple(map(str, named)),
     )
+
+
+def _rehearsed(
+    tasks: Tasks, found: Entries, chosen: Numbers, waiting: Marks, agenda: Agenda
+) -> Tasked:
+    """As if some tasks were made, with the rows that they have."""
+    agenda.done += found.named(chosen)
+    gone = _dropped(tasks, found, agenda)
+    agenda.dropped += tasks.named(found.kept.keys.take(pa.array(gone)))
+    waiting[chosen] = False
+    sums = np.append(found.kept.made, np.uint64(0))[found.places[chosen]]
+    agenda.fed[tasks.stage.name] = _after(tasks, found, gone, waiting, chosen, sums)
+    return Tasked(None, None, ())
 
 
 def _made(
@@ -212,18 +234,22 @@ def _made(
     return np.array(made, np.int64), rows
 
 
-def _records(found: Entries, rows: Numbers, made: Hashes, scheduled: pa.Array) -> pa.Table:
+def _records(
+    found: Entries, rows: Numbers, made: Hashes, counts: Numbers, scheduled: pa.Array
+) -> pa.Table:
     """The records of some tasks as they are now; see `records_batch`.
 
     Args:
         rows: their places.
         made: the sum of the hashes of the rows of each.
+        counts: how many rows each made.
         scheduled: the date that each was made for, as text.
     """
     hashes = {"definition": found.definitions[rows], "inputs": found.inputs[rows], "made": made}
     table = found.partitions.take(pa.array(rows))
     for name, column in hashes.items():
         table = table.append_column(name, pa.array(column.view(np.int64)))
+    table = table.append_column("made_rows", pa.array(counts))
     droppable = pa.array([found.droppable(row) for row in rows.tolist()], pa.string())
     return table.append_column("droppable", droppable).append_column("scheduled", scheduled)
 
@@ -235,7 +261,8 @@ def _accepted(found: Entries, made: Numbers) -> pa.Table:
     rows = np.flatnonzero(marks)
     places = found.places[rows]
     scheduled = found.kept.scheduled.take(pa.array(places)).combine_chunks()
-    return _records(found, rows, found.kept.made[places], scheduled)
+    kept = found.kept
+    return _records(found, rows, kept.made[places], kept.rows[places], scheduled)
 
 
 def _drops(stage: Stage) -> bool:
@@ -338,6 +365,13 @@ def _sums(made: pa.Table, found: Entries, rows: Numbers) -> Hashes:
     """The digests of the partitions that were made; 0 of those without rows."""
     names = [name for name, _ in found.columns]
     return _at(found.planned.partitions.take(pa.array(rows)), made, names, len(rows))
+
+
+def _counts(made: pa.Table, found: Entries, rows: Numbers) -> Numbers:
+    """How many rows the partitions have that were made."""
+    names = [name for name, _ in found.columns]
+    places = matched(found.partitions.take(pa.array(rows)), made.select(names))
+    return np.append(np.asarray(made.column(COUNT.name), np.int64), 0)[places]
 
 
 def _dropped(tasks: Tasks, found: Entries, agenda: Agenda) -> Numbers:

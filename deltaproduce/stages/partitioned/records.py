@@ -27,8 +27,8 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
 
 _VALUE: Final = (
-    "definition bigint, inputs bigint, made bigint, droppable string, scheduled string, "
-    "version bigint"
+    "definition bigint, inputs bigint, made bigint, made_rows bigint, droppable string, "
+    "scheduled string, version bigint"
 )
 
 
@@ -69,17 +69,19 @@ def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kep
     Args:
         droppable: whether a feeder drops partitions.
     """
-    wanted = ["definition", "inputs", "made", "scheduled", *(["droppable"] if droppable else [])]
+    hashes = ["definition", "inputs", "made"]
+    wanted = [*hashes, "made_rows", "scheduled", *(["droppable"] if droppable else [])]
     columns = Layout.of(stage).content
     names = stage.schema.key.names
     read = [c for c in columns if c.name in {*names, ORDINAL, *wanted}]
     table = empty(read) if stored is None else replace(stored, columns=tuple(read)).fetched()
     definitions, inputs, made = (
-        np.asarray(table.column(name), np.int64).view(np.uint64) for name in wanted[:3]
+        np.asarray(table.column(name), np.int64).view(np.uint64) for name in hashes
     )
+    count = np.asarray(table.column("made_rows"), np.int64)
     kept = table.column("droppable") if droppable else None
     keys = table.select(list(names))
-    return Kept(keys, definitions, inputs, made, table.column("scheduled"), kept)
+    return Kept(keys, definitions, inputs, made, count, table.column("scheduled"), kept)
 
 
 def newest(stored: Stored, stage: Stage) -> str:
