@@ -525,3 +525,24 @@ def test_digests_move_with_the_rows(tmp_path: Path) -> None:
             wanted = digests(rows.rows(), sales, store._opened.engines)
             assert sorted(map(repr, dp_rows(found.rows()))) == sorted(map(repr, dp_rows(wanted)))
         assert not store.verify()
+
+
+def test_a_feeder_without_partitions_dirties_all_that_read_it(tmp_path: Path) -> None:
+    """It is one partition; what is made again equal of it dirties nobody."""
+    pipeline = Pipeline("shop")
+    pipeline.source("prices", key="n bigint", value="price bigint, version string")
+    pipeline.partitioned(
+        "cheap",
+        "SELECT n, price FROM prices WHERE price < 5",
+        key="n",
+        partition="version = d, rows = d",
+        scopes=DAYS,
+    )
+    with Store(None, tmp_path / "shop", pipeline) as store:
+        store.update({"prices": [{"n": 1, "price": 3, "version": "a"}]})
+        assert len(store.run(as_of="2022-03-31").done) == 3
+        assert store.run(as_of="2022-03-31") == dp.Run()
+        store.update({"prices": [{"n": 2, "price": 9, "version": "b"}]})
+        assert set(states(store, "2022-03-31").values()) == {"dirty"}
+        store.update({"prices": [{"n": 2, "_change_type": "delete", "price": 0, "version": ""}]})
+        assert set(states(store, "2022-03-31").values()) == {"present"}

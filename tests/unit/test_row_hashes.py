@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import deltaproduce as dp
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.arrays import factorize
 from deltaproduce.engines.local.kernels.row_hashes import row_hashes, summed
+from deltaproduce.model.limits import Limits
+from deltaproduce.stages.partitioned.digests import (
+    digests,
+    digests_stage,
+    in_halves,
+    of_halves,
+)
 
 NESTED = pa.struct([("xs", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.int64()))])
 VALUES: list[tuple[list[Any], pa.DataType]] = [
@@ -81,3 +90,39 @@ def test_a_hash_is_the_same_on_every_machine() -> None:
     """Stores keep sums of them."""
     rows = pa.table({"day": ["2022-03-31"], "n": pa.array([7], pa.int64())})
     assert row_hashes(rows).tolist() == [17706882092590782866]
+
+
+@pytest.mark.parametrize("partition", ["day, store", None])
+def test_digests_that_tasks_of_spark_add_up_are_those_of_the_driver(partition: str | None) -> None:
+    """However the rows are shared out among batches: halves of sums do not overflow."""
+    shop = dp.Pipeline("shop")
+    sales = shop.source(
+        "sales", key="day string, store string, n bigint", value="x double", partition=partition
+    )
+    rows = pa.table(
+        {
+            "day": ["a", "b", None, "a"] * 50,
+            "store": ["c", "c", "d", "e"] * 50,
+            "n": pa.array(range(200), pa.int64()),
+            "_ordinal": pa.array([0] * 200, pa.int64()),
+            "x": [float(n % 7) for n in range(200)],
+        }
+    )
+    read = (*sales.schema.key, *sales.schema.value)
+    by = digests_stage(sales).schema.key.columns
+    parts = pa.Table.from_batches(
+        in_halves(rows.select([c.name for c in read]).to_batches(max_chunksize=7), read, by)
+    )
+    names = [c.name for c in by]
+    summed_up = parts.group_by(names).aggregate(
+        [(name, "sum") for name in parts.column_names if name not in names]
+    )
+    table = pa.table(
+        {name: summed_up.column(f"{name}_sum") for name in ("digest_rows", "_low", "_high")}
+    )
+    for name in names:
+        table = table.append_column(name, summed_up.column(name))
+    wanted = digests(rows, sales, Engines.opened(None, Limits()))
+    found = of_halves(table, by)
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
+    assert len(found) == (4 if partition else 1)

@@ -8,8 +8,9 @@ the partition alone, as a set in which each counts as often as it is there; not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -34,9 +35,9 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import ORDINAL, Column, RowSchema, row_schema
 
-COUNT: Final = Column("rows", LongType())
-DIGEST: Final = Column("digest", LongType())
-_WHOLE: Final = Column("whole", BooleanType())
+COUNT: Final = Column("digest_rows", LongType())
+DIGEST: Final = Column("digest_sum", LongType())
+_WHOLE: Final = Column("digest_of_all", BooleanType())
 """The key of a stage without partitions, which is one."""
 _HALF: Final = 32
 _HALVES: Final = (Column("_low", LongType()), Column("_high", LongType()))
@@ -146,7 +147,8 @@ def _hashed(rows: pa.Table, read: Sequence[Column], by: Sequence[Column]) -> pa.
     hashes = row_hashes(rows.select([c.name for c in read]))
     ones = np.ones(len(rows), np.int64)
     named = {
-        c.name: pa.array(ones.astype(bool)) if c is _WHOLE else rows.column(c.name) for c in by
+        c.name: pa.array(ones.astype(bool)) if c.name == _WHOLE.name else rows.column(c.name)
+        for c in by
     }
     return pa.table({**named, COUNT.name: ones, DIGEST.name: hashes.view(np.int64)})
 
@@ -187,22 +189,35 @@ def _in_spark(rows: DataFrame, read: Sequence[Column], by: Sequence[Column]) -> 
     """As `digests`: each task adds up what it has, and then the tasks are added up by halves."""
     parts = (*by, COUNT, *_HALVES)
     struct = StructType([StructField(c.name, c.data_type) for c in parts])
-
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            table = in_arrow_types(pa.Table.from_batches([batch]), read)
-            yield from _in_halves(_summed(_hashed(table, read, by), by)).to_batches()
-
+    told = partial(in_halves, read=read, by=by)
     found = rows.select(*cols(read)).mapInArrow(told, struct).groupBy(*cols(by))
     sums = found.agg(*(f.sum(c.name).alias(c.name) for c in (COUNT, *_HALVES)))
-    table = fetched(sums, parts)
+    return of_halves(fetched(sums, parts), by)
+
+
+def of_halves(table: pa.Table, by: Sequence[Column]) -> pa.Table:
+    """The digests of partitions whose halves are added up; see `in_halves`."""
     low, high = (_numbers(table, half).view(np.uint64) for half in _HALVES)
     hashes = (low + (high << np.uint64(_HALF))).view(np.int64)
     named = {c.name: table.column(c.name) for c in (*by, COUNT)}
     return _summed(pa.table({**named, DIGEST.name: hashes}), by)
 
 
-def _in_halves(found: pa.Table) -> pa.Table:
+def in_halves(
+    batches: Iterable[pa.RecordBatch], read: Sequence[Column], by: Sequence[Column]
+) -> Iterator[pa.RecordBatch]:
+    """What batches of rows add to the digests of their partitions, as Spark can add it up.
+
+    Args:
+        read: the columns that are hashed.
+        by: the partition columns.
+    """
+    for batch in batches:
+        table = in_arrow_types(pa.Table.from_batches([batch]), read)
+        yield from _halved(_summed(_hashed(table, read, by), by)).to_batches()
+
+
+def _halved(found: pa.Table) -> pa.Table:
     """Digests whose halves can be added up without an overflow."""
     whole = _numbers(found, DIGEST).view(np.uint64)
     halves = (whole & np.uint64((1 << _HALF) - 1), whole >> np.uint64(_HALF))

@@ -245,13 +245,19 @@ def _records(
         counts: how many rows each made.
         scheduled: the date that each was made for, as text.
     """
-    hashes = {"definition": found.definitions[rows], "inputs": found.inputs[rows], "made": made}
+    hashes = {
+        "task_definition": found.definitions[rows],
+        "task_inputs": found.inputs[rows],
+        "task_made": made,
+    }
     table = found.partitions.take(pa.array(rows))
     for name, column in hashes.items():
         table = table.append_column(name, pa.array(column.view(np.int64)))
-    table = table.append_column("made_rows", pa.array(counts))
+    table = table.append_column("task_made_rows", pa.array(counts))
     droppable = pa.array([found.droppable(row) for row in rows.tolist()], pa.string())
-    return table.append_column("droppable", droppable).append_column("scheduled", scheduled)
+    return table.append_column("task_droppable", droppable).append_column(
+        "task_scheduled", scheduled
+    )
 
 
 def _accepted(found: Entries, made: Numbers) -> pa.Table:

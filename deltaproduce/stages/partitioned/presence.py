@@ -29,7 +29,7 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL_COLUMN, Column, row_schema
 from deltaproduce.types.excerpts import shown
 
-_PRESENT: Final = Column("present", BooleanType())
+_PRESENT: Final = Column("is_present", BooleanType())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,7 +52,7 @@ def presence_stage(source: Stage) -> Source:
     types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
     names = source.kind.partitioned_by
     key = StructType([StructField(name, types[name]) for name in names])
-    schema = row_schema(key, "present boolean", stage=source.name)
+    schema = row_schema(key, "is_present boolean", stage=source.name)
     return Source(records_name(source.name), schema, Presence())
 
 

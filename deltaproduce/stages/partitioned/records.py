@@ -27,8 +27,8 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import ORDINAL, row_schema
 
 _VALUE: Final = (
-    "definition bigint, inputs bigint, made bigint, made_rows bigint, droppable string, "
-    "scheduled string, version bigint"
+    "task_definition bigint, task_inputs bigint, task_made bigint, task_made_rows bigint, "
+    "task_droppable string, task_scheduled string, task_version bigint"
 )
 
 
@@ -69,8 +69,13 @@ def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kep
     Args:
         droppable: whether a feeder drops partitions.
     """
-    hashes = ["definition", "inputs", "made"]
-    wanted = [*hashes, "made_rows", "scheduled", *(["droppable"] if droppable else [])]
+    hashes = ["task_definition", "task_inputs", "task_made"]
+    wanted = [
+        *hashes,
+        "task_made_rows",
+        "task_scheduled",
+        *(["task_droppable"] if droppable else []),
+    ]
     columns = Layout.of(stage).content
     names = stage.schema.key.names
     read = [c for c in columns if c.name in {*names, ORDINAL, *wanted}]
@@ -78,10 +83,10 @@ def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kep
     definitions, inputs, made = (
         np.asarray(table.column(name), np.int64).view(np.uint64) for name in hashes
     )
-    count = np.asarray(table.column("made_rows"), np.int64)
-    kept = table.column("droppable") if droppable else None
+    count = np.asarray(table.column("task_made_rows"), np.int64)
+    kept = table.column("task_droppable") if droppable else None
     keys = table.select(list(names))
-    return Kept(keys, definitions, inputs, made, count, table.column("scheduled"), kept)
+    return Kept(keys, definitions, inputs, made, count, table.column("task_scheduled"), kept)
 
 
 def newest(stored: Stored, stage: Stage) -> str:
@@ -111,7 +116,7 @@ def records_batch(
     """
     if not len(told) and not len(dropped) and not anew:
         return None
-    for name, number in ((ORDINAL, 0), ("version", version)):
+    for name, number in ((ORDINAL, 0), ("task_version", version)):
         told = told.append_column(name, pa.array(np.full(len(told), number, np.int64)))
     rows = told.select([c.name for c in Layout.of(stage).content])
     if anew:
