@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,8 @@ from deltaproduce.types.json_fields import parsed
 
 STATES: Final[tuple[State, ...]] = ("present", "missing", "dirty")
 _PRESENT, _MISSING, _DIRTY = range(3)
+_AT_ONCE: Final = 1000
+"""How many tasks become objects at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,20 +227,37 @@ class Entries:
 
     def entries(self, rows: Numbers) -> Iterator[Entry]:
         """Some of them, by their places."""
-        for row, of in zip(rows.tolist(), self.named(rows), strict=True):
-            read = {
-                name: self.fed[name].named(links.partitions(row))
-                for name, links in self.links.items()
-            }
+        for first in range(0, len(rows), _AT_ONCE):
+            yield from self._entries(rows[first : first + _AT_ONCE])
+
+    def _entries(self, rows: Numbers) -> Iterator[Entry]:
+        reads = [list(self._reads(name, rows)) for name in self.links]
+        tasks = zip(
+            rows.tolist(), self.named(rows), self.planned.scopes.taken(rows).listed(), strict=True
+        )
+        for place, (row, of, scope) in enumerate(tasks):
+            names = tuple(one for some in reads for one in some[place])
             yield Entry(
                 row,
                 of,
                 tuple(value for _, value in of.values),
-                self.planned.scopes[row],
-                tuple((name, _values(one)) for name, some in read.items() for one in some),
-                tuple(one for some in read.values() for one in some),
+                scope,
+                tuple((one.stage, _values(one)) for one in names),
+                names,
                 STATES[self.states[row]],
             )
+
+    def _reads(self, name: str, rows: Numbers) -> Iterator[list[Partition]]:
+        """The partitions of a feeder that each of some tasks reads, in order."""
+        links = self.links[name]
+        of, partitions = links.pairs(links.groups[rows])
+        order = np.lexsort((partitions, of))
+        of, partitions = of[order], partitions[order]
+        once, numbers = np.unique(partitions, return_inverse=True)
+        named = self.fed[name].named(once)
+        ends = np.searchsorted(of, np.arange(len(rows) + 1)).tolist()
+        for first, last in pairwise(ends):
+            yield [named[number] for number in numbers[first:last].tolist()]
 
     def scheduled(self, rows: Numbers, moment: str) -> pa.Array:
         """For which date some of them are made, as text.

@@ -127,6 +127,17 @@ class Scoped(Sequence[Scope]):
             raise IndexError(place)
         return {name: column.constant(place) for name, column in self.names.items()}
 
+    def listed(self) -> list[Scope]:
+        """All of them as mappings."""
+        columns = [
+            [known[code] for code in column.codes.tolist()]
+            for column in self.names.values()
+            for known in [column.constants()]
+        ]
+        return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)] or [
+            {} for _ in range(self.size)
+        ]
+
     def beside(self, other: Scoped) -> Scoped:
         """These, and then others of the same names."""
         if not self.size or not other.size:

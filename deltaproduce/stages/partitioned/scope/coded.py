@@ -61,6 +61,14 @@ class Coded:
             found = found.astimezone(UTC)
         return Constant(self.data_type, tuple(found) if isinstance(found, list) else found)
 
+    def constants(self) -> dict[int, Constant]:
+        """The values that occur, by code."""
+        codes, rows = np.unique(self.codes, return_index=True)
+        return {
+            code: self.constant(row)
+            for code, row in zip(codes.tolist(), rows.tolist(), strict=True)
+        }
+
     @property
     def array(self) -> pa.Array:
         """The rows' values."""
