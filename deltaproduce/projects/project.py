@@ -9,11 +9,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from deltaproduce.errors import DefinitionError
 from deltaproduce.model import arguments
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.checks import Problem, broken
 from deltaproduce.projects.file import read
-from deltaproduce.projects.pipelines import examined, loaded
+from deltaproduce.projects.pipelines import examined, loaded, sql_files
 from deltaproduce.projects.stores import opened_with
 from deltaproduce.shown.tabular import one_line
 from deltaproduce.store import Store, refused
@@ -72,7 +73,13 @@ class Project:
         Raises:
             DeltaProduceError: as `Store` and `pipeline`.
         """
-        return opened_with(self._file, self.pipeline, spark)
+        try:
+            return opened_with(self._file, self.pipeline, spark)
+        except DefinitionError as error:
+            for file in sql_files(self._file):
+                if file.statement.name == error.stage and error.file is None:
+                    raise file.at(error) from error
+            raise
 
     def check(self, store: Store | None = None) -> list[Problem]:
         """What is wrong in the project; no row is read, and nothing written.

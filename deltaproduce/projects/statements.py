@@ -79,8 +79,14 @@ class SqlFile:
         return ", ".join(filter(None, (let(self.vars, self.vars), own))) or None
 
     def at(self, error: DefinitionError) -> ProjectFileError:
-        """What is wrong with its stage, by its place."""
-        return _placed(error, self.name, self.statement.select_line or self.statement.line)
+        """What a store finds wrong with its stage, by its place.
+
+        Args:
+            error: whose line, if it has one, is one of the query.
+        """
+        first = self.statement.select_line or self.statement.line
+        error.line = first + (error.line or 1) - 1
+        return _placed(error, self.name, first)
 
     def define(self, pipeline: Pipeline) -> None:
         """Define what it says.

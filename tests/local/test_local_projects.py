@@ -9,6 +9,7 @@ import pytest
 
 import deltaproduce as dp
 from deltaproduce import DefinitionError, Project
+from deltaproduce.projects.statements import SqlFile
 
 FILES = {
     "deltaproduce.toml": '[project]\nname = "shop"\nlocation = "./lake"\n',
@@ -263,6 +264,16 @@ def test_what_reads_a_file_that_is_wrong_is_no_problem_of_its_own(folder: Path) 
         *("stages/c_stores.sql", "nope"),
         "error",
     )
+
+
+def test_what_a_store_finds_wrong_is_told_by_file_and_line(folder: Path) -> None:
+    """By the line of the query that the store names, or its first."""
+    write(folder, {"stages/d.sql": "STAGE d (\n  key (n)\n);\n-- of days\nSELECT n FROM days\n"})
+    file = SqlFile.read(folder / "stages" / "d.sql", folder, {})
+    for line, at in ((None, 5), (1, 5), (3, 7)):
+        found = file.at(DefinitionError("it is wrong", stage="d", line=line))
+        assert (str(found), found.line) == (f"stages/d.sql:{at}: it is wrong", at)
+        assert (found.stage, found.file) == ("d", "stages/d.sql")
 
 
 def test_a_project_file_is_named_by_what_is_wrong_in_it(folder: Path) -> None:

@@ -6,9 +6,11 @@ what else there is.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +31,9 @@ from deltaproduce.stages.partitioned.scope.clauses import Scope
 from deltaproduce.stages.partitioned.scope.partitions import table_of
 from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.ddl import identifier
+
+_LINE: Final = re.compile(r"\bline ([0-9]+),? pos [0-9]+")
+"""Where Spark says that a query is wrong."""
 
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
@@ -53,7 +58,9 @@ def query_types(
         except AnalysisException as error:
             said = str(error).partition("\n")[0]
             message = f"stage {stage.name!r}: Spark refuses its query: {said}"
-            raise DefinitionError(message, stage=stage.name) from error
+            line = _LINE.search(said)
+            at = None if line is None else int(line[1])
+            raise DefinitionError(message, stage=stage.name, line=at) from error
     return {field.name: field.dataType for field in found}
 
 
