@@ -542,6 +542,8 @@ def test_a_feeder_without_partitions_dirties_all_that_read_it(tmp_path: Path) ->
         store.update({"prices": [{"n": 1, "price": 3, "version": "a"}]})
         assert len(store.run(as_of="2022-03-31").done) == 3
         assert store.run(as_of="2022-03-31") == dp.Run()
+        (task, *_) = store.tasks(as_of="2022-03-31")
+        assert [str(one) for one in task.dependencies] == ["prices"]
         store.update({"prices": [{"n": 2, "price": 9, "version": "b"}]})
         assert set(states(store, "2022-03-31").values()) == {"dirty"}
         store.update({"prices": [{"n": 2, "_change_type": "delete", "price": 0, "version": ""}]})
