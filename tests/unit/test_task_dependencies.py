@@ -170,6 +170,10 @@ def test_a_column_goes_before_a_name_of_the_scope() -> None:
             "WHERE CAST('2' AS int) = 2 ORDER BY k",
         ),
         ("SELECT count(*) AS k FROM stock HAVING k > 1", "HAVING k > 1"),
+        (
+            "SELECT m AS k, (SELECT max(v) FROM sales WHERE n = k) AS x FROM stock",
+            "WHERE n = CAST('2' AS int))",
+        ),
         ("SELECT k + 1 AS k, k + 2 AS x FROM stock", "CAST('2' AS int) + 1 AS k, k + 2 AS x"),
     ],
 )

@@ -249,11 +249,11 @@ def scope_name(
         DefinitionError: it stands for nothing.
     """
     name = column.parts[0].name.lower()
-    if frame.found(column) is not None or frame.calls(name) or name in lambdas:
+    if frame.found(column) is not None or name in frame.aliases or name in lambdas:
         return None
     if len(column.parts) == 1 and name in names:
         return names[name]
-    if frame.is_known and not _is_word(column):
+    if frame.is_known and not frame.calls(name) and not _is_word(column):
         columns = ", ".join(output for item in frame.items for output, _ in item.outputs or ())
         raise DefinitionError(
             f"{spelled(column)!r} is no column of what is read, nor a name of the scope; columns: "

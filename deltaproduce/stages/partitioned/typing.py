@@ -144,7 +144,7 @@ def _of_column(
 ) -> DataType | None:
     found, first = frame.found(column), column.parts[0].name.lower()
     if found is None:
-        is_name = len(column.parts) == 1 and not frame.calls(first)
+        is_name = len(column.parts) == 1 and first not in frame.aliases
         name = names.get(first) if is_name else None
         return None if name is None else sample[name].data_type
     item, name = found
