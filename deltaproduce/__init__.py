@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from deltaproduce import postgres, sync, testing
     from deltaproduce.datasets.dataset import Dataset
-    from deltaproduce.datasets.descriptor import Descriptor
+    from deltaproduce.datasets.staged import StageDataset
     from deltaproduce.datasets.writing.writer import DatasetWriter
+    from deltaproduce.described.descriptor import Descriptor
     from deltaproduce.engines.change_feed import FeedMode
     from deltaproduce.engines.spark.sessions.session import local_session
     from deltaproduce.errors import (
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from deltaproduce.operations.vacuum import Vacuumed
     from deltaproduce.operations.verifying.findings import Finding
     from deltaproduce.operations.writer import OnConflict
-    from deltaproduce.pipeline import Merged, Pipeline, merge
+    from deltaproduce.pipeline import Merged, Pipeline, Stored, merge
     from deltaproduce.projects.checks import Problem
     from deltaproduce.projects.project import Project
     from deltaproduce.reading.diffs import Diff, KeyDiff, StageDiff
@@ -97,7 +98,7 @@ _HOMES: Final = MappingProxyType(
         "DatasetWriter": "deltaproduce.datasets.writing.writer",
         "DefinitionError": "deltaproduce.errors",
         "DeltaProduceError": "deltaproduce.errors",
-        "Descriptor": "deltaproduce.datasets.descriptor",
+        "Descriptor": "deltaproduce.described.descriptor",
         "DescriptorMismatchError": "deltaproduce.errors",
         "Dialect": "deltaproduce.reading.selects",
         "Diff": "deltaproduce.reading.diffs",
@@ -141,11 +142,13 @@ _HOMES: Final = MappingProxyType(
         "Size": "deltaproduce.shown.tasks",
         "Source": "deltaproduce.model.graph",
         "Stage": "deltaproduce.model.graph",
+        "StageDataset": "deltaproduce.datasets.staged",
         "StageDiff": "deltaproduce.reading.diffs",
         "StageFigures": "deltaproduce.storage.figures",
         "Step": "deltaproduce.operations.step.plan",
         "StorageError": "deltaproduce.errors",
         "Store": "deltaproduce.store",
+        "Stored": "deltaproduce.pipeline",
         "Strategy": "deltaproduce.storage.parquet.lookups",
         "StreamWriter": "deltaproduce.operations.streams",
         "SyncError": "deltaproduce.errors",
@@ -229,11 +232,13 @@ __all__ = [
     "Size",
     "Source",
     "Stage",
+    "StageDataset",
     "StageDiff",
     "StageFigures",
     "Step",
     "StorageError",
     "Store",
+    "Stored",
     "Strategy",
     "StreamWriter",
     "SyncError",

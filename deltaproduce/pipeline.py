@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
+from deltaproduce.described.content import check_stored, stored_as
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import (
     check_function,
@@ -53,6 +54,9 @@ from deltaproduce.types.columns import (
     row_schema,
     unknown_schema,
 )
+
+Stored: TypeAlias = Mapping[str, str | None] | None
+"""How files keep content: some of ``partition``, ``order`` and ``compression``."""
 
 AnyStage = TypeVar("AnyStage", Source, Producer)
 
@@ -160,6 +164,7 @@ class Pipeline(Tabular):
         expire: Expire = "delete",
         partition: str | None = None,
         scopes: str | None = None,
+        stored: Stored = None,
     ) -> Source:
         """Defines a source: rows that are given by `Store.update` or `Store.load`.
 
@@ -176,6 +181,9 @@ class Pipeline(Tabular):
                 ``scopes``, as there, what they are in each: ``"day = d, store"``.
             scopes: which partitions it is to have at a date, as for `partitioned`: tasks wait for
                 those. Those that it has, if None.
+            stored: how files keep its content, with some of ``partition``, ``order`` and
+                ``compression``, as for `Dataset.create`: for who reads some of it, with
+                `Store.dataset`. It may change: then content is written anew.
 
         Raises:
             DefinitionError: the name, a column or the window is refused; with `stage` and `column`.
@@ -184,7 +192,8 @@ class Pipeline(Tabular):
         schema = row_schema(key, value, stage=name)
         kept = retention(retain, expire, schema, source=name)
         columns, expecting = self._partitions(name, schema, partition, scopes)
-        return self.add(Source(name, schema, Given(kept, columns, expecting)))
+        files = stored_as(stored, stage=name)
+        return self.add(Source(name, schema, Given(kept, columns, expecting), files))
 
     def delta_source(
         self,
@@ -252,6 +261,7 @@ class Pipeline(Tabular):
         surrogate: str | None = None,
         preserve: PreserveFunction | None = None,
         revision: str | None = None,
+        stored: Stored = None,
     ) -> Callable[[ProduceFunction], Producer]:
         """Returns a decorator that makes a stage of ``function(key, values)``.
 
@@ -280,6 +290,7 @@ class Pipeline(Tabular):
                 first one stored in it. So a value may depend on what the key was first given.
             revision: a name for what the function does. The stage is produced again in full when it
                 changes, and not when the function's text does.
+            stored: as for `source`.
 
         Raises:
             DefinitionError: when the decorator is applied, if the name, a feeder, a column or the
@@ -292,7 +303,8 @@ class Pipeline(Tabular):
             inputs = tuple(self._input(feeder, stage=stage) for feeder in feeders)
             schema = row_schema(key, value, stage=stage)
             kind = ByKey(function, surrogate, preserve)
-            return self.add(Producer(stage, inputs, schema, kind, revision))
+            files = stored_as(stored, stage=stage)
+            return self.add(Producer(stage, inputs, schema, kind, revision, stored=files))
 
         return decorate
 
@@ -305,6 +317,7 @@ class Pipeline(Tabular):
         name: str | None = None,
         streaming: bool = False,
         revision: str | None = None,
+        stored: Stored = None,
     ) -> Callable[[ArrowFunction], Producer]:
         """Returns a decorator that makes a stage of a function from pyarrow Tables to Tables.
 
@@ -329,6 +342,7 @@ class Pipeline(Tabular):
                 key's rows; it yields Tables or RecordBatches as above. So a key needs no more
                 memory than one batch, but many small keys are slow.
             revision: as for `producer`.
+            stored: as for `source`.
 
         Raises:
             DefinitionError: when the decorator is applied, as `producer` does.
@@ -343,11 +357,12 @@ class Pipeline(Tabular):
             inputs = (self._input(feeder, stage=stage),)
             schema = row_schema(key, value, stage=stage)
             kind = OverTables(function, streaming)
-            return self.add(Producer(stage, inputs, schema, kind, revision))
+            files = stored_as(stored, stage=stage)
+            return self.add(Producer(stage, inputs, schema, kind, revision, stored=files))
 
         return decorate
 
-    def sql(self, name: str, query: str, *, key: str) -> Producer:
+    def sql(self, name: str, query: str, *, key: str, stored: Stored = None) -> Producer:
         """Makes a stage of a query over other stages, which Spark runs without Python.
 
         The query names the stages that it reads as its tables, and must be *key-local*: each of its
@@ -364,6 +379,7 @@ class Pipeline(Tabular):
             query: one SELECT in Spark's SQL.
             key: the names of those of its columns that form the target key, as ``"a, b desc"``; the
                 others form the value.
+            stored: as for `source`.
 
         Raises:
             DefinitionError: the name, the key, or the query is refused; with `stage`.
@@ -379,7 +395,8 @@ class Pipeline(Tabular):
         target = key_columns(key, found.names, stage=name)
         value = (column for column in found.names if column not in target)
         schema = unknown_schema(target, value)
-        return self.add(Producer(name, inputs, schema, KeyLocalQuery(found)))
+        files = stored_as(stored, stage=name)
+        return self.add(Producer(name, inputs, schema, KeyLocalQuery(found), stored=files))
 
     def partitioned(
         self,
@@ -390,6 +407,7 @@ class Pipeline(Tabular):
         partition: str,
         scopes: str | None = None,
         retention: str = "keep",
+        stored: Stored = None,
     ) -> Producer:
         """Makes a stage whose partitions tasks make, one each, when a date is scheduled.
 
@@ -411,12 +429,13 @@ class Pipeline(Tabular):
                 so many hours, days, weeks or months that end at the date, newest first.
             retention: ``"keep"``: partitions that no task asks for any more stay. ``"tasks"``: they
                 are dropped.
+            stored: as for `source`.
 
         Raises:
             DefinitionError: the name, the query or the scopes are refused; with `stage`.
         """
         kind = self._by_tasks(name, query, key, partition, scopes, retention)
-        return self._add_by_tasks(name, kind, kind.schema(stage=name), None)
+        return self._add_by_tasks(name, kind, kind.schema(stage=name), stored=stored)
 
     def foreign(
         self,
@@ -429,6 +448,7 @@ class Pipeline(Tabular):
         scopes: str | None = None,
         retention: str = "keep",
         revision: str | None = None,
+        stored: Stored = None,
     ) -> Callable[[ForeignFunction], Producer]:
         """Returns a decorator that makes a stage of a function that makes its partitions.
 
@@ -445,6 +465,7 @@ class Pipeline(Tabular):
             scopes: as for `partitioned`.
             retention: as for `partitioned`.
             revision: as for `producer`: its tasks are dirty when it changes.
+            stored: as for `source`.
 
         Raises:
             DefinitionError: when the decorator is applied, as `partitioned` does.
@@ -457,7 +478,9 @@ class Pipeline(Tabular):
             kind = self._by_tasks(
                 stage, reads, key, partition, scopes, retention, function=function, schema=schema
             )
-            return self._add_by_tasks(stage, kind, kind.declared(schema, stage=stage), revision)
+            return self._add_by_tasks(
+                stage, kind, kind.declared(schema, stage=stage), revision, stored=stored
+            )
 
         return decorate
 
@@ -471,6 +494,7 @@ class Pipeline(Tabular):
         where: str | None = None,
         window: Window | None = None,
         revision: str | None = None,
+        stored: Stored = None,
     ) -> Producer:
         """Makes a stage with one row for each key, as ``GROUP BY`` does, kept up by what changes.
 
@@ -490,6 +514,7 @@ class Pipeline(Tabular):
             window: made by `window`: it is then of the rows of some partitions of the feeder, and
                 what leaves them is taken from the states.
             revision: as for `producer`.
+            stored: as for `source`.
 
         Raises:
             DefinitionError: the name, a column or a function is refused; with `stage` and, if it is
@@ -501,7 +526,10 @@ class Pipeline(Tabular):
         kind = Aggregate.defined(key, values, where, inputs[0], window, stage=name)
         schema = kind.schema(inputs[0], stage=name)
         auxiliary = kept_beside(kind, name, inputs, revision)
-        return self.add(Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary))
+        files = stored_as(stored, stage=name)
+        return self.add(
+            Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary, stored=files)
+        )
 
     def index(
         self,
@@ -510,6 +538,7 @@ class Pipeline(Tabular):
         *,
         key: str,
         include: str | None = None,
+        stored: Stored = None,
     ) -> Producer:
         """Makes a stage that finds the rows of another by other columns than its key.
 
@@ -524,6 +553,7 @@ class Pipeline(Tabular):
                 name"``. A column may have a type, which is then checked, and a direction: ``"email
                 string, day date desc"``.
             include: further columns or expressions that it has of each row; none if None.
+            stored: as for `source`.
 
         Raises:
             DefinitionError: the name, the feeder or a column is refused; with `stage` and, if it is
@@ -533,7 +563,8 @@ class Pipeline(Tabular):
         indexed = self._feeder(feeder, stage=name)
         kind = Index.defined(key, include, indexed, stage=name)
         schema = kind.schema(indexed, stage=name)
-        return self.add(Producer(name, ((indexed,),), schema, kind))
+        files = stored_as(stored, stage=name)
+        return self.add(Producer(name, ((indexed,),), schema, kind, stored=files))
 
     def add(self, stage: AnyStage) -> AnyStage:
         """Adds a stage of any kind, such as one of your own; the other methods make theirs so.
@@ -552,16 +583,25 @@ class Pipeline(Tabular):
         for feeder in chain.from_iterable(stage.inputs):
             self._feeder(feeder, stage=stage.name)
         check_stage(stage)
+        check_stored(stage)
         self._stages.append(stage)
         return stage
 
     def _add_by_tasks(
-        self, name: str, kind: Partitioned, schema: RowSchema, revision: str | None
+        self,
+        name: str,
+        kind: Partitioned,
+        schema: RowSchema,
+        revision: str | None = None,
+        *,
+        stored: Stored,
     ) -> Producer:
         feeders = [self._feeder_named(feeder, stage=name) for feeder in kind.feeders]
         inputs = tuple((feeder,) for feeder in feeders)
-        auxiliary = digests_for(feeders)
-        return self.add(Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary))
+        auxiliary, files = digests_for(feeders), stored_as(stored, stage=name)
+        return self.add(
+            Producer(name, inputs, schema, kind, revision, auxiliary=auxiliary, stored=files)
+        )
 
     def _by_tasks(
         self,

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from deltaproduce.datasets.staged import StageDataset, of_stage
 from deltaproduce.engines.change_feed import FeedMode
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model import arguments
@@ -592,6 +593,25 @@ class Store(Tabular):
             NotFoundError: there is no such stage or version.
         """
         return stage_tables.updates(self._opened, stage, version, ordered)
+
+    def dataset(self, stage: str | Stage, version: int | None = None) -> StageDataset:
+        """The content of a stage as a data set, to be read: some partitions, or some files.
+
+        For who prunes by columns, as the stage's definition says with ``stored=``; of other stages,
+        which are stored by their key, too.
+
+        Args:
+            version: of this version; of the head if None.
+
+        Returns:
+            The reading half of a `Dataset`: ``location``, ``descriptor``, ``read``, ``files`` and
+            ``partition``. What would write it is refused.
+
+        Raises:
+            NotFoundError: there is no such stage or version.
+            InvalidArgumentError: it is a source that is read in place.
+        """
+        return of_stage(self._opened, stage, version)
 
     def sql_name(self, stage: str | Stage, table: str = CONTENT) -> str:
         """What one of the tables is called in SQL: ``f"SELECT * FROM {store.sql_name('totals')}"``.

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from deltalake.transaction import AddAction, RemoveAction
 
-from deltaproduce.datasets.descriptor import Description
-from deltaproduce.datasets.partitions import logged
+from deltaproduce.described.descriptor import Description
+from deltaproduce.engines.delta_log import logged
 from deltaproduce.engines.local.data_files import logged_end
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
-from deltaproduce.datasets.descriptor import Description
 from deltaproduce.datasets.tables import DataTable, already_there
 from deltaproduce.datasets.writing.files import discard, written
 from deltaproduce.datasets.writing.grouping import Grouping
 from deltaproduce.datasets.writing.pending import Pending
+from deltaproduce.described.descriptor import Description
 from deltaproduce.errors import AlreadyExistsError, StorageError
 from deltaproduce.model.limits import Limits
 

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from deltaproduce.datasets import reading
 from deltaproduce.datasets.absorbing import absorb
 from deltaproduce.datasets.copying import copied
-from deltaproduce.datasets.descriptor import Description, Descriptor
 from deltaproduce.datasets.parts import narrowed
 from deltaproduce.datasets.places import engines_of, table_at
 from deltaproduce.datasets.tables import DataTable, Snapshot, already_there
 from deltaproduce.datasets.writing.writer import DatasetWriter, opened_writer
+from deltaproduce.described.descriptor import Description, Descriptor
 from deltaproduce.engines.choice import Engines
 from deltaproduce.errors import (
     AlreadyExistsError,
@@ -286,8 +286,7 @@ class Dataset:
         if differences := _found(self._table).descriptor.differences(
             _found(other._table).descriptor
         ):
-            address = f"{other.location}, which {self.location} is to absorb,"
-            raise _mismatch(address, differences)
+            raise _mismatch(other.location, differences, f", which {self.location} is to absorb,")
         self._table.check_commits()
         absorb(self._table, other._table)
 
@@ -342,13 +341,13 @@ def _found(table: DataTable) -> Snapshot:
 
 
 def _mismatch(
-    address: str, differences: dict[str, tuple[object, object]]
+    address: str, differences: dict[str, tuple[object, object]], what_for: str = ""
 ) -> DescriptorMismatchError:
     told = "; ".join(
         f"{part} is {found!r}, not {wanted!r}" for part, (wanted, found) in differences.items()
     )
     return DescriptorMismatchError(
-        f"the data set at {address} is described otherwise: {told}",
+        f"the data set at {address}{what_for} is described otherwise: {told}",
         location=address,
         differences=differences,
     )

@@ -10,8 +10,9 @@ from datetime import UTC
 
 from pyspark.sql.types import DateType
 
-from deltaproduce.datasets.descriptor import Description
-from deltaproduce.datasets.partitions import Partition, logged
+from deltaproduce.described.descriptor import Description
+from deltaproduce.described.partitions import Partition
+from deltaproduce.engines.delta_log import logged
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.types.atoms import Misfit

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import DateType, IntegralType, StringType
 
 from deltaproduce.datasets.actions import values_in_log
-from deltaproduce.datasets.descriptor import Description
-from deltaproduce.datasets.partitions import read_values
+from deltaproduce.described.descriptor import Description
+from deltaproduce.described.partitions import read_values
 from deltaproduce.engines.local.arrays import Marks
 from deltaproduce.stages.sql.expressions.evaluation import evaluated, holds
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError

@@ -9,16 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, NullType
 
 from deltaproduce.datasets.absorbing import visible
 from deltaproduce.datasets.actions import values_in_log
-from deltaproduce.datasets.descriptor import Description
-from deltaproduce.datasets.partitions import read_values
 from deltaproduce.datasets.pruning import may_have
 from deltaproduce.datasets.tables import DataTable, Snapshot
+from deltaproduce.described.descriptor import Description
+from deltaproduce.described.partitions import read_values
 from deltaproduce.engines.choice import Engines, needs_spark
 from deltaproduce.engines.delta_tables import Place
 from deltaproduce.engines.local.arrays import empty
@@ -77,7 +78,15 @@ class Condition:
 
 def files(table: DataTable, snapshot: Snapshot, condition: Condition) -> pa.Table:
     """The files that may have rows of what is asked for, as `Snapshot.files`."""
-    found, descriptor = visible(table, snapshot), snapshot.descriptor
+    return chosen(visible(table, snapshot), condition, snapshot.descriptor)
+
+
+def chosen(found: pa.Table, condition: Condition, descriptor: Description) -> pa.Table:
+    """Those of some files that may have rows of what is asked for.
+
+    Args:
+        found: as `Snapshot.files`.
+    """
     if condition.within:
         values = [
             values_in_log(file, descriptor) for file in found.select(["partition"]).to_pylist()
@@ -123,13 +132,36 @@ def parts(table: DataTable, snapshot: Snapshot, condition: Condition) -> Iterato
     for file in files(table, snapshot, condition).to_pylist():
         values = read_values(tuple(values_in_log(file, descriptor).values()), descriptor.partitions)
         for group in _groups(table, descriptor, file["path"]):
-            whole = _beside(group, values)
-            if condition.term is not None:
-                try:
-                    whole = whole.filter(pa.array(holds(condition.term, whole)))
-                except EvaluationError as error:
-                    raise _refused(f"it fails for a row: {error}") from error
+            whole = _true(_beside(group, values), condition)
             yield in_arrow_types(whole.select(names), descriptor.stored)
+
+
+def holding(rows: pa.Table, condition: Condition, descriptor: Description) -> pa.Table:
+    """Those of some rows that are asked for.
+
+    Args:
+        rows: with the columns of partitions.
+
+    Raises:
+        InvalidArgumentError: the condition fails for a row.
+    """
+    types = {one.column.name: one for one in descriptor.partitions}
+    for name, text in condition.within.items():
+        (value,) = read_values((text,), [types[name]]).values()
+        column = rows.column(name)
+        same = pc.equal(column, value) if value.is_valid else pc.is_null(column)
+        rows = rows.filter(pc.fill_null(same, fill_value=False))
+    return _true(rows, condition)
+
+
+def _true(rows: pa.Table, condition: Condition) -> pa.Table:
+    """Those of some rows for which a condition is true."""
+    if condition.term is None:
+        return rows
+    try:
+        return rows.filter(pa.array(holds(condition.term, rows)))
+    except EvaluationError as error:
+        raise _refused(f"it fails for a row: {error}") from error
 
 
 def _groups(table: DataTable, descriptor: Description, path: str) -> Iterator[pa.Table]:

@@ -32,7 +32,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from deltaproduce.datasets.actions import action
-from deltaproduce.datasets.descriptor import (
+from deltaproduce.described.descriptor import (
     PROPERTY,
     BrokenDescriptorError,
     Description,

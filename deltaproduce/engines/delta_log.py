@@ -10,10 +10,14 @@ Spark is to be asked, or delta-rs, if there is none. What commits did to files i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from urllib.parse import quote
+
+from pyspark.sql.types import DataType, DecimalType
 
 from deltaproduce.engines.delta_tables import LoggedCommit
 from deltaproduce.engines.file_systems.directory import Directory
@@ -31,9 +35,44 @@ LEAST_COMMITS: Final = 3
 """So many commits are asked for at least: ours, and what a table service may add behind it."""
 
 
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+_SAFE: Final = " +,@"
+_LONGEST_NAME: Final = 120
+
+
 def commit_file(delta_version: int) -> str:
     """Where Delta keeps the commit of a delta version, below the table's directory."""
     return f"{LOG}/{delta_version:020d}.json"
+
+
+def logged(value: object, data_type: DataType) -> str | None:
+    """A value of a partition as the log has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or isinstance(value, str):
+        return value
+    return f"{value:f}" if isinstance(data_type, DecimalType) else str(value)
+
+
+def folder_of(values: Iterable[tuple[str, str | None]]) -> str:
+    """The directory of a partition below the table's, as Hive names it; empty if there is none.
+
+    Readers take the values from the log; the name is for people, and long ones are cut.
+
+    Args:
+        values: columns, and their values as the log has them.
+    """
+    return "/".join(
+        f"{_name(column)}={_NO_VALUE if value is None else _name(value)}"
+        for column, value in values
+    )
+
+
+def _name(text: str) -> str:
+    name = quote(text, safe=_SAFE)
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME // 2]}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCommit, ...] | None:

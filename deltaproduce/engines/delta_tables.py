@@ -78,6 +78,8 @@ class Write:
         file_ends: before which of the rows a file of those from the driver ends; they are one file
             if there are none.
         lookup: the columns of which files have statistics.
+        partition: the columns that the table is partitioned by; rows are sorted by them first.
+        compression: the codec of its files; the usual one if None.
         fence: of all commits to the table with the same number, one takes effect at most.
     """
 
@@ -91,6 +93,8 @@ class Write:
     group_rows: int | None = None
     file_ends: tuple[int, ...] = ()
     lookup: tuple[Column, ...] = ()
+    partition: tuple[Column, ...] = ()
+    compression: str | None = None
     fence: int | None = None
 
 

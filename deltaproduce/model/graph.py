@@ -16,15 +16,21 @@ from deltaproduce.errors import DefinitionError, NotFoundError
 from deltaproduce.model.kind import Kind
 from deltaproduce.shown.tabular import Word, one_line
 from deltaproduce.types.columns import Columns, RowSchema
+from deltaproduce.types.stored_as import StoredAs
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A root of the graph: rows that nothing in the pipeline makes."""
+    """A root of the graph: rows that nothing in the pipeline makes.
+
+    Attributes:
+        stored: how files keep its content; None if plainly, by its key.
+    """
 
     name: str
     schema: RowSchema
     kind: Kind
+    stored: StoredAs | None = None
 
     def __repr__(self) -> str:
         return one_line(self, self.name, key=self.schema.key.ddl, table=self.table)
@@ -88,6 +94,7 @@ class Producer:
             defined.
         auxiliary: stages that its definition brings along, which it reads beside its inputs; users
             have not defined them, and do not see them.
+        stored: as of a `Source`.
     """
 
     name: str
@@ -97,6 +104,7 @@ class Producer:
     revision: str | None = None
     had_source_key: Columns | None = None
     auxiliary: tuple["Stage", ...] = ()
+    stored: StoredAs | None = None
 
     def __repr__(self) -> str:
         feeders = Word(", ".join(feeder.name for feeder in self.merged))

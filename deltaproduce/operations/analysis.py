@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from deltaproduce.described.content import description
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_stage
 from deltaproduce.model.graph import Graph, Stage
@@ -21,7 +22,8 @@ def analysed(graph: Graph, tables: Tables) -> Graph:
 
     Raises:
         DefinitionError: Spark refuses a query, a column has a type that cannot be stored, or a
-            Delta table is not there or has other columns; with `stage`.
+            Delta table is not there or has other columns, or content cannot be stored as a
+            definition says; with `stage`.
     """
     made: dict[str, Stage] = {}
     for stage in graph.stages:
@@ -50,4 +52,6 @@ def _resolved(stage: Stage, made: Mapping[str, Stage], tables: Tables) -> Stage:
     inputs = tuple(tuple(made[one.name] for one in merged) for merged in stage.inputs)
     fed = stage.fed_by(inputs, tuple(made[one.name] for one in stage.auxiliary))
     check_stage(fed)
-    return stage_kind(fed).resolved(fed, tables)
+    found = stage_kind(fed).resolved(fed, tables)
+    description(found)
+    return found

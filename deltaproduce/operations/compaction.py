@@ -21,10 +21,10 @@ from functools import partial
 from typing import Final
 
 from deltaproduce.errors import ClosedError
-from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, UPDATES
 from deltaproduce.operations.step.edits import compacted_edit
+from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.plan import Compaction, compactions
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.attempts import Attempt, Commit
@@ -45,11 +45,14 @@ class Compactor:
 
     Args:
         reader: the store's, which may have the runs that are left after a fold.
+        filing: says how files keep the content of a stage.
     """
 
-    def __init__(self, graph: Graph, tables: Tables, reader: Reader) -> None:
+    def __init__(
+        self, graph: Graph, tables: Tables, reader: Reader, filing: Callable[[str], Filing]
+    ) -> None:
         self._graph = graph
-        self._clusterings = clusterings(graph)
+        self._filing = filing
         self._tables = tables
         self._reader = reader
         self._thread = ThreadPoolExecutor(1, "deltaproduce-compaction")
@@ -165,6 +168,8 @@ class Compactor:
     def _fold(self, version: Version, stage: Stage) -> None:
         """Write content and key mappings with all runs in them, in order."""
         tables = self._tables
+        if version.stages[stage.name].base.stored != self._filing(stage.name).text:
+            return  # the next version writes it anew, as it is to be stored now
         reader, stage = Reader(tables, from_files=True), stage_at(version, stage)
         stored = {CONTENT: reader.content(version, stage)}
         if stage.source_key:
@@ -177,7 +182,7 @@ class Compactor:
             if base is not None:  # else another writer was faster, and there is more to fold
                 table = tables.location.table(stage.name, kind)
                 attempt = Attempt.compacting(version, base)
-                edit = compacted_edit(rows, stage, kind, self._clusterings.get(stage.name))
+                edit = compacted_edit(rows, stage, kind, self._filing(stage.name))
                 tables.commit(table, edit, attempt, base)
 
     def _commits(self, stage: Stage, kind: str, pinned: int) -> tuple[Commit, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from deltaproduce.described.content import descriptions
 from deltaproduce.engines.choice import Engines
 from deltaproduce.model.clustering import clusterings
 from deltaproduce.model.fingerprints import fingerprint
@@ -68,12 +69,13 @@ class Executor:
             policy,
             Windows.of(graph),
             clusterings(graph),
+            descriptions(graph),
             Retentions.of(graph),
         )
         self._tables = tables
         self._log = log
         self._clock = clock
-        self._compactor = Compactor(graph, tables, reader)
+        self._compactor = Compactor(graph, tables, reader, self._means.filing)
         self._publisher = Publisher(graph, tables, reader, log, self._compactor, clock)
 
     def update(
@@ -292,6 +294,7 @@ class Executor:
             seconds = time.perf_counter() - started
             ended = replace(begun, event="ends", seconds=seconds)
             if result is not None:
+                self._means.check_partitions(result, work.head)
                 read = self._tables.readings.total.after(before)
                 ended = _told(ended, result, results, work.head)
                 results[step.stage.name] = replace(result, seconds=seconds, read=read)

@@ -15,6 +15,7 @@ from typing import Final, Literal, get_args
 from pyspark.sql.types import DataType
 from sqlglot import exp
 
+from deltaproduce.engines.delta_log import logged
 from deltaproduce.errors import InvalidArgumentError
 from deltaproduce.model import arguments
 from deltaproduce.model.graph import Stage
@@ -22,6 +23,7 @@ from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES, Lay
 from deltaproduce.reading.opened import Opened
 from deltaproduce.storage.figures import StageFigures
 from deltaproduce.storage.locations import Table
+from deltaproduce.storage.parquet.file_ranges import FileRanges
 from deltaproduce.storage.tables import Tables
 from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.columns import IS_ALIVE, VERSION, Column
@@ -83,12 +85,12 @@ class _Spelling:
     Attributes:
         quoted: a name.
         type_name: a type.
-        table: a table at a delta version; None if it has no rows there.
+        table: some columns of a table at a delta version; None if it has no rows there.
     """
 
     quoted: Callable[[str], str]
     type_name: Callable[[DataType], str]
-    table: Callable[[Tables, Table, int], str | None]
+    table: Callable[[Tables, Table, int, Sequence[Column]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ class _At:
     ) -> str | None:
         """Rows of a table; None if it has none."""
         table = self.tables.location.table(self.stage, kind)
-        found = self.spelling.table(self.tables, table, self.figures.delta_versions[kind])
+        delta_version = self.figures.delta_versions[kind]
+        found = self.spelling.table(self.tables, table, delta_version, columns)
         if found is None:
             return None
         names = _names(columns, self.spelling, alias)
@@ -186,13 +189,17 @@ def _of_others(figures: StageFigures, stage: str) -> InvalidArgumentError:
     )
 
 
-def _in_spark(tables: Tables, table: Table, delta_version: int) -> str:
-    del tables
+def _in_spark(tables: Tables, table: Table, delta_version: int, columns: Sequence[Column]) -> str:
+    del tables, columns
     return f"{table.sql} VERSION AS OF {delta_version}"
 
 
-def _as_files(tables: Tables, table: Table, delta_version: int) -> str | None:
+def _as_files(
+    tables: Tables, table: Table, delta_version: int, columns: Sequence[Column]
+) -> str | None:
     """A table as the Parquet files that it has at a delta version, none of whose rows is deleted.
+
+    Columns that it is partitioned by are in its log, and not in files: their values are text here.
 
     Raises:
         InvalidArgumentError: the log has to be read to tell which rows there are.
@@ -205,8 +212,34 @@ def _as_files(tables: Tables, table: Table, delta_version: int) -> str | None:
             f"delta_scan('{table.address}', version => {delta_version})",
             argument="dialect",
         )
-    names = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-    return f"read_parquet([{names}], hive_partitioning = false)" if paths else None
+    listed = tables.listed(table, delta_version)
+    assert listed is not None  # as there are paths
+    parts: dict[str, list[str]] = {}
+    values = FileRanges(listed, len(paths)).values()
+    for path, of_file in zip(paths, values, strict=True):
+        own = [c for c in columns if c.name in of_file]
+        told = "".join(f", {_duckdb_value(of_file[c.name].as_py(), c)}" for c in own)
+        parts.setdefault(told, []).append(path)
+    if not any(parts):
+        return _read_parquet(paths) if paths else None
+    read = (f"SELECT *{told} FROM {_read_parquet(some)}" for told, some in parts.items())
+    return f"({' UNION ALL '.join(read)})"
+
+
+def _read_parquet(paths: Iterable[str]) -> str:
+    names = ", ".join(map(_duckdb_text, paths))
+    return f"read_parquet([{names}], hive_partitioning = false)"
+
+
+def _duckdb_value(value: object, column: Column) -> str:
+    """A value of a column, with the column's name."""
+    text = logged(value, column.data_type)
+    written = "NULL" if text is None else _duckdb_text(text)
+    return f"CAST({written} AS {_duckdb_type(column.data_type)}) AS {_duckdb_name(column.name)}"
+
+
+def _duckdb_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _duckdb_type(data_type: DataType) -> str:

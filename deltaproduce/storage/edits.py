@@ -28,6 +28,10 @@ class Edit:
         marked: a table that is new lets rows be marked as replaced (deletion vectors), because
             later edits will replace some by predicate.
         file_ends: see `Write.file_ends`.
+        partition: see `Write.partition`.
+        compression: see `Write.compression`.
+        beside: columns that the content does not show, of expressions that it is partitioned by.
+        apart: the table is partitioned otherwise until now.
     """
 
     rows: Rows
@@ -39,6 +43,10 @@ class Edit:
     sought: bool = False
     marked: bool = False
     file_ends: tuple[int, ...] = ()
+    partition: tuple[Column, ...] = ()
+    compression: str | None = None
+    beside: tuple[Column, ...] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,12 +73,14 @@ class Base:
         folded: the version whose rows the content and key mappings tables hold.
         runs: how many runs since then are in the table of runs only.
         run_rows: how many rows they have.
+        stored: how files keep the content, as JSON; empty if plainly, by its key.
     """
 
     added: Mapping[str, int] = field(default_factory=dict)
     folded: int = 0
     runs: int = 0
     run_rows: int = 0
+    stored: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,9 +313,12 @@ def figures_to_json(
 def stored(figures: StageFigures) -> dict[str, Any]:
     """A stage's figures as they are stored: by name, on one level.
 
-    States and a window are only there if it has some, and what was read if anything was.
+    States, a window and how it is stored are only there if it has some, and what was read if
+    anything was.
     """
     found = asdict(figures)
+    if not figures.base.stored:
+        del found["base"]["stored"]
     if not figures.columns.states:
         del found["columns"]["states"]
     del found["window"]

@@ -96,8 +96,12 @@ def _in_spark(
     if not _has(spark, f"{place}/{commit_file(0)}"):  # of old files it may not say any more
         is_old = f.lit(False)
     is_unneeded = ~f.col("needed") & f.array_contains("paths", f.col("inside"))
-    is_left = f.col("needed").isNull() & is_old & (f.col("inside") == f.col("name"))
-    found = listed.join(named, "name", "left_outer").where(is_unneeded | is_left)
+    folders = named.select(f.explode("paths").alias("path")).select(_folder("path")).distinct()
+    is_known = (f.col("folder") == "") | f.col("is_known")
+    is_left = f.col("needed").isNull() & is_old & f.coalesce(is_known, f.lit(False))
+    placed = listed.withColumn("folder", _folder("inside"))
+    beside = placed.join(folders.withColumn("is_known", f.lit(True)), "folder", "left_outer")
+    found = beside.join(named, "name", "left_outer").where(is_unneeded | is_left)
     inventory = found.select(
         "path", "length", f.lit(False), f.unix_millis("modificationTime").alias("modificationTime")
     )
@@ -143,6 +147,10 @@ def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFram
 
 def _base_name(path: Column) -> Column:
     return f.substring_index(path, "/", -1)
+
+
+def _folder(path: str) -> Column:
+    return f.regexp_extract(path, "^(?:(.*)/)?[^/]*$", 1).alias("folder")
 
 
 def _has(spark: SparkSession, path: str) -> bool:

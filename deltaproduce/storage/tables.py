@@ -139,15 +139,28 @@ class Tables:
         Raises:
             CorruptStoreError: the table is not there, or not at that version.
         """
-        place = self._place(table)
-        if place.in_catalog:
-            place = self._delta.within(Place(self.directory(table), in_catalog=False))
-        with self._whole(table):
-            told = self._delta.files(place, delta_version)
-        directory = place.directory
+        directory, told = self._seen(table).directory, self.listed(table, delta_version)
         if directory is None or told is None:
             return None
         return tuple(directory.at(path).uri for path in told.column("path").to_pylist())
+
+    def listed(self, table: Table, delta_version: int) -> pa.Table | None:
+        """What the log says of the files of a delta version, as `local.delta.files` gives it.
+
+        None as of `paths`.
+
+        Raises:
+            CorruptStoreError: the table is not there, or not at that version.
+        """
+        with self._whole(table):
+            return self._delta.files(self._seen(table), delta_version)
+
+    def _seen(self, table: Table) -> Place:
+        """Where a table is; also in which directory, of a table in a catalog, too."""
+        place = self._place(table)
+        if place.in_catalog:
+            return self._delta.within(Place(self.directory(table), in_catalog=False))
+        return place
 
     def rows(
         self,
@@ -505,13 +518,16 @@ class Tables:
             group_rows=self.engines.limits.group_rows if small else None,
             file_ends=edit.file_ends,
             lookup=edit.lookup,
+            partition=edit.partition,
+            compression=edit.compression,
         )
         if edit.predicate is not None:
             return replace(write, mode="replace", predicate=edit.predicate)
         if not edit.overwrite:
             return write
         made_with = properties(edit.lookup, marked=edit.marked)
-        return replace(write, mode="overwrite" if is_known else "create", properties=made_with)
+        is_kept = is_known and not edit.apart
+        return replace(write, mode="overwrite" if is_kept else "create", properties=made_with)
 
     def _set_back(
         self, table: Table, delta_version: int, attempt: Attempt, base: int | None

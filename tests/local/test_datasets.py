@@ -16,7 +16,7 @@ from described import FORMS, SCHEMA, check_sorted, crashed, found_in, made, rows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import deltaproduce as dp
-from deltaproduce.datasets.descriptor import PROPERTY
+from deltaproduce.described.descriptor import PROPERTY
 
 
 def write(dataset: dp.Dataset, *given: object) -> None:
@@ -108,6 +108,11 @@ def test_seed_find_or_create_compares_by_meaning(tmp_path: Path):
         "order": ([], ["id"]),
         "compression": ("gzip", "snappy"),
     }
+    with pytest.raises(dp.DescriptorMismatchError) as refused:
+        dp.Dataset.find_or_create(
+            None, place, schema="id int, kind string", partition="id % 3 AS b", order="id"
+        )
+    assert [*refused.value.differences] == ["schema"]  # and not what names a column of it
 
 
 def test_500_who_find_or_create_at_once_all_get_one_table(tmp_path: Path):

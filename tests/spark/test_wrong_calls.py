@@ -76,6 +76,7 @@ CALLS: dict[str, dict[str, Any]] = {
         "dry_run": True,
     },
     "content": {"stage": "orders", "version": 1, "ordered": True},
+    "dataset": {"stage": "orders", "version": 1},
     "key_mappings": {"stage": "by_customer", "version": 1, "ordered": True},
     "updates": {"stage": "by_customer", "version": 1, "ordered": True},
     "sql_name": {"stage": "orders", "table": "content"},

@@ -47,6 +47,7 @@ def calls():
                 "expire": "delete",
                 "partition": "id",
                 "scopes": None,
+                "stored": {"compression": "zstd"},
             },
         ),
         "delta_source": (
@@ -62,6 +63,7 @@ def calls():
                 "partition": "day",
                 "scopes": "FOR day IN array('a')",
                 "retention": "keep",
+                "stored": None,
             },
         ),
         "foreign": (
@@ -75,6 +77,7 @@ def calls():
                 "scopes": "FOR day IN array('a')",
                 "retention": "keep",
                 "revision": "1",
+                "stored": None,
             },
         ),
         "producer": (
@@ -86,15 +89,23 @@ def calls():
                 "surrogate": "n",
                 "preserve": None,
                 "revision": "1",
+                "stored": {"order": "n"},
             },
         ),
         "arrow_producer": (
             lambda feeder, **given: shop().arrow_producer(feeder, **given)(of_batches),
-            {"feeder": "orders", **columns, "name": "totals", "streaming": False, "revision": "1"},
+            {
+                "feeder": "orders",
+                **columns,
+                "name": "totals",
+                "streaming": False,
+                "revision": "1",
+                "stored": {"partition": ""},
+            },
         ),
         "sql": (
             lambda **given: shop().sql(**given),
-            {"name": "totals", "query": "SELECT id, n FROM orders", "key": "id"},
+            {"name": "totals", "query": "SELECT id, n FROM orders", "key": "id", "stored": None},
         ),
         "index": (
             lambda **given: shop().index(**given),
@@ -103,6 +114,7 @@ def calls():
                 "feeder": "orders",
                 "key": "n",
                 "include": "n AS m",
+                "stored": None,
             },
         ),
         "aggregate": (
@@ -115,6 +127,7 @@ def calls():
                 "where": "n > 0",
                 "window": dp.window("id", last=2),
                 "revision": "1",
+                "stored": None,
             },
         ),
         "add": (
@@ -129,6 +142,10 @@ def calls():
     }
 
 
+STORED = (
+    *("source", "partitioned", "foreign", "producer", "arrow_producer", "sql", "index"),
+    "aggregate",
+)
 TAKEN = {
     *(("delta_source", "value", None), ("producer", "name", None), ("producer", "surrogate", None)),
     *(("producer", "preserve", None), ("producer", "revision", None)),
@@ -140,6 +157,7 @@ TAKEN = {
     *(("source", "partition", None), ("source", "scopes", None), ("partitioned", "key", None)),
     *(("delta_source", "partition", None), ("delta_source", "scopes", None)),
     *(("foreign", "key", None), ("foreign", "name", None), ("foreign", "revision", None)),
+    *((method, "stored", None) for method in STORED),
 }
 """Values that mean something."""
 

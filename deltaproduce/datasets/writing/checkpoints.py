@@ -13,8 +13,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deltaproduce.datasets.partitions import Values
 from deltaproduce.datasets.tables import Snapshot
+from deltaproduce.described.partitions import Values
 from deltaproduce.errors import ConflictError
 
 

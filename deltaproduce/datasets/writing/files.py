@@ -13,9 +13,9 @@ from typing import Final
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
-from deltaproduce.datasets.descriptor import Description, arrow_fields
-from deltaproduce.datasets.partitions import Values, folder
 from deltaproduce.datasets.tables import DataTable
+from deltaproduce.described.descriptor import Description, arrow_fields
+from deltaproduce.described.partitions import Values, folder
 from deltaproduce.engines.delta_tables import packed
 from deltaproduce.engines.local.arrays import in_order
 from deltaproduce.engines.local.data_files import file_of

@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.datasets.descriptor import Description
-from deltaproduce.datasets.partitions import Partition, Values, logged, values_of
 from deltaproduce.datasets.writing.rows import RowTaker, wrong_rows
+from deltaproduce.described.descriptor import Description
+from deltaproduce.described.partitions import Partition, Values, values_of
+from deltaproduce.engines.delta_log import logged
 from deltaproduce.engines.local.arrays import Numbers, factorize
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError

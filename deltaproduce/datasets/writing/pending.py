@@ -16,7 +16,7 @@ from weakref import finalize
 
 import pyarrow as pa
 
-from deltaproduce.datasets.partitions import Values
+from deltaproduce.described.partitions import Values
 
 _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 

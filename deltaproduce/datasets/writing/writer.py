@@ -19,14 +19,14 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
 from deltaproduce.datasets.absorbing import settled
-from deltaproduce.datasets.descriptor import Description
-from deltaproduce.datasets.partitions import Values
 from deltaproduce.datasets.tables import Change, DataTable, Snapshot
 from deltaproduce.datasets.writing.checkpoints import Checkpoint
 from deltaproduce.datasets.writing.files import discard, written
 from deltaproduce.datasets.writing.grouping import Group, Grouping
 from deltaproduce.datasets.writing.pending import Pending
 from deltaproduce.datasets.writing.rows import RowTaker, is_row
+from deltaproduce.described.descriptor import Description
+from deltaproduce.described.partitions import Values
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.spark.frames import streamed
 from deltaproduce.errors import ClosedError, ConflictError, DeltaProduceError, InvalidArgumentError

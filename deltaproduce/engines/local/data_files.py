@@ -19,11 +19,14 @@ from datetime import date, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import AddAction
 
+from deltaproduce.engines.delta_log import folder_of, logged
 from deltaproduce.engines.file_systems.directory import Directory
+from deltaproduce.engines.local.arrays import factorize
 from deltaproduce.types.columns import Column
 
 _NO_VALUES: Final[Mapping[str, str | None]] = MappingProxyType({})
@@ -42,11 +45,14 @@ def written(
     differences: Sequence[str],
     *,
     unique: str | None = None,
+    partition: Sequence[Column] = (),
+    compression: str = "snappy",
 ) -> list[AddAction]:
     """Write rows as files, in their order.
 
     Args:
         ends: before which row each file ends.
+        partition: columns that files do not have: of each the rows of a file have one value.
         differences: the columns of `delta_tables.packed`.
         told: the columns of which the log has statistics.
         unique: a column without equal values, of which no dictionary is tried.
@@ -56,13 +62,46 @@ def written(
     """
 
     def write(number: int, first: int, end: int) -> AddAction:
-        name = f"part-{number:05}-{uuid.uuid4()}-c000.snappy.parquet"
+        name = f"part-{number:05}-{uuid.uuid4()}-c000.{compression}.parquet"
         part = rows.slice(first, end - first)
-        return file_of(directory, name, part, group_rows, told, differences, unique=unique)
+        values = {
+            column.name: logged(part.column(column.name)[0].as_py(), column.data_type)
+            for column in partition
+        }
+        folder = folder_of(values.items())
+        return file_of(
+            directory,
+            f"{folder}/{name}" if folder else name,
+            part.drop_columns([*values]),
+            group_rows,
+            [column for column in told if column.name not in values],
+            [column for column in differences if column not in values],
+            compression=compression,
+            values=values,
+            unique=unique,
+        )
 
     firsts = [0, *ends[:-1]]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(write, range(len(ends)), firsts, ends))
+
+
+def partition_ends(rows: pa.Table, partition: Sequence[Column], most: int) -> tuple[int, ...]:
+    """Before which of some rows a file ends, if each has rows of one partition, and so many.
+
+    Args:
+        rows: sorted by the columns of partitions.
+    """
+    if not len(rows):
+        return ()
+    codes = factorize(rows.select([column.name for column in partition]).columns)
+    begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()]
+    ends = [*begins[1:], len(rows)]
+    return tuple(
+        cut
+        for begin, end in zip(begins, ends, strict=True)
+        for cut in (*range(begin + most, end, most), end)
+    )
 
 
 def file_of(

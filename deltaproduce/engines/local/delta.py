@@ -94,13 +94,15 @@ def written(
         return False  # Spark says what is wrong
     found = None if handle is None else handle.table
     overwritten = None if write.mode == "append" else found
-    if overwritten is not None and not _is_as_wanted(overwritten, write):
+    apart = found is not None and _partition(found) != [c.name for c in write.partition]
+    if overwritten is not None and (apart or not _is_as_wanted(overwritten, write)):
         if not alone or _may_be_marked(overwritten):
             return False
-        properties = dict(write.properties or {})
-        overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
+        if not apart and not write.partition:
+            properties = dict(write.properties or {})
+            overwritten.alter.set_table_properties(properties, raise_if_not_exists=False)
     cut = len(write.file_ends) > 1 and (found is None or _has_columns(found, write))
-    if streamed or cut:
+    if streamed or cut or apart or write.partition or write.compression is not None:
         _write_files(directory, found, rows, write)
     else:
         _write_one(directory, found, overwritten, rows, write)
@@ -113,14 +115,25 @@ def _write_files(
     directory: Directory, found: DeltaTable | None, rows: pa.Table, write: Write
 ) -> None:
     """Write rows in files that are made here: several, or of rows that do not fit in memory."""
-    ends = write.file_ends or (len(rows),)
-    group_rows = write.group_rows or _GROUP_ROWS
+    ends, partition = write.file_ends or (len(rows),), [c.name for c in write.partition]
+    if partition:
+        ends = data_files.partition_ends(rows, write.partition, write.file_rows or _ONE_FILE)
     files = data_files.written(
-        directory, rows, ends, group_rows, write.lookup, packed(write.columns)
+        directory,
+        rows,
+        ends,
+        write.group_rows or _GROUP_ROWS,
+        write.lookup,
+        packed(write.columns),
+        partition=write.partition,
+        compression=write.compression or "snappy",
     )
     next_one = found is None or write.mode != "append"
     said = _said(write.metadata, _transactions(found, write), next_one=next_one)
-    if found is not None:
+    remade = found is not None and (
+        _partition(found) != partition or (bool(partition) and not _is_as_wanted(found, write))
+    )
+    if found is not None and not (remade and write.mode != "append"):
         table = found
         as_it_is = _has_columns(found, write)
         schema = found.schema() if as_it_is else Schema.from_arrow(rows.schema)
@@ -129,6 +142,7 @@ def _write_files(
                 [*files],
                 _mode(table, write),
                 schema,
+                partition or None,
                 commit_properties=said,
                 post_commithook_properties=_CHECKPOINTS,
             )
@@ -139,12 +153,14 @@ def _write_files(
             directory.uri,
             Schema.from_arrow(rows.schema),
             files,
+            mode="error" if found is None else "overwrite",
+            partition_by=partition or None,
             configuration=write.properties,
             storage_options=directory.storage_options,
             commit_properties=said,
             post_commithook_properties=_CHECKPOINTS,
         ),
-        made_in=directory,
+        made_in=directory if found is None else None,
     )
 
 
@@ -368,6 +384,11 @@ def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
         and (write.properties is None or properties == dict(write.properties))
         and _has_columns(table, write)
     )
+
+
+def _partition(table: DeltaTable) -> list[str]:
+    """The names of the columns that a table is partitioned by."""
+    return list(table.metadata().partition_columns)
 
 
 def _has_columns(table: DeltaTable, write: Write) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -45,11 +46,13 @@ def unneeded(directory: Directory, needed: Collection[int], unfinished_since: da
     named, since = _named(directory, needed), unfinished_since.timestamp()
     # Of old files a log may not say any more.
     tells_all = directory.exists(commit_file(0))
+    folders = {_folder(path) for known in named.values() for path in known.paths} | {""}
     found = []
     for inside, entry in _listed(directory):
         known = named.get(entry.name)
         if known is None:
-            goes = tells_all and inside == entry.name and entry.modified_ns < since * 1e9
+            is_old = entry.modified_ns < since * 1e9
+            goes = tells_all and is_old and _folder(inside) in folders
         else:
             goes = not known.needed and inside in known.paths
         if goes:
@@ -128,8 +131,12 @@ def _named(directory: Directory, needed: Collection[int]) -> dict[str, _Named]:
             if name is not None:
                 named = found.setdefault(name.rpartition("/")[2], _Named())
                 named.needed |= is_needed
-                named.paths.add(name)
+                named.paths.add(unquote(name))
     return found
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _is_needed(history: list[tuple[int, bool]], needed: Collection[int]) -> bool:

@@ -30,6 +30,7 @@ from deltaproduce.engines.delta_tables import (
     Write,
     packed,
 )
+from deltaproduce.engines.spark.columns import cols
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.file_systems import remove_table
 from deltaproduce.engines.spark.kernels.clustered import CUT, cut, in_places
@@ -51,6 +52,7 @@ _ENCODINGS: Final = {
     "parquet.writer.version": "PARQUET_2_0",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+_CODECS: Final = {"lz4": "lz4_raw"}
 _DICTIONARY: Final = "parquet.enable.dictionary#"
 _UNKNOWN_COLUMN: Final = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
 
@@ -398,11 +400,9 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
         return _created(rows, place, write)
     if write.predicate is not None:
         rows = rows.where(write.predicate)
-    writer = rows.write.format("delta").option("userMetadata", write.metadata)
+    writer = rows.write.format("delta").options(**_told(write))
     if write.fence is not None:
         writer = writer.option("txnAppId", APP_ID).option("txnVersion", write.fence)
-    if write.file_rows is not None:
-        writer = writer.option("maxRecordsPerFile", write.file_rows)
     if write.mode == "append":
         return _save(writer.mode("append"), place)
     writer = writer.mode("overwrite")
@@ -411,6 +411,8 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
         return _save(writer.option("replaceWhere", write.predicate), place)
     if write.properties is not None:
         writer = writer.option("overwriteSchema", "true").options(**write.properties)
+        if write.partition:
+            writer = writer.partitionBy(*(c.name for c in write.partition))
     try:
         return _save(writer, place)
     except AnalysisException as error:
@@ -420,11 +422,21 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
     return _created(rows, place, write)
 
 
+def _told(write: Write) -> dict[str, str | int]:
+    """The options that all commits have."""
+    found: dict[str, str | int] = {"userMetadata": write.metadata}
+    if write.compression is not None:
+        found["compression"] = _CODECS.get(write.compression, write.compression)
+    if write.file_rows is not None:
+        found["maxRecordsPerFile"] = write.file_rows
+    return found
+
+
 def _created(rows: DataFrame, place: Place, write: Write) -> None:
     """Give a table other rows, columns and properties, in one commit; its history stays."""
-    writer = rows.writeTo(place.sql).using("delta").option("userMetadata", write.metadata)
-    if write.file_rows is not None:
-        writer = writer.option("maxRecordsPerFile", write.file_rows)
+    writer = rows.writeTo(place.sql).using("delta").options(**_told(write))
+    if write.partition:
+        writer = writer.partitionedBy(*cols(write.partition))
     for name, value in (write.properties or {}).items():
         writer = writer.tableProperty(name, value)
     writer.createOrReplace()

@@ -171,7 +171,8 @@ class WriteBack:
             if kind in self.wanted.delta_versions:
                 edits[kind] = Restore(self.wanted.delta_versions[kind])
             elif kind in self.last.delta_versions:
-                edits[kind] = emptied(self.result.stage, kind)
+                apart = kind == CONTENT and bool(self.last.base.stored)
+                edits[kind] = emptied(self.result.stage, kind, apart=apart)
         updates = updates_edit(self.result.comparison, number, exists=True)
         return edits if updates is None else {**edits, UPDATES: updates}
 

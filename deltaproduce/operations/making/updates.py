@@ -14,18 +14,23 @@ from datetime import datetime
 from functools import partial
 from typing import Self
 
+from deltaproduce.described.content import text_of
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.selections import Selection
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Stage, belongs_to, is_auxiliary
+from deltaproduce.model.layouts import Layout
 from deltaproduce.model.window_moves import Shift, WindowMove
 from deltaproduce.operations.making.work import Means, Work
 from deltaproduce.operations.step.asked import NOTHING_ASKED, Asked
 from deltaproduce.operations.step.expiry import check_not_made_again, may_forget
 from deltaproduce.operations.step.incremental import (
+    difference,
     full_step,
     source_step,
     stored_step,
 )
-from deltaproduce.operations.step.plan import Step, weighed
+from deltaproduce.operations.step.plan import Step, is_stored_anew, weighed
 from deltaproduce.operations.step.redefinitions import Redefinition
 from deltaproduce.operations.step.windowing import Units, differ
 from deltaproduce.operations.step.writes import (
@@ -144,6 +149,8 @@ class Update(Work):
         else:
             kept = self.kept.kept.get(name)
             found = None if kept is None else self._stored(step.stage, kept)
+        if found is None and self._is_stored_anew(name):
+            found = self._unchanged(step.stage)
         if found is None:
             return None
         for root in self.means.windows.roots(name):
@@ -164,6 +171,16 @@ class Update(Work):
             rows_not_taken=found.rows_not_taken,
             tasks=self._made(step.stage),
         )
+
+    def _is_stored_anew(self, stage: str) -> bool:
+        return is_stored_anew(stage, self.head, self.means.filing(stage).text)
+
+    def _unchanged(self, stage: Stage) -> Found:
+        """What is found out of a stage no row of which changes."""
+        content, engines = self.means.reader.content(self.head, stage), self.means.engines
+        key = Layout.of(stage).key
+        nothing = Selection.of(empty(key), key, engines)
+        return Found(difference(stage, content, content, lambda: nothing, engines))
 
     def _made(self, stage: Stage) -> tuple[str, ...]:
         """The tasks that a stage which keeps their records is told of."""
@@ -447,5 +464,6 @@ def _digest(
         },
         *asked.told,
         *means.retentions.texts.items(),
+        *sorted((name, text_of(found)) for name, found in means.descriptions.items()),
     ]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

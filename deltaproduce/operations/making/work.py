@@ -13,12 +13,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
+from deltaproduce.described.content import text_of
+from deltaproduce.described.descriptor import Description
 from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.marks import ROWS_OF_CHANGED_PAIRS
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.fingerprints import Fingerprint
 from deltaproduce.model.graph import Graph
 from deltaproduce.operations.step.expiry import Retentions
-from deltaproduce.operations.step.plan import Policy, Step, TableType, plan
+from deltaproduce.operations.step.filing import Filing, check_partitions
+from deltaproduce.operations.step.plan import (
+    Policy,
+    Step,
+    TableType,
+    is_stored_anew,
+    plan,
+)
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.step.writes import StageWrite, StepResult, Write
 from deltaproduce.reading.readers import Reader
@@ -40,6 +50,7 @@ class Means:
         reader: reads what versions have.
         windows: those of the graph.
         clusterings: by which partitions stages are stored that windows are over.
+        descriptions: how files keep the content of stages whose definitions say it.
         retentions: its sources that do not keep all rows.
     """
 
@@ -51,6 +62,7 @@ class Means:
     policy: Policy
     windows: Windows
     clusterings: Mapping[str, Clustering]
+    descriptions: Mapping[str, Description]
     retentions: Retentions
 
     def plan(
@@ -82,6 +94,7 @@ class Means:
             due=self.windows.due(head, windows, advances=advances),
             tasks=tasks,
             expiring=self.retentions.due(head, windows),
+            stored={name: text_of(found) for name, found in self.descriptions.items()},
             policy=self.policy,
             now=now,
         )
@@ -90,8 +103,29 @@ class Means:
 
     def write(self, result: StepResult, last: StageFigures, overlay: Overlay | None) -> Write:
         """How a step is written; see `Write.of`."""
-        clustering = self.clusterings.get(result.stage.name)
-        return Write.of(result, self.table_type, last, overlay, clustering)
+        return Write.of(result, self.table_type, last, overlay, self.filing(result.stage.name))
+
+    def check_partitions(self, result: StepResult, head: Version) -> None:
+        """Refuse rows that no partition can have, before anything is written.
+
+        Raises:
+            InvalidChangesError: of a source; with `column` and `keys`.
+            ProducerError: of another stage.
+        """
+        stage, found = result.stage, self.descriptions.get(result.stage.name)
+        if found is None or not found.partitions:
+            return
+        comparison = result.comparison
+        if is_stored_anew(stage.name, head, text_of(found)) and not result.anew:
+            content = self.reader.content(head, stage)
+            rows = comparison.content_after(None if content is None else content.rows)
+        else:
+            rows = comparison.pick(comparison.layout.content, ROWS_OF_CHANGED_PAIRS)
+        check_partitions(rows, stage, found)
+
+    def filing(self, stage: str) -> Filing:
+        """How files keep a stage's content."""
+        return Filing(self.clusterings.get(stage), self.descriptions.get(stage))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
@@ -27,7 +26,6 @@ from deltaproduce.engines.marks import (
     ROWS_OF_CHANGED_PAIRS,
 )
 from deltaproduce.engines.spark.engine import ROWS_PER_FILE
-from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import (
     CONTENT,
@@ -36,6 +34,7 @@ from deltaproduce.model.layouts import (
     UPDATES,
     Layout,
 )
+from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.plan import Writing
 from deltaproduce.storage.edits import Edit
 from deltaproduce.storage.stored import Stored
@@ -43,6 +42,9 @@ from deltaproduce.types.columns import (
     VERSION_COLUMN,
     Column,
 )
+
+BY_KEY: Final = Filing()
+"""How files keep content of which nobody says it."""
 
 Read: TypeAlias = Callable[[Rows], Rows]
 """Reads a table's rows as they were before the step, to be written anew together with these; called
@@ -56,7 +58,7 @@ def content_edit(
     total: int,
     *,
     exists: bool,
-    clustering: Clustering | None = None,
+    filing: Filing = BY_KEY,
 ) -> Edit | None:
     """The edit of the content.
 
@@ -64,7 +66,7 @@ def content_edit(
         before: reads its rows before the step; None if there are none.
         total: how many rows it has after the step.
         exists: whether there is a table.
-        clustering: by which partitions it is stored, if windows are over it.
+        filing: how files keep it.
     """
     counts, layout = comparison.counts, comparison.layout
     columns, key = layout.content, layout.lookup(CONTENT)
@@ -78,12 +80,11 @@ def content_edit(
     else:
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
-    if rewritten and clustering is not None and clustering.fits(layout.key):
-        edit = Edit(rows, columns, True, None, key, sought=True)
-        return clustered(edit, clustering, layout, total, comparison.engines)
-    if not comparison.ranged:
-        rows = _filed(comparison, rows, total, key, layout.order(CONTENT))
-    return Edit(rows, columns, rewritten, predicate, key, sought=rewritten)
+    edit = Edit(rows, columns, rewritten, predicate, key, sought=rewritten)
+    filed = filing.filed(edit, layout, total, comparison.engines)
+    if filed is not None or comparison.ranged:
+        return filed or edit
+    return replace(edit, rows=_filed(comparison, rows, total, key, layout.order(CONTENT)))
 
 
 def mappings_edit(
@@ -139,41 +140,36 @@ def run_edit(run: pa.Table, comparison: Comparison, version: int, *, exists: boo
     return Edit(rows, layout.runs, not exists, None, layout.lookup(RUNS))
 
 
-def compacted_edit(
-    stored: Stored, stage: Stage, kind: str, clustering: Clustering | None = None
-) -> Edit:
+def compacted_edit(stored: Stored, stage: Stage, kind: str, filing: Filing = BY_KEY) -> Edit:
     """The edit that writes content or key mappings whole, in order.
 
     By half of the session's tasks at most, because versions go on meanwhile, unless windows are
     over it.
 
     Args:
-        clustering: see `content_edit`.
+        filing: see `content_edit`.
     """
     layout, rows = Layout.of(stage), stored.rows()
     by, order = layout.lookup(kind), layout.order(kind)
     edit = Edit(rows, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
-    if kind == CONTENT and clustering is not None and clustering.fits(layout.key):
-        return clustered(edit, clustering, layout, stored.count, stored.engines)
+    filed = None
+    if kind == CONTENT:
+        filed = filing.filed(edit, layout, stored.count, stored.engines, asides=True)
+    if filed is not None:
+        return filed
     ordered = stored.engines.of(rows).filed_beside(rows, stored.count, by, order)
     return replace(edit, rows=ordered)
 
 
-def clustered(
-    edit: Edit, clustering: Clustering, layout: Layout, count: int, engines: Engines
-) -> Edit:
-    """The edit with all rows of a content by partitions, and cut into files where these end."""
-    order = clustering.order(layout.order(CONTENT))
-    least = engines.limits.partition_rows_of(count)
-    rows, ends = engines.of(edit.rows).clustered(edit.rows, clustering, order, least)
-    return replace(edit, rows=rows, file_ends=ends, file_rows=ROWS_PER_FILE)
+def emptied(stage: Stage, kind: str, *, apart: bool = False) -> Edit:
+    """The edit that leaves no row in content, key mappings or runs.
 
-
-def emptied(stage: Stage, kind: str) -> Edit:
-    """The edit that leaves no row in content, key mappings or runs."""
+    Args:
+        apart: see `Edit`.
+    """
     layout = Layout.of(stage)
     columns = layout.columns(kind)
-    return Edit(empty(columns), columns, True, None, layout.lookup(kind))
+    return Edit(empty(columns), columns, True, None, layout.lookup(kind), apart=apart)
 
 
 def _read(before: Read | None, comparison: Comparison) -> Callable[[], Rows] | None:

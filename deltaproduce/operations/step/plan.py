@@ -45,6 +45,7 @@ Compaction = Literal["fold", "feed", "log"]
 the version log."""
 
 
+_STORED_ANEW: Final = "it is stored otherwise now"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -89,6 +90,7 @@ def plan(
     due: Mapping[str, str] = _NOTHING,
     tasks: str | None = None,
     expiring: Mapping[str, str] = _NOTHING,
+    stored: Mapping[str, str] = _NOTHING,
     policy: Policy = "auto",
     now: datetime | None = None,
 ) -> tuple[Step, ...]:
@@ -103,6 +105,7 @@ def plan(
         due: stages that change though nothing that they read does -> why.
         tasks: why stages are looked at whose rows tasks make; None if they are not.
         expiring: sources whose rows may leave though nothing is given for them -> why.
+        stored: stage -> how files are to keep its content, as versions have it.
         policy: whether changed definitions are accepted.
         now: the time, for stages that are due at some; they wait if None.
 
@@ -140,6 +143,7 @@ def plan(
             )
         if step is not None:
             steps[stage.name] = step
+    steps |= _stored_anew(graph, head, stored, steps)
     return tuple(steps[stage.name] for stage in graph.stages if stage.name in steps)
 
 
@@ -152,6 +156,35 @@ def _check_pipeline(graph: Graph, head: Version) -> None:
             f"this store has the stages {names}, and the pipeline has none of them, but {others}: "
             "give the pipeline that the store was made with, or a location of its own"
         )
+
+
+def is_stored_anew(stage: str, head: Version, stored: str) -> bool:
+    """Whether files keep rows of a stage otherwise than they are to.
+
+    Args:
+        stored: how they are to, as versions have it.
+    """
+    known = head.stages.get(stage)
+    if known is None or known.origin.table or not known.rows:
+        return False
+    return has_tables(head, stage) and known.base.stored != stored
+
+
+def _stored_anew(
+    graph: Graph, head: Version, stored: Mapping[str, str], steps: Mapping[str, Step]
+) -> dict[str, Step]:
+    """The steps of stages whose content is written anew, as files are to keep it."""
+    found: dict[str, Step] = {}
+    for stage in graph.stages:
+        name, step = stage.name, steps.get(stage.name)
+        if not is_stored_anew(name, head, stored.get(name, "")):
+            continue
+        if step is None:
+            how: Literal["incremental", "changes"] = "incremental" if stage.feeders else "changes"
+            found[name] = Step(stage, how, _STORED_ANEW)
+        else:
+            found[name] = replace(step, reason=f"{step.reason}; {_STORED_ANEW}")
+    return found
 
 
 def _source_step(

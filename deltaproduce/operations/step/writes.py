@@ -14,19 +14,19 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from deltaproduce.engines.choice import is_local
 from deltaproduce.engines.comparisons import Comparison
-from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import CONTENT, KEY_MAPPINGS, RUNS, UPDATES
 from deltaproduce.model.window_moves import WindowMove
 from deltaproduce.operations.step.edits import (
+    BY_KEY,
     Read,
     content_edit,
     mappings_edit,
     run_edit,
     updates_edit,
 )
+from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.plan import TableType, Writing, writing
 from deltaproduce.operations.step.windowing import Units
 from deltaproduce.storage.decisions.resumption import Kept
@@ -153,7 +153,7 @@ class Write:
         runs_anew: the table of runs is written anew, and ``run`` has the rows of those before it.
         replaces: later steps replace rows of the content and the key mappings by predicate (copy on
             write, where a table is too large to be written whole).
-        clustering: by which partitions the content is stored, if it is written whole.
+        filing: how files are to keep the content.
     """
 
     result: StepResult
@@ -165,7 +165,7 @@ class Write:
     run: pa.Table | None = None
     runs_anew: bool = False
     replaces: bool = False
-    clustering: Clustering | None = None
+    filing: Filing = BY_KEY
 
     @staticmethod
     def of(
@@ -173,7 +173,7 @@ class Write:
         table_type: TableType,
         last: StageFigures,
         overlay: Overlay | None,
-        clustering: Clustering | None = None,
+        filing: Filing = BY_KEY,
     ) -> Write:
         """Decide how a step is written."""
         comparison, counts = result.comparison, result.comparison.counts
@@ -181,7 +181,7 @@ class Write:
         rows, row_bytes = result.size(last)
         how = (
             "rewrite"
-            if result.anew
+            if result.anew or _is_filed_otherwise(last, filing)
             else writing(
                 table_type,
                 limits,
@@ -208,13 +208,13 @@ class Write:
                 how,
                 overlay,
                 replaces=replaces,
-                clustering=clustering,
+                filing=filing,
             )
         run, added = run_of(comparison), last.base.added.get(RUNS)
         runs_anew = added is None or added >= limits.compaction_commits
         if runs_anew and overlay is not None:  # many small files become one
             run, overlay = overlay.with_run(run).rows, None
-        return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew)
+        return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew, filing=filing)
 
     @property
     def in_place(self) -> bool:
@@ -238,7 +238,7 @@ class Write:
                 before.get(CONTENT),
                 self.rows,
                 exists=CONTENT in exists,
-                clustering=self.clustering,
+                filing=self.filing,
             ),
             UPDATES: updates_edit(comparison, number, exists=UPDATES in exists),
         }
@@ -253,7 +253,8 @@ class Write:
             )
         for kind in (CONTENT, KEY_MAPPINGS):
             edit = edits.get(kind)
-            edits[kind] = None if edit is None else replace(edit, marked=self.replaces)
+            apart = kind == CONTENT and _is_filed_otherwise(self.last, self.filing)
+            edits[kind] = None if edit is None else replace(edit, marked=self.replaces, apart=apart)
         if self.run is not None:
             edits[RUNS] = run_edit(self.run, comparison, number, exists=not self.runs_anew)
         return {kind: edit for kind, edit in edits.items() if edit is not None}
@@ -279,6 +280,7 @@ class Write:
                 folded=self.last.base.folded if self.how in ("nothing", "run") else number,
                 runs=0 if overlay is None else overlay.runs,
                 run_rows=0 if overlay is None else overlay.added,
+                stored=self.filing.text,
             ),
             past=self.result.past(self.last),
         )
@@ -381,6 +383,11 @@ class WriteKept:
         return self.kept.figures
 
 
+def _is_filed_otherwise(last: StageFigures, filing: Filing) -> bool:
+    """Whether the content's table is there, and its files keep rows otherwise than they are to."""
+    return CONTENT in last.delta_versions and last.base.stored != filing.text
+
+
 def added(last: StageFigures, edits: Edits) -> dict[str, int]:
     """How often the edited tables have been added to since their rows were last put in order."""
     return {
@@ -393,6 +400,6 @@ def added(last: StageFigures, edits: Edits) -> dict[str, int]:
 def content_at_hand(edits: Edits) -> pa.Table | None:
     """The content, if it is written whole from the driver; None if not."""
     edit = edits.get(CONTENT)
-    if not isinstance(edit, Edit) or not edit.overwrite or not is_local(edit.rows):
+    if not isinstance(edit, Edit) or not edit.overwrite or not isinstance(edit.rows, pa.Table):
         return None
-    return edit.rows
+    return edit.rows.drop_columns([column.name for column in edit.beside])

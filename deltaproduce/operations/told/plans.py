@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deltaproduce.described.content import description, text_of
 from deltaproduce.model.fingerprints import NOT_MADE, Altered, Fingerprint
 from deltaproduce.model.graph import Graph, Stage, is_auxiliary
 from deltaproduce.operations.step.plan import Step
@@ -204,6 +205,9 @@ def altered(stage: Stage, head: Version, definition: Fingerprint) -> tuple[Alter
     found = [part for part in parts if part.before != part.after]
     if known.layout != definition.layout and not found:
         found.append(Altered("what it reads", None, ", ".join(x.name for x in stage.feeders)))
+    was, is_now = head.stages[stage.name].base.stored, text_of(description(stage))
+    if was != is_now:
+        found.append(Altered("how it is stored", was, is_now))
     if known.function not in (NOT_MADE, definition.function):
         found.append(Altered(stage.kind.maker, known.text, definition.text))
     return tuple(found)

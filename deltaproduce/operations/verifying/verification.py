@@ -19,6 +19,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from deltaproduce.described.content import beside, read_text
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty, in_order
 from deltaproduce.engines.marks import FAULTS, FILE, MISPLACED
@@ -37,6 +38,7 @@ from deltaproduce.model.layouts import (
     Layout,
 )
 from deltaproduce.operations.step.expiry import forgotten_by, remembered
+from deltaproduce.operations.step.filing import Filing
 from deltaproduce.operations.step.incremental import full_step
 from deltaproduce.operations.step.windowing import Windows
 from deltaproduce.operations.verifying.findings import Finding
@@ -180,7 +182,8 @@ class Verifier:
                 yield Finding(stage.name, kind, "gone", str(error))
                 continue
             has = {field.name: field.dataType for field in found}
-            if has != {column.name: column.data_type for column in layout.columns(kind)}:
+            columns = (*layout.columns(kind), *(self._beside(stage) if kind == CONTENT else ()))
+            if has != {column.name: column.data_type for column in columns}:
                 wrong = f"its columns are {found.simpleString()}"
                 yield Finding(stage.name, kind, "columns", wrong)
 
@@ -213,12 +216,11 @@ class Verifier:
         figures = self._figures(stage)
         if figures.base.added.get(kind) != 0 or figures.origin.table:
             return
-        by = Layout.of(stage).order(kind)
+        layout = Layout.of(stage)
         table = self._tables.location.table(stage.name, kind)
-        clustering = self._clusterings.get(stage.name) if kind == CONTENT else None
-        orders = [by]
-        if clustering is not None and clustering.fits(stage.schema.key.columns):
-            orders = [clustering.order(by), by]  # as it may be from before there was a window
+        orders: Sequence[Sequence[Column]] = [layout.order(kind)]
+        if kind == CONTENT:
+            orders = self._filing(stage).orders(layout)
         for order in orders:
             found = self._tables.file_ends(table, figures.delta_versions[kind], order)
             if _sorted(found, order):
@@ -226,6 +228,16 @@ class Verifier:
         else:
             wrong = f"delta version {figures.delta_versions[kind]} is not in order, as it should be"
             yield Finding(stage.name, kind, "order", wrong)
+
+    def _filing(self, stage: Stage) -> Filing:
+        """How files keep the content of a stage in the head."""
+        text = self._figures(stage).base.stored
+        return Filing(self._clusterings.get(stage.name), read_text(text, stage) if text else None)
+
+    def _beside(self, stage: Stage) -> tuple[Column, ...]:
+        """The columns that the table of its content has, and the content has not."""
+        description = self._filing(stage).description
+        return () if description is None else beside(description.partitions)
 
     def _updates(self, stage: Stage) -> tuple[Rows | None, bool]:
         """The updates that its content can be folded from, and whether they are all of them."""

@@ -23,6 +23,7 @@ from deltaproduce.types.columns import Column
 
 _CUT_MICROS: Final = 999
 """So much later than the log says the last moment may be."""
+_PARTITION: Final = "partition"
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -31,7 +32,7 @@ class FileRanges(NamedTuple):
 
     Attributes:
         told: a row for each file: ``num_records``, and structs of columns ``min``, ``max`` and
-            ``null_count``, as delta-rs has them; None if nothing is known.
+            ``null_count``, and ``partition``, as delta-rs has them; None if nothing is known.
         files: how many files there are.
     """
 
@@ -67,6 +68,13 @@ class FileRanges(NamedTuple):
 
     def _ends(self, column: Column) -> tuple[Numbers, Numbers]:
         """The least and the greatest value of each file."""
+        values = self._partition_numbers(column)
+        if values is not None:
+            given, numbers = np.asarray(values.is_valid()), np.asarray(pc.fill_null(values, 0))
+            return (
+                np.where(given, numbers, NO_VALUE.least),
+                np.where(given, numbers, NO_VALUE.greatest),
+            )
         least, greatest = self._numbers("min", column), self._numbers("max", column)
         if least is None or greatest is None:
             return np.full(self.files, _LEAST), np.full(self.files, _GREATEST)
@@ -82,10 +90,27 @@ class FileRanges(NamedTuple):
 
     def _nulls(self, column: Column) -> Numbers:
         """How many values of each file are null; -1 if that is not known."""
+        values = self._partition_numbers(column)
+        if values is not None:
+            return np.where(np.asarray(values.is_valid()), 0, self._rows())
         found = self._field("null_count", column)
         if found is None:
             return np.full(self.files, -1)
         return np.asarray(pc.fill_null(found, -1), np.int64)
+
+    def values(self) -> list[dict[str, pa.Scalar]]:
+        """The values that all rows of each file have, of columns that the files do not have."""
+        if self.told is None or _PARTITION not in self.told.column_names:
+            return [{} for _ in range(self.files)]
+        structs = self.told.column(_PARTITION).combine_chunks()
+        return [
+            {field.name: pc.struct_field(structs, [field.name])[file] for field in structs.type}
+            for file in range(self.files)
+        ]
+
+    def _partition_numbers(self, column: Column) -> pa.Array | None:
+        found = self._field(_PARTITION, column) if _is_number(column) else None
+        return None if found is None else numbers_of(found)
 
     def _rows(self) -> Numbers:
         """How many rows each file has; -1 if that is not known."""

@@ -7,6 +7,7 @@ sought; where a range is not known it may have anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -75,6 +76,7 @@ class _PastAll:
         return True
 
 
+_NO_COLUMNS: Final[Mapping[str, pa.Scalar]] = MappingProxyType({})
 _PAST_ALL: Final = _PastAll()
 NO_VALUE: Final = _Range(np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 """That of numbers which are all null."""
@@ -109,10 +111,17 @@ class Bound(NamedTuple):
 
 
 class FileFooter:
-    """What the footer of a file says of its row groups, but for those without rows."""
+    """What the footer of a file says of its row groups, but for those without rows.
 
-    def __init__(self, said: pq.FileMetaData) -> None:
+    Args:
+        values: what all rows have in columns that the file does not have.
+    """
+
+    def __init__(
+        self, said: pq.FileMetaData, values: Mapping[str, pa.Scalar] = _NO_COLUMNS
+    ) -> None:
         self.said = said
+        self.values = values
         counts = {group: said.row_group(group).num_rows for group in range(said.num_row_groups)}
         self.numbers: Numbers = np.array([n for n, rows in counts.items() if rows], np.int64)
         self.rows: Numbers = np.array([rows for rows in counts.values() if rows], np.int64)
@@ -121,8 +130,25 @@ class FileFooter:
     def ranges_in(self, name: str) -> tuple[_Range, ...] | None:
         """The ranges of one column; None if it does not say them."""
         if name not in self._ranges:
-            self._ranges[name] = self._read_ranges(name)
+            self._ranges[name] = (
+                self._one_value(name) if name in self.values else self._read_ranges(name)
+            )
         return self._ranges[name]
+
+    def _one_value(self, name: str) -> tuple[_Range, ...] | None:
+        """The ranges of a column that has one value; None if values of its type have none."""
+        value = self.values[name]
+        is_text, is_number = pa.types.is_string(value.type), _is_number(value.type)
+        if not is_text and not is_number:
+            return None
+        if not value.is_valid:
+            found = NO_TEXT if is_text else NO_VALUE
+        elif is_text:
+            found = _Range(*[value.as_py().encode()] * 2)
+        else:
+            number = value.cast(pa.int32()) if pa.types.is_date(value.type) else value
+            found = _Range(number.as_py(), number.as_py())
+        return (found,) * len(self.numbers)
 
     def _read_ranges(self, name: str) -> tuple[_Range, ...] | None:
         place, ranges = place_of(self.said, name), []
@@ -147,6 +173,8 @@ class FileFooter:
 
     def nulls_in(self, name: str) -> Marks:
         """Which row groups may have a null in one column."""
+        if name in self.values:
+            return np.full(len(self.numbers), not self.values[name].is_valid)
         place = place_of(self.said, name)
         if place is None:
             return np.ones(len(self.numbers), bool)
@@ -254,6 +282,10 @@ def reach_of(bounds: Sequence[Bound]) -> Reach:
             last[group] = start + among.searchsorted(greatest[group], "right")
         alike = alike & (least == greatest)
     return Reach(in_order, first, last)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind))
 
 
 def place_of(footer: pq.FileMetaData, name: str) -> int | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import compress, groupby, islice
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
@@ -82,6 +82,24 @@ class ParquetFiles:
         self._ranges = ranges or unknown(len(paths))
         self._spill = spill
         self._known: dict[int, FileFooter] = {}
+        self._values = self._ranges.values()
+
+    @property
+    def told(self) -> pa.Table | None:
+        """What the log says of the files; see `FileRanges.told`."""
+        return self._ranges.told
+
+    def among(self, numbers: Numbers) -> ParquetFiles:
+        """Some of the files."""
+        told = None if self._ranges.told is None else self._ranges.told.take(pa.array(numbers))
+        return ParquetFiles(
+            self._directory,
+            [self._paths[number] for number in numbers.tolist()],
+            self._table,
+            self._readings,
+            FileRanges(told, len(numbers)),
+            self._spill,
+        )
 
     def rows_of(
         self, keys: Selection, columns: Sequence[Column], most: int | None
@@ -249,8 +267,8 @@ class ParquetFiles:
         found = self._spill()
         found.add(empty(columns))
         try:
-            for path in self._paths:
-                for rows in self._parts_of(path, columns, versions):
+            for number in range(len(self._paths)):
+                for rows in self._parts_of(number, columns, versions):
                     found.add(_within(rows, versions))
         except _UNREADABLE as error:
             if self._table is None:
@@ -266,8 +284,8 @@ class ParquetFiles:
         holding = self._ranges.within(VERSION_COLUMN, Ranges(((version, version),)))
         found = empty(columns)
         try:
-            for path in compress(self._paths, holding):
-                for rows in self._parts_of(path, columns, (version, version)):
+            for number in np.flatnonzero(holding).tolist():
+                for rows in self._parts_of(number, columns, (version, version)):
                     found = pa.concat_tables([found, _within(rows, (version, version))])
                     if len(found) >= most:
                         return found.slice(0, most)
@@ -284,8 +302,8 @@ class ParquetFiles:
             CorruptStoreError: files are gone or broken.
         """
         try:
-            for path in self._paths:
-                yield pa.concat_tables([empty(columns), *self._parts_of(path, columns)])
+            for number in range(len(self._paths)):
+                yield pa.concat_tables([empty(columns), *self._parts_of(number, columns)])
         except _UNREADABLE as error:
             if self._table is None:
                 raise
@@ -297,13 +315,14 @@ class ParquetFiles:
         Raises:
             CorruptStoreError: files are gone or broken.
         """
-        names = [column.name for column in columns]
         try:
-            for path in self._paths:
+            for path, values in zip(self._paths, self._values, strict=True):
+                names = [column.name for column in columns if column.name not in values]
                 with self._directory.parquet(path) as file:
                     self._count(file.metadata, range(file.num_row_groups), names)
                     for batch in file.iter_batches(rows, columns=names, use_threads=False):
-                        yield in_arrow_types(pa.Table.from_batches([batch]), columns)
+                        part = _beside(pa.Table.from_batches([batch]), values)
+                        yield in_arrow_types(part, columns)
         except _UNREADABLE as error:
             if self._table is None:
                 raise
@@ -319,7 +338,8 @@ class ParquetFiles:
                     said = threads.map(
                         self._directory.footer, map(self._paths.__getitem__, missing)
                     )
-                    self._known |= zip(missing, map(FileFooter, said), strict=True)
+                    values = (self._values[number] for number in missing)
+                    self._known |= zip(missing, map(FileFooter, said, values), strict=True)
         except (OSError, pa.ArrowInvalid) as error:
             self._check_answer(error)
             return None
@@ -338,18 +358,21 @@ class ParquetFiles:
         """Some row groups of one file."""
         number = groups[0].file
         with self._directory.parquet(self._paths[number], footers[number].said) as file:
-            return file.read_row_groups([group.number for group in groups], use_threads=False)
+            found = file.read_row_groups([group.number for group in groups], use_threads=False)
+        return _beside(found, self._values[number])
 
     def _parts_of(
-        self, path: str, columns: Sequence[Column], versions: tuple[int, int] | None = None
+        self, number: int, columns: Sequence[Column], versions: tuple[int, int] | None = None
     ) -> Iterator[pa.Table]:
         """The rows of a file, those of other versions only where a row group has some of these."""
-        with self._directory.parquet(path) as file:
+        values = self._values[number]
+        with self._directory.parquet(self._paths[number]) as file:
             groups = _groups_of(file.metadata, versions)
-            names = [column.name for column in columns]
+            names = [column.name for column in columns if column.name not in values]
             self._count(file.metadata, groups, names)
             for some in _shared_out(groups, file.metadata):
-                yield in_arrow_types(file.read_row_groups(some, names), columns)
+                rows = _beside(file.read_row_groups(some, names), values)
+                yield in_arrow_types(rows, columns)
 
     def _count(
         self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str] | None = None
@@ -405,6 +428,13 @@ def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:
         return rows
     numbers = rows.column(VERSION).to_numpy()
     return rows.filter(pa.array((numbers >= versions[0]) & (numbers <= versions[1])))
+
+
+def _beside(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
+    """Rows of a file with what all of them have in columns that it does not have."""
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(value, len(rows)))
+    return rows
 
 
 def _shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list[int]]:

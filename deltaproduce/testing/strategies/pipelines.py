@@ -14,6 +14,7 @@ from deltaproduce.testing.strategies.aggregates import aggregates
 from deltaproduce.testing.strategies.catalogue import CATALOGUE, PARTITIONED, Rule, Shape
 from deltaproduce.testing.strategies.functions import counted, gathered, last_first, matched
 from deltaproduce.testing.strategies.indexes import indexes, may_have_index
+from deltaproduce.testing.strategies.stored import stored_otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ def pipelines(
     Stages with several feeders, merged or joined, come where two have the same keys: of different
     sources, or a stage and its own feeder, or two stages of one ancestor. Aggregates come over any
     stage, with windows where its key has partitions, and so do indexes.
+    In half of the pipelines stages may say how files keep their content.
 
     The stages' functions are deterministic, sensitive to the order of their values, and at the
     top level of a module, so that Spark's workers can unpickle them.
@@ -77,7 +79,7 @@ def pipelines(
             stages.append(_aggregate(draw, pipeline, feeder, some, number, **options))
         else:
             stages.append(_function(draw, pipeline, catalogue, feeder, some, number))
-    return pipeline
+    return draw(stored_otherwise(pipeline)) if draw(st.booleans()) else pipeline
 
 
 _SHARES = {True: [True, True, False], False: [True, False, False]}

@@ -1,4 +1,4 @@
-"""Partitions: by which columns or expressions the rows of a data set are kept apart, and names.
+"""Partitions: by which columns or expressions rows are kept apart, and names.
 
 Pure. The invariant: of which partition a row is depends on the row alone, whoever writes it and on
 whichever clock: timestamps are taken in UTC. Delta's log has the values of a partition as text
@@ -7,16 +7,13 @@ whichever clock: timestamps are taken in UTC. Delta's log has the values of a pa
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
-from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql.types import (
     BooleanType,
-    DataType,
     DateType,
     DecimalType,
     IntegralType,
@@ -25,6 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from deltaproduce.engines.delta_log import folder_of
 from deltaproduce.errors import DefinitionError
 from deltaproduce.stages.sql.expressions.analysis import analysed
 from deltaproduce.stages.sql.expressions.evaluation import evaluated
@@ -38,9 +36,6 @@ Values: TypeAlias = tuple[str | None, ...]
 """What tells a partition from others: its columns' values, as the log has them."""
 
 CLOCK: Final = "UTC"
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-_SAFE: Final = " +,@"
-_LONGEST_NAME: Final = 120
 _KINDS: Final = (BooleanType, DateType, DecimalType, IntegralType, StringType)
 
 
@@ -78,10 +73,6 @@ def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
     _check_names(columns, own)
     if len({one.column.name for one in found}) < len(found):
         raise DefinitionError(f"the partition {text!r} has a column twice; name it once")
-    if {one.column.name for one in found} >= {*columns.names}:
-        raise DefinitionError(
-            f"the partition {text!r} has all columns, and files would have none; leave one out"
-        )
     return found
 
 
@@ -100,7 +91,7 @@ def _term(expression: Expression, columns: Columns) -> Term:
     found = analysed(expression, {c.name: c.data_type for c in columns}, CLOCK)
     if found is None:
         raise DefinitionError(
-            f"partition {expression.text!r} is computed by Spark only, and a data set is written "
+            f"partition {expression.text!r} is computed by Spark only, and rows are written "
             "without it, too; add a column that has the value, and partition by that"
         )
     return found
@@ -137,15 +128,6 @@ def values_of(rows: pa.Table, by: Sequence[Partition]) -> pa.Table:
     )
 
 
-def logged(value: object, data_type: DataType) -> str | None:
-    """A value as the log has it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or isinstance(value, str):
-        return value
-    return f"{value:f}" if isinstance(data_type, DecimalType) else str(value)
-
-
 def read_values(values: Values, by: Sequence[Partition]) -> dict[str, pa.Scalar]:
     """The values of a partition by column, from the log's text.
 
@@ -165,14 +147,5 @@ def folder(values: Values, by: Sequence[Partition]) -> str:
 
     Readers take the values from the log; the name is for people, and long ones are cut.
     """
-    return "/".join(
-        f"{_name(one.column.name)}={_NO_VALUE if value is None else _name(value)}"
-        for value, one in zip(values, by, strict=True)
-    )
-
-
-def _name(text: str) -> str:
-    name = quote(text, safe=_SAFE)
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME // 2]}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    names = (one.column.name for one in by)
+    return folder_of(zip(names, values, strict=True))

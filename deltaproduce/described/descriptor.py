@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from deltaproduce.datasets.partitions import Partition, partitions
+from deltaproduce.described.partitions import Partition, partitions
 from deltaproduce.errors import DefinitionError
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column, Columns, SchemaLike, named_columns, plain_columns
@@ -126,8 +126,9 @@ class Description:
         """
         columns = plain_columns(schema)
         by = None if partition is None else partitions(_text(partition, "partition"), columns)
-        in_order = _order(_text(order, "order"), columns) if order is not None else ()
-        return Description(columns, by, in_order, _codec(compression))
+        _check_files(by or (), columns)
+        in_order = order_of(_text(order, "order"), columns) if order is not None else ()
+        return Description(columns, by, in_order, codec(compression))
 
     @staticmethod
     def read(text: str) -> Description:
@@ -197,15 +198,15 @@ class Description:
         return tuple(column for column in self.stored if column.name not in names)
 
     def differences(self, found: Description) -> dict[str, tuple[object, object]]:
-        """The parts of another one that differ from this one, which is wanted."""
-        parts = (
-            ("schema", self.columns, found.columns),
-            ("partition", self.by, found.by),
-            ("order", self.in_order, found.in_order),
-            ("compression", self.compression, found.compression),
-        )
+        """The parts of another one that differ from this one, which is wanted.
+
+        Of columns with another type the schema differs, and not what names them.
+        """
         wanted, there = self.descriptor.as_dict(), found.descriptor.as_dict()
-        return {name: (wanted[name], there[name]) for name, own, its in parts if own != its}
+        differing = {name for name in _KINDS if wanted[name] != there[name]} - {"schema"}
+        if self.columns != found.columns:
+            differing.add("schema")
+        return {name: (wanted[name], there[name]) for name in _KINDS if name in differing}
 
 
 def arrow_fields(columns: tuple[Column, ...]) -> pa.Schema:
@@ -226,13 +227,26 @@ def _with_nulls(data_type: DataType) -> DataType:
     return data_type
 
 
+def _check_files(by: tuple[Partition, ...], columns: Columns) -> None:
+    if {one.column.name for one in by} >= {*columns.names}:
+        raise DefinitionError(
+            f"the partition {', '.join(one.text for one in by)!r} has all columns, and files would "
+            "have none; leave one out"
+        )
+
+
 def _text(value: object, part: str) -> str:
     if not isinstance(value, str):
         raise DefinitionError(f"{part} is {shown(value)}; give a str, or None")
     return value
 
 
-def _codec(compression: object) -> str:
+def codec(compression: object) -> str:
+    """The name of a codec that files can have.
+
+    Raises:
+        DefinitionError: there is none of that name.
+    """
     found = _CODECS.get(compression.lower()) if isinstance(compression, str) else None
     if found is None:
         known = ", ".join(dict.fromkeys(_CODECS.values()))
@@ -240,7 +254,12 @@ def _codec(compression: object) -> str:
     return found
 
 
-def _order(text: str, columns: Columns) -> tuple[Column, ...]:
+def order_of(text: str, columns: Columns) -> tuple[Column, ...]:
+    """Reads the columns that the rows of each file are sorted by.
+
+    Raises:
+        DefinitionError: they are none of these, or have no sound order.
+    """
     if not text.strip():
         return ()
     named = named_columns(text)

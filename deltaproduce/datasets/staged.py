@@ -1,0 +1,251 @@
+"""The content of a stage as a data set, to be read.
+
+The invariant: what is read is one version of the store, whatever is beside the content's table; and
+nothing is written, since that is the store's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from deltaproduce.datasets import reading
+from deltaproduce.datasets.parts import narrowed
+from deltaproduce.described.content import beside, described, plainly, read_text
+from deltaproduce.described.descriptor import Description, Descriptor
+from deltaproduce.described.partitioned_rows import with_partitions
+from deltaproduce.engines.choice import needs_spark
+from deltaproduce.engines.local.arrays import empty
+from deltaproduce.engines.spark.columns import col, cols
+from deltaproduce.errors import InvalidArgumentError
+from deltaproduce.model.graph import Stage
+from deltaproduce.model.layouts import CONTENT, RUNS, Layout
+from deltaproduce.model.partitions import Ranges
+from deltaproduce.reading.opened import Opened
+from deltaproduce.shown.tabular import Word, one_line
+from deltaproduce.storage.figures import StageFigures
+from deltaproduce.storage.parquet.file_ranges import FileRanges
+from deltaproduce.storage.stored import Stored
+from deltaproduce.storage.versions import Version, stage_at
+from deltaproduce.types.columns import VERSION_COLUMN, Column
+
+_EVERYWHERE: Final[Mapping[str, str | None]] = MappingProxyType({})
+_NO_TABLES: Final = StageFigures("skipped")
+_ROWS_AT_A_TIME: Final = 1 << 18
+
+
+class StageDataset:
+    """The content of a stage at a version, as a data set that is read.
+
+    Made by `Store.dataset`. The store alone writes it: rows are given to `Store.update`.
+    """
+
+    def __init__(
+        self,
+        store: Opened,
+        version: Version,
+        stage: Stage,
+        description: Description,
+        within: Mapping[str, str | None] = _EVERYWHERE,
+    ) -> None:
+        self._store = store
+        self._version = version
+        self._stage = stage
+        self._description = description
+        self._within = within
+
+    def __repr__(self) -> str:
+        within = ", ".join(f"{name}={value}" for name, value in self._within.items())
+        found = Word(within) if within else None
+        return one_line(self, self._stage.name, version=self._version.number, partition=found)
+
+    @property
+    def location(self) -> str:
+        """Where it is: the path of the content's Delta table, or its name in a catalog."""
+        return self._store.tables.location.table(self._stage.name, CONTENT).address
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """What its rows and files are in the version."""
+        return self._description.descriptor
+
+    def read(self, where: str | None = None) -> DataFrame | pa.Table:
+        """The rows of the content, in no order; see `Dataset.read`.
+
+        Args:
+            where: a condition in SQL over the columns of rows and of partitions. Files that cannot
+                have such rows are not read.
+
+        Returns:
+            The columns of `Store.content`; a DataFrame with a session, else a pyarrow Table.
+        """
+        engines, condition = self._store.engines, self._asked(where)
+        with self._store.noticing():
+            stored = self._stored(condition)
+            if engines.session is not None:
+                return self._in_spark(stored, condition)
+            if condition.expression is not None and condition.term is None:
+                raise needs_spark()
+            spill, shown = engines.spill(), self._description.columns
+            spill.add(empty(shown.columns))
+            for part in self._parts(stored, condition):
+                spill.add(part.select([*shown.names]))
+            return spill.table()
+
+    def files(self, where: str | None = None) -> list[str]:
+        """The paths of the files that may have such rows, from the location, sorted.
+
+        Where later rows lie beside the content (merge on read), those of the table of runs are
+        among them; `Store.compact` folds them into the content.
+
+        Raises:
+            InvalidArgumentError: rows of them are marked as deleted (copy on write, above 4,000,000
+                rows), or only Spark finds them.
+        """
+        condition, figures = self._asked(where), self._figures
+        if not figures.rows:
+            return []
+        told = self._listed(CONTENT)
+        found: list[str] = reading.chosen(told, condition, self._description)["path"].to_pylist()
+        if figures.base.runs:
+            later = Ranges(((figures.base.folded + 1, self._version.number),))
+            runs = self._listed(RUNS)
+            holding = FileRanges(runs, len(runs)).within(VERSION_COLUMN, later)
+            found += map(self._beside, runs.filter(pa.array(holding))["path"].to_pylist())
+        return sorted(found)
+
+    def partition(self, **values: object) -> StageDataset:
+        """A part of it: the rows of some values in its partition columns; see `Dataset.partition`.
+
+        Raises:
+            InvalidArgumentError: there is no such partition column, or a value is none of it.
+        """
+        within = narrowed(values, self._description, self._within)
+        return StageDataset(self._store, self._version, self._stage, self._description, within)
+
+    def writer(self, **_: object) -> NoReturn:
+        """Refused: see `Store.update`."""
+        raise self._refused()
+
+    def absorb(self, other: object) -> NoReturn:
+        """Refused: see `Store.update`."""
+        del other
+        raise self._refused()
+
+    def _refused(self) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"the content of {self._stage.name!r} is written by its store alone: give rows to "
+            "Store.update, or write to a data set of your own (Dataset.create)",
+            argument="stage",
+        )
+
+    @property
+    def _figures(self) -> StageFigures:
+        return self._version.stages.get(self._stage.name, _NO_TABLES)
+
+    def _asked(self, where: str | None) -> reading.Condition:
+        zone = self._store.engines.time_zone
+        return reading.Condition.of(where, self._description, self._within, zone)
+
+    def _listed(self, kind: str) -> pa.Table:
+        """What the log says of the files of a table.
+
+        Raises:
+            InvalidArgumentError: it does not say which rows there are.
+        """
+        tables, name = self._store.tables, self._stage.name
+        table = tables.location.table(name, kind)
+        found = tables.listed(table, self._figures.delta_versions[kind])
+        if found is None:
+            raise InvalidArgumentError(
+                f"the files of {name!r} do not say its rows: some are marked as deleted, or only "
+                "Spark finds the files; use read()",
+                argument="stage",
+            )
+        return found
+
+    def _beside(self, path: str) -> str:
+        """The path of a file of the runs, from the location."""
+        location, tables = self._store.tables.location, self._store.tables
+        content, runs = (
+            tables.directory(location.table(self._stage.name, kind)) for kind in (CONTENT, RUNS)
+        )
+        return os.path.relpath(f"{runs}/{path}", content)
+
+    def _stored(self, condition: reading.Condition) -> Stored | None:
+        """The rows with the columns of partitions, of files that may have some of them."""
+        store = self._store
+        stored = store.reader.content_in_files(self._version, self._stage)
+        if stored is None:
+            return None
+        own, by = self._columns, self._description.partitions
+        columns, overlay, files = (*own, *beside(by)), stored.overlay, stored.files
+        if overlay is not None:
+            rows = with_partitions(overlay.rows, own, by, store.engines)
+            overlay = replace(overlay, rows=rows, content=columns)
+        if files is not None and files.told is not None:
+            told = files.told.append_column(_NUMBER, pa.array(np.arange(len(files.told))))
+            kept = reading.chosen(told, condition, self._description)
+            files = files.among(kept[_NUMBER].to_numpy())
+        table = store.tables.location.table(self._stage.name, CONTENT)
+        delta_version = self._figures.delta_versions[CONTENT]
+        base = partial(store.tables.read, table, delta_version)
+        return replace(
+            stored, base=base, columns=columns, overlay=overlay, files=files, by_log=None
+        )
+
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        return Layout.of(self._stage).content
+
+    def _parts(self, stored: Stored | None, condition: reading.Condition) -> Iterator[pa.Table]:
+        """The rows that are asked for, part by part, with the columns of partitions."""
+        if stored is None:
+            return
+        for part in stored.batches(stored.columns, _ROWS_AT_A_TIME):
+            yield reading.holding(part, condition, self._description)
+
+    def _in_spark(self, stored: Stored | None, condition: reading.Condition) -> DataFrame:
+        shown = self._description.columns
+        if stored is None:
+            found = self._store.frame(None, tuple(shown))
+            assert isinstance(found, DataFrame)
+            return found
+        rows = stored.all()
+        types = {one.column.name: one.column.data_type for one in self._description.partitions}
+        for name, value in condition.within.items():
+            rows = rows.where(col(name).eqNullSafe(f.lit(value).cast(types[name])))
+        if condition.expression is not None:
+            rows = rows.where(f.expr(condition.expression.text))
+        return rows.select(*cols(shown))
+
+
+_NUMBER: Final = "_number"
+
+
+def of_stage(store: Opened, stage: str | Stage, version: int | None) -> StageDataset:
+    """See `Store.dataset`."""
+    found, wanted = store.stage(stage), store.version(version)
+    store.check_there(wanted, [found.name], CONTENT, RUNS)
+    figures = wanted.stages.get(found.name, _NO_TABLES)
+    if found.kind.place is not None or figures.origin.table:
+        raise InvalidArgumentError(
+            f"source {found.name!r} is read in place: read its own table, or "
+            f"store.content({found.name!r})",
+            argument="stage",
+        )
+    then = stage_at(wanted, found)
+    if CONTENT in figures.delta_versions:
+        description = read_text(figures.base.stored, then)
+    else:
+        description = plainly(then) if then.stored is None else described(then, then.stored)
+    return StageDataset(store, wanted, then, description)

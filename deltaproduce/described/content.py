@@ -1,0 +1,160 @@
+"""The content of stages, as a descriptor says how files keep it.
+
+What ``stored=`` of a stage's definition means for its columns. The invariant: how rows are stored
+decides which files have them, and no row: content has the same rows however it is stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from deltaproduce.described.descriptor import Description, codec, order_of
+from deltaproduce.described.partitions import Partition, partitions
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.graph import Graph, Stage
+from deltaproduce.model.layouts import CONTENT, Layout
+from deltaproduce.types.columns import Column, Columns
+from deltaproduce.types.excerpts import shown
+from deltaproduce.types.stored_as import StoredAs
+
+_PARTS: Final = ("partition", "order", "compression")
+
+
+def stored_as(given: object, *, stage: str) -> StoredAs | None:
+    """What a definition says of how a stage is stored; None if nothing.
+
+    Raises:
+        DefinitionError: it is no mapping of ``partition``, ``order`` and ``compression`` to text;
+            with `stage`.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given or not {*given} <= {*_PARTS}:
+        raise DefinitionError(
+            f"stage {stage!r}: stored is {shown(given)}; give a dict with some of "
+            f"{', '.join(_PARTS)}",
+            stage=stage,
+        )
+    for part, text in given.items():
+        if not isinstance(text, str) and (text is not None or part == "compression"):
+            raise DefinitionError(
+                f"stage {stage!r}: {part} of stored is {shown(text)}; give a str", stage=stage
+            )
+    return StoredAs(**given)
+
+
+def description(stage: Stage) -> Description | None:
+    """How a stage's content is stored, if its definition says it.
+
+    Args:
+        stage: the types of all its columns are known.
+
+    Raises:
+        DefinitionError: it cannot be stored so; with `stage`.
+    """
+    return None if stage.stored is None else described(stage, stage.stored)
+
+
+def described(stage: Stage, stored: StoredAs) -> Description:
+    """How the content of a stage with these columns is stored.
+
+    Raises:
+        DefinitionError: it cannot be; with `stage` and, if it is about one, `column`.
+    """
+    named = Columns(tuple(c for c in (*stage.schema.key, *stage.schema.value) if not c.is_hidden))
+
+    def read() -> Description:
+        by = None if stored.partition is None else partitions(stored.partition, named)
+        in_order = () if stored.order is None else order_of(stored.order, named)
+        return Description(rows_of(stage), by, in_order, codec(stored.compression))
+
+    return _naming(stage.name, read)
+
+
+def descriptions(graph: Graph) -> Mapping[str, Description]:
+    """How the content of those stages is stored whose definitions say it, by name.
+
+    Raises:
+        DefinitionError: one cannot be stored so; with `stage`.
+    """
+    found = {stage.name: description(stage) for stage in graph.stages}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def check_stored(stage: Stage) -> None:
+    """Refuse a stage that cannot be stored as its definition says, if its types are known.
+
+    Raises:
+        DefinitionError: with `stage`.
+    """
+    if all(c.is_known for c in (*stage.schema.key, *stage.schema.value)):
+        description(stage)
+
+
+def rows_of(stage: Stage) -> Columns:
+    """The columns of a stage's content that readers see."""
+    return Columns(tuple(c for c in Layout.of(stage).shown if not c.is_hidden))
+
+
+def plainly(stage: Stage) -> Description:
+    """How the content of a stage is stored whose definition does not say it: by its key."""
+    order = tuple(c for c in Layout.of(stage).order(CONTENT) if not c.is_hidden)
+    return Description(rows_of(stage), None, order, "snappy")
+
+
+def text_of(found: Description | None) -> str:
+    """How content is stored, as a version has it; empty if by its key."""
+    if found is None:
+        return ""
+    stored = found.descriptor.as_dict()
+    return json.dumps({part: stored[part] for part in _PARTS})
+
+
+def read_text(text: str, stage: Stage) -> Description:
+    """The inverse of `text_of`.
+
+    Args:
+        stage: with the columns that its tables have.
+    """
+    if not text:
+        return plainly(stage)
+    found = json.loads(text)
+    by = found["partition"]
+    partition = None if by is None else ", ".join(by)
+    stored = StoredAs(partition, ", ".join(found["order"]), found["compression"])
+    return described(stage, stored)
+
+
+def columns_by(by: Sequence[Partition]) -> tuple[Column, ...]:
+    """The columns that content is partitioned by."""
+    return tuple(replace(one.column, descending=False) for one in by)
+
+
+def beside(by: Sequence[Partition]) -> tuple[Column, ...]:
+    """Those of them that content does not show: of expressions."""
+    return tuple(one.column for one in by if one.expression is not None)
+
+
+def sorted_by(found: Description, order: Sequence[Column]) -> tuple[Column, ...]:
+    """What all rows are sorted by: their partitions, and in each file as the descriptor says.
+
+    Args:
+        order: what they are sorted by otherwise; it tells all rows apart.
+    """
+    whole = [*columns_by(found.partitions), *found.in_order, *order]
+    return tuple({column.name: column for column in reversed(whole)}[n] for n in _names(whole))
+
+
+def _names(columns: Sequence[Column]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(column.name for column in columns))
+
+
+def _naming(stage: str, read: Callable[[], Description]) -> Description:
+    try:
+        return read()
+    except DefinitionError as error:
+        message = f"stage {stage!r}: stored: {error}"
+        raise DefinitionError(message, stage=stage, column=error.column) from error

@@ -1,0 +1,118 @@
+"""Filing: in which order, and in which files, the rows of a stage's content are written.
+
+By key, unless a window is over the stage, or its definition says how it is stored; what the
+definition says comes first. The invariant: each row that is given is written once, whatever files
+it goes to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from deltaproduce.described.content import beside, columns_by, sorted_by, text_of
+from deltaproduce.described.descriptor import Description
+from deltaproduce.described.partitioned_rows import refused, with_partitions
+from deltaproduce.engines.choice import Engines
+from deltaproduce.engines.engine import Rows
+from deltaproduce.engines.spark.engine import ROWS_PER_FILE
+from deltaproduce.errors import InvalidChangesError, ProducerError
+from deltaproduce.model.clustering import Clustering
+from deltaproduce.model.graph import Stage, belongs_to
+from deltaproduce.model.layouts import CONTENT, Layout
+from deltaproduce.storage.edits import Edit
+from deltaproduce.types.columns import Column
+from deltaproduce.types.excerpts import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Filing:
+    """How files keep the content of one stage.
+
+    Attributes:
+        clustering: by which partitions, if windows are over it.
+        description: how its definition says that it is stored, if it does.
+    """
+
+    clustering: Clustering | None = None
+    description: Description | None = None
+
+    @property
+    def text(self) -> str:
+        """How it is stored, as versions have it; empty if its definition does not say it."""
+        return text_of(self.description)
+
+    def orders(self, layout: Layout) -> tuple[tuple[Column, ...], ...]:
+        """What the rows may be sorted by: a table may be from before a window was over it."""
+        by = layout.order(CONTENT)
+        clustered = self._clustered(layout)
+        orders = (by,) if clustered is None else (clustered.order(by), by)
+        if self.description is None:
+            return orders
+        return tuple(sorted_by(self.description, order) for order in orders)
+
+    def filed(
+        self, edit: Edit, layout: Layout, count: int, engines: Engines, *, asides: bool = False
+    ) -> Edit | None:
+        """The edit with its rows in order, and in files; None if they are to be filed by key.
+
+        Args:
+            edit: of the content, with rows in no order.
+            count: how many rows they are.
+            asides: they are written while versions go on: by half of the session's tasks.
+        """
+        if self.description is not None:
+            return self._by_description(edit, layout, count, engines, asides=asides)
+        clustering = self._clustered(layout)
+        if clustering is None or not edit.overwrite:
+            return None
+        order = clustering.order(layout.order(CONTENT))
+        least = engines.limits.partition_rows_of(count)
+        rows, ends = engines.of(edit.rows).clustered(edit.rows, clustering, order, least)
+        return replace(edit, rows=rows, file_ends=ends, file_rows=ROWS_PER_FILE)
+
+    def _by_description(
+        self, edit: Edit, layout: Layout, count: int, engines: Engines, *, asides: bool
+    ) -> Edit:
+        """A file of each partition, or several of one that is large."""
+        assert self.description is not None
+        by, order = self.description.partitions, self.orders(layout)[0]
+        own, partition = beside(by), columns_by(by)
+        rows = with_partitions(edit.rows, edit.columns, by, engines)
+        engine = engines.of(rows)
+        filed = engine.filed_beside if asides else engine.filed
+        names = {column.name for column in partition}
+        lookup = {c.name: c for c in (*edit.lookup, *self.description.in_order)}
+        return replace(
+            edit,
+            rows=filed(rows, count, order, order),
+            columns=(*edit.columns, *own),
+            lookup=tuple(c for c in lookup.values() if c.name not in names),
+            file_rows=ROWS_PER_FILE,
+            partition=partition,
+            compression=self.description.compression,
+            beside=own,
+        )
+
+    def _clustered(self, layout: Layout) -> Clustering | None:
+        fits = self.clustering is not None and self.clustering.fits(layout.key)
+        return self.clustering if fits else None
+
+
+def check_partitions(rows: Rows, stage: Stage, description: Description) -> None:
+    """Refuse rows of a content that are of no partition that it can have.
+
+    Raises:
+        InvalidChangesError: of a source; with `source`, `column` and `keys`.
+        ProducerError: of another stage; with `stage`.
+    """
+    layout = Layout.of(stage)
+    found = refused(rows, layout.content, layout.key, description.partitions)
+    if found is None:
+        return
+    values, column, finding = found
+    key = values[0] if len(values) == 1 else values
+    name = belongs_to(stage.name)
+    said = f"{name!r} is stored by {column!r}, which {finding}, of key {shown(key)}"
+    if stage.feeders:
+        raise ProducerError(f"stage {said}", stage=name)
+    raise InvalidChangesError(f"source {said}", source=name, column=column, keys=(key,))

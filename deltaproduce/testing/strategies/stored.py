@@ -1,0 +1,54 @@
+"""How files keep the content of stages: random ``stored=`` of the stages of a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from pyspark.sql.types import BooleanType, DateType, IntegralType
+
+from deltaproduce.pipeline import Pipeline
+from deltaproduce.types.columns import RowSchema
+from deltaproduce.types.ddl import quoted
+from deltaproduce.types.stored_as import StoredAs
+
+_APART: Final = (BooleanType, DateType, IntegralType)
+"""Types that may be partitioned by, all of whose values a partition can have."""
+
+
+@st.composite
+def stored_as(draw: st.DrawFn, schema: RowSchema) -> StoredAs | None:
+    """How the content of a stage with these columns is stored, if that is said."""
+    is_said = draw(st.sampled_from((True, False)))
+    if not is_said:
+        return None
+    columns = [c for c in (*schema.key, *schema.value) if c.is_known and not c.is_hidden]
+    apart = [c for c in columns if isinstance(c.data_type, _APART)]
+    whole = [c for c in apart if isinstance(c.data_type, IntegralType)]
+    parts = [quoted(c.name) for c in draw(st.permutations(apart))[: draw(st.integers(0, 2))]]
+    has_bucket = draw(st.booleans())
+    if whole and has_bucket:
+        parts.append(f"{quoted(draw(st.sampled_from(whole)).name)} % 3 AS its_bucket")
+    order = [
+        f"{quoted(c.name)}{draw(st.sampled_from(('', ' DESC')))}"
+        for c in draw(st.permutations(apart))[: draw(st.integers(0, 2))]
+    ]
+    return StoredAs(
+        draw(st.none()) if not parts else ", ".join(parts),
+        ", ".join(order) or None,
+        draw(st.sampled_from(("snappy", "zstd", "uncompressed"))),
+    )
+
+
+@st.composite
+def stored_otherwise(draw: st.DrawFn, pipeline: Pipeline) -> Pipeline:
+    """The same pipeline, with stages that are stored in random ways."""
+    found, made = Pipeline(pipeline.name), dict[str, Any]()
+    for stage in pipeline.stages:
+        for one in (*stage.auxiliary, stage):
+            inputs = tuple(tuple(made[x.name] for x in merged) for merged in one.inputs)
+            made[one.name] = one.fed_by(inputs, tuple(made[x.name] for x in one.auxiliary))
+        files = draw(stored_as(stage.schema))
+        made[stage.name] = found.add(replace(made[stage.name], stored=files))
+    return found
