@@ -109,6 +109,7 @@ def test_another_descriptor_is_refused_by_both_locations(tmp_path: Path, part: s
     with pytest.raises(dp.DescriptorMismatchError) as refused:
         into.absorb(other)
     assert list(refused.value.differences) == [part]
+    assert refused.value.location == other.location
     assert into.location in str(refused.value)
     assert other.location in str(refused.value)
 

@@ -177,7 +177,7 @@ WRONG_ROWS: dict[str, tuple[object, str | None]] = {
     "too large": ((2**63, None, None), "id"),
     "a datetime for a date": ((1, "2026-01-31", None), "day"),
     "too few": ((1, None), None),
-    "no column": ({"id": 1, "day": None, "sort": "a"}, None),
+    "no column": ({"id": 1, "day": None, "sort": "a"}, "kind"),
     "half a character": ((1, None, "\ud800"), "kind"),
 }
 
@@ -199,18 +199,18 @@ def test_a_wrong_row_is_told_by_number_and_column_where_it_is_given(tmp_path: Pa
 
 
 WRONG_TABLES = {
-    "a type": (pa.table({"id": [0, 1], "day": ["x", "y"], "kind": ["a", "b"]}), "day", None),
+    "a type": (pa.table({"id": [0, 1], "day": ["x", "y"], "kind": ["a", "b"]}), "day", 4),
     "a null": (pa.table({"id": [0, None], "day": [None, None], "kind": ["a", "b"]}), "id", 5),
     "too large": (
         pa.table({"id": pa.array([0, 2**63], pa.uint64()), "day": [None] * 2, "kind": ["a", "b"]}),
         *("id", 5),
     ),
-    "a column missing": (pa.table({"id": [0], "day": [None]}), "kind", None),
-    "a column too much": (pa.table({"id": [0], "day": [None], "kind": ["a"], "z": [1]}), "z", None),
+    "a column missing": (pa.table({"id": [0], "day": [None]}), "kind", 4),
+    "a column too much": (pa.table({"id": [0], "day": [None], "kind": ["a"], "z": [1]}), "z", 4),
     "a column twice": (
         pa.table([[0], [1], [None], ["a"]], ["id", "ID", "day", "kind"]),
         "ID",
-        None,
+        4,
     ),
 }
 

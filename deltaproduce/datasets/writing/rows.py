@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, tzinfo
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -71,7 +72,9 @@ class RowTaker:
         try:
             values = self._by_position(row)
         except Misfit as misfit:
-            raise self._wrong(str(misfit), number) from misfit
+            raise wrong_rows(
+                self._location, str(misfit), self._first_wrong(row), number
+            ) from misfit
         for column, value, is_sure, write in zip(
             self._columns, values, self._sure, self._writers, strict=True
         ):
@@ -84,6 +87,15 @@ class RowTaker:
                     raise self._wrong(_said(misfit, column), number, column) from misfit
         found: Sequence[Any] = settled(values)
         return found
+
+    def _first_wrong(self, row: object) -> str | None:
+        """The first column that a dict lacks, or that it has and should not; None of other rows."""
+        if not isinstance(row, Mapping):
+            return None
+        names = self._columns.names
+        lacking = (name for name in names if name not in row)
+        unknown = (str(name) for name in row if name not in names)
+        return next(chain(lacking, unknown), None)
 
     def of_rows(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
         """Rows that `row` has given, as a table."""
@@ -100,26 +112,28 @@ class RowTaker:
         Raises:
             InvalidChangesError: it is nothing of the kind, or does not fit.
         """
-        for found, by_pandas in _read(given, self._location):
+        for found, by_pandas in _read(given, self._location, first):
             yield self.table(found, first, by_pandas=by_pandas)
             first += len(found)
 
-    def frame(self, rows: DataFrame) -> DataFrame:
+    def frame(self, rows: DataFrame, first: int) -> DataFrame:
         """A DataFrame of Spark in the declared columns, before anything of it is computed.
+
+        Args:
+            first: the number of its first row.
 
         Raises:
             InvalidChangesError: it has others, or is a stream.
         """
         if rows.isStreaming:
-            raise wrong_rows(
-                self._location, "they are a stream: write each batch of it, by foreachBatch"
-            )
-        places, wanted = self._places(rows.columns), []
+            finding = "they are a stream: write each batch of it, by foreachBatch"
+            raise wrong_rows(self._location, finding, None, first)
+        places, wanted = self._places(rows.columns, first), []
         for column, place in zip(self._columns, places, strict=True):
             found = rows.schema.fields[place]
             if not widens(found.dataType, column.data_type):
                 given, declared = (one.simpleString() for one in (found.dataType, column.data_type))
-                raise self._wrong(f"has type {given}, not {declared}; cast it", None, column)
+                raise self._wrong(f"has type {given}, not {declared}; cast it", first, column)
             wanted.append(col(found.name).cast(column.data_type).alias(column.name))
         return rows.select(*wanted)
 
@@ -133,24 +147,24 @@ class RowTaker:
         Raises:
             InvalidChangesError: it has others, or a value does not fit.
         """
-        places = self._places(found.column_names)
+        places = self._places(found.column_names, first)
         made = [
             self._conformed(column, found.column(place), first, by_pandas=by_pandas)
             for column, place in zip(self._columns, places, strict=True)
         ]
         return pa.Table.from_arrays(made, names=list(self._columns.names))
 
-    def _places(self, names: Sequence[str]) -> list[int]:
+    def _places(self, names: Sequence[str], first: int) -> list[int]:
         """Where each column is among some; case does not count."""
         there = [name.lower() for name in names]
         for name in names:
             if there.count(name.lower()) > 1:
-                raise self._wrong("is there twice", None, name=name)
+                raise self._wrong("is there twice", first, name=name)
             if name.lower() not in {own.lower() for own in self._columns.names}:
-                raise self._wrong("is not declared; drop it", None, name=name)
+                raise self._wrong("is not declared; drop it", first, name=name)
         for name in self._columns.names:
             if name.lower() not in there:
-                raise self._wrong("is missing", None, name=name)
+                raise self._wrong("is missing", first, name=name)
         return [there.index(name.lower()) for name in self._columns.names]
 
     def _conformed(
@@ -169,7 +183,7 @@ class RowTaker:
         except Misfit as misfit:
             fits = partial(_fits, whole, column.data_type, self._clock)
             places = misfits(len(whole), fits, 1) if fits(0, 0) else []
-            number = first + places[0] if places else None
+            number = first + places[0] if places else first
             raise self._wrong(f"does not fit: {misfit}", number, column) from misfit
 
     def _wrong(
@@ -199,7 +213,7 @@ def wrong_rows(
     )
 
 
-def _read(given: object, location: str) -> Iterator[tuple[pa.Table, bool]]:
+def _read(given: object, location: str, first: int) -> Iterator[tuple[pa.Table, bool]]:
     """The tables of what speaks Arrow, and whether they are of pandas, without its index."""
     kind = type(given).__name__
     if isinstance(given, pa.Table):
@@ -210,7 +224,7 @@ def _read(given: object, location: str) -> Iterator[tuple[pa.Table, bool]]:
         return
     is_reader = isinstance(given, pa.RecordBatchReader)
     if not is_reader and not hasattr(given, "__arrow_c_stream__"):
-        raise wrong_rows(location, f"they are a {kind}; {_TAKEN}")
+        raise wrong_rows(location, f"they are a {kind}; {_TAKEN}", None, first)
     try:
         reader: Any = given if is_reader else pa.RecordBatchReader.from_stream(given)
         pandas = None if is_reader else reader.schema.pandas_metadata
@@ -219,7 +233,7 @@ def _read(given: object, location: str) -> Iterator[tuple[pa.Table, bool]]:
             yield pa.Table.from_batches([batch]).drop_columns(index), pandas is not None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise wrong_rows(
-            location, f"they are a {kind} that cannot be read: {described(error)}"
+            location, f"they are a {kind} that cannot be read: {described(error)}", None, first
         ) from error
 
 

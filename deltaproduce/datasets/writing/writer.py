@@ -186,8 +186,8 @@ class DatasetWriter:
 
     def _take_frame(self, rows: DataFrame) -> None:
         """Rows of Spark, a partition of theirs at a time."""
-        wanted = self._taker.frame(rows)
         self._flush()
+        wanted = self._taker.frame(rows, self._next)
         for table in streamed(wanted, self._descriptor.columns.columns):
             self._take(self._taker.table(table, self._next))
 
