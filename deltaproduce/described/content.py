@@ -9,18 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from deltaproduce.described.descriptor import Description, codec, order_of
 from deltaproduce.described.partitions import Partition, partitions
-from deltaproduce.errors import DefinitionError
+from deltaproduce.errors import CorruptStoreError, DefinitionError
 from deltaproduce.model.graph import Graph, Stage
 from deltaproduce.model.layouts import CONTENT, Layout
 from deltaproduce.types.columns import Column, Columns
 from deltaproduce.types.excerpts import shown
+from deltaproduce.types.json_fields import Kind, fields, is_text, is_texts, optional, parsed
 from deltaproduce.types.stored_as import StoredAs
 
-_PARTS: Final = ("partition", "order", "compression")
+_KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {"partition": optional(is_texts), "order": is_texts, "compression": is_text}
+)
+_PARTS: Final = tuple(_KINDS)
 
 
 def stored_as(given: object, *, stage: str) -> StoredAs | None:
@@ -118,14 +123,22 @@ def read_text(text: str, stage: Stage) -> Description:
 
     Args:
         stage: with the columns that its tables have.
+
+    Raises:
+        CorruptStoreError: someone else wrote the text.
     """
     if not text:
         return plainly(stage)
-    found = json.loads(text)
-    by = found["partition"]
+    known = fields(parsed(text), _KINDS, required=_KINDS)
+    if known is None:
+        raise _foreign(text)
+    by = known["partition"]
     partition = None if by is None else ", ".join(by)
-    stored = StoredAs(partition, ", ".join(found["order"]), found["compression"])
-    return described(stage, stored)
+    try:
+        stored = StoredAs(partition, ", ".join(known["order"]), known["compression"])
+        return described(stage, stored)
+    except DefinitionError as error:
+        raise _foreign(text) from error
 
 
 def columns_by(by: Sequence[Partition]) -> tuple[Column, ...]:
@@ -150,6 +163,14 @@ def sorted_by(found: Description, order: Sequence[Column]) -> tuple[Column, ...]
 
 def _names(columns: Sequence[Column]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column.name for column in columns))
+
+
+def _foreign(text: str) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"the version log says that content is stored as no store stores it: {shown(text)}; "
+        "store.repair() sets it back, or restore the table from a backup",
+        table="_versions",
+    )
 
 
 def _naming(stage: str, read: Callable[[], Description]) -> Description:

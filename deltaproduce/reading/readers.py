@@ -8,7 +8,7 @@ returns depends on the version alone, and has the columns that the stage had in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -248,9 +248,6 @@ class Reader:
         table = self._tables.location.table(stage.name, kind)
         delta_version, kept = figures.delta_versions[kind], self._contents.get(stage.name)
         by_log = partial(self._tables.read, table, delta_version)
-        is_apart = kind == CONTENT and bool(figures.base.stored)
-        if is_apart:  # the table may have columns that content has not
-            by_log = partial(_columns_of, by_log, columns)
         files, base = None, by_log
         if figures.origin.table:
             base = partial(self._in_place, figures.origin.table, delta_version, stage)
@@ -258,6 +255,7 @@ class Reader:
             base = kept[1]
         elif in_files or self._from_files:
             files = self._tables.files(table, delta_version)
+            is_apart = kind == CONTENT and figures.base.stored  # files may lack columns
             if figures.base.added.get(kind) == 0 and not is_apart:
                 base = partial(self._tables.read_whole, table, delta_version)
         overlay, engines = self.overlay(version, stage), self._tables.engines
@@ -276,10 +274,6 @@ class Reader:
 
 def _place(figures: StageFigures) -> _Place:
     return figures.delta_versions[CONTENT], figures.past.remade.get(CONTENT, 0)
-
-
-def _columns_of(read: Callable[[], DataFrame], columns: Sequence[Column]) -> DataFrame:
-    return read().select(*cols(columns))
 
 
 def _times(versions: Sequence[Version]) -> pa.Table:

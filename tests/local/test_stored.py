@@ -27,6 +27,7 @@ from series import drawn
 
 import deltaproduce as dp
 from deltaproduce import agg
+from deltaproduce.described.content import description, read_text, text_of
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Change, Oracle, Upsert, strategies
 from deltaproduce.testing.strategies.stored import stored_otherwise
@@ -380,6 +381,26 @@ def test_a_vacuum_removes_what_writers_left_in_partitions(location: str) -> None
         assert not left.exists()
         assert store.verify() == ()
         assert in_any_order(store.dataset("events").read()) == in_any_order(store.content("events"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        "{}",
+        *(
+            json.dumps({"partition": p, "order": [], "compression": c})
+            for p, c in (("day", "zstd"), (["nothing"], "zstd"), (["day"], "best"), (None, None))
+        ),
+    ],
+)
+def test_text_of_others_in_the_version_log_is_told(text: str) -> None:
+    (events, _) = site().stages
+    with pytest.raises(dp.CorruptStoreError) as told:
+        read_text(text, events)
+    assert told.value.table == "_versions"
+    assert read_text(text_of(description(events)), events) == description(events)
 
 
 def test_stored_figures_say_it_only_of_stages_that_are_stored_so(location: str) -> None:
