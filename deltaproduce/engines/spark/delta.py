@@ -66,6 +66,9 @@ _SETTINGS: Final = {
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     # Metrics about the commit that nobody here reads, for several Spark jobs (delta-io/delta#2718).
     "spark.databricks.delta.commitStats.collect": "false",
+    # The names of all files beside each commit, which only Delta's own checks read: to write them,
+    # Delta reads back the file list of a table whose newest commit has none, as of another engine.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
     # A vacuum removes files that no version needs, however young they are.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.logging.enabled": "false",  # it would commit to the table
