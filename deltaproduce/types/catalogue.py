@@ -44,7 +44,7 @@ class Atom:
         python: the Python types that Arrow writes exactly.
         takes: whether values of an Arrow type may be of it, if each of them fits.
         in_footers: how Parquet's footers have the least and greatest values of a row group: as
-            whole numbers, as bytes, or not in one plain order.
+            whole numbers (of a decimal without its point), as bytes, or not in one plain order.
         has_statistics: Delta may leave files out by its values.
         prunes: files are left out where it is a partition column.
         is_sized: all values take the same room.
@@ -106,6 +106,7 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
             pa.bool_(),
             frozenset({bool}),
             pa.types.is_boolean,
+            "number",
             has_statistics=False,  # Delta: DATA_SKIPPING_NOT_SUPPORTED_TYPE, as for binary
         ),
         ByteType: Atom(("tinyint", "byte"), pa.int8(), _INT, _is_integer, "number", is_whole=True),
@@ -139,6 +140,7 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
             pa.decimal128(38),
             frozenset({Decimal, int}),
             _any_of(pa.types.is_decimal, _is_integer),
+            "number",
             is_whole=True,
         ),
         StringType: Atom(
@@ -155,6 +157,7 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
             pa.binary(),
             frozenset({bytes, bytearray}),
             _is_binary,
+            "bytes",
             has_statistics=False,
             is_sized=False,
         ),
@@ -172,6 +175,7 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
             pa.timestamp("us", "UTC"),
             frozenset({datetime}),
             _timestamp(zoned=True),
+            "number",
             is_whole=True,
         ),
         TimestampNTZType: Atom(
@@ -179,6 +183,7 @@ ATOMS: Final[Mapping[type[DataType], Atom]] = MappingProxyType(
             pa.timestamp("us"),
             frozenset({datetime}),
             _timestamp(zoned=False),
+            "number",
             is_whole=True,
         ),
     }

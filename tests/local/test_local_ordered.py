@@ -184,6 +184,53 @@ def test_a_change_of_a_large_group_reads_few_row_groups(
         assert sum(read) <= 12
 
 
+GROUPS: dict[str, tuple[str, Any]] = {
+    "all": ("", None),
+    "null": ("text", None),
+    "text": ("text", "a"),
+    "boolean": ("boolean", True),
+    "binary": ("binary", b"a"),
+    "date": ("date", date(2013, 3, 1)),
+    "moment": ("timestamp", datetime(2013, 3, 1, tzinfo=UTC)),
+    "bare moment": ("timestamp_ntz", datetime(2013, 3, 1)),
+    "price": ("price", Decimal("1.50")),
+    "long price": ("long_price", Decimal("-1.50")),
+}
+"""The column that a group is of, and its value there."""
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_change_of_a_large_group_costs_what_it_is_whatever_the_group_is(
+    location: str, name: str
+) -> None:
+    """One row over all, and groups of each type of key: of 40 row groups a step reads a few."""
+    column, value = GROUPS[name]
+    size, limits = 2_000, dp.Limits(small_table_rows=0, group_rows=50)
+    value_types = "text string, boolean boolean, binary binary, date date, timestamp timestamp"
+    value_types += ", timestamp_ntz timestamp_ntz, price decimal(9,2), long_price decimal(30,2)"
+    pipeline = dp.Pipeline("groups")
+    rows = pipeline.source("rows", key="id bigint", value=f"{value_types}, n bigint")
+    ends = {"least": agg.min("n"), "most": agg.top_k("price", 2), "last": agg.max("text")}
+    pipeline.aggregate("ends", rows, key=column, values=ends)
+
+    def row(number: int) -> dict[str, Any]:
+        found: dict[str, Any] = {"text": f"t{number:05}", "price": Decimal(number) / 4, "n": number}
+        return {**found, "id": number, **({column: value} if column else {})}
+
+    with dp.Store(None, location, pipeline, limits=limits) as store:
+        store.update({"rows": [row(number) for number in range(size)]})
+        for gone in (0, size - 1):
+            figures = store.update({"rows": [{"id": gone, "_change_type": "delete"}]}).stages
+            assert 0 < figures["ends"].rows_read <= 6 * 50 + 3
+        (found,) = store.content("ends").to_pylist()
+        assert found["least"] == 1
+        assert found["most"] == (
+            [value] * 2 if column == "price" else [row(n)["price"] for n in (size - 2, size - 3)]
+        )
+        assert found["last"] == (value if column == "text" else f"t{size - 2:05}")
+        assert store.verify(recompute=True) == ()
+
+
 def test_what_an_aggregate_brings_along_is_not_shown(location: str) -> None:
     pipeline = orders(least=agg.min("n"), first=agg.min_by("x", "n"))
     assert [stage.name for stage in pipeline.stages] == ["orders", "by_k"]

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from deltaproduce.engines.local.arrays import Marks, Numbers
 from deltaproduce.engines.selections import Selection
-from deltaproduce.storage.parquet.row_groups import Footers, reach_of
+from deltaproduce.storage.parquet.row_groups import Footers, Reach, reach_of
+from deltaproduce.types.columns import Column
 
 Strategy: TypeAlias = Literal["auto", "seek", "scan"]
 """How keys are looked up; ``auto`` decides it for each file."""
@@ -71,12 +72,24 @@ def chosen(footers: Footers, keys: Selection, strategy: Strategy) -> Chosen:
         is_scanned = np.ones(len(numbers), bool)
         return Chosen(np.arange(len(file)), _way(is_scanned, strategy))
     holding, entries = np.zeros(len(file), bool), np.zeros(len(numbers))
-    for part, nulls in _by_nulls(keys):
-        groups, found = _holding(footers, part, nulls, file, len(numbers))
+    for _, reach in reaches(footers, keys):
+        groups, found = _holding(reach, file, len(numbers))
         holding |= groups
         entries += found
     is_scanned = entries >= (SEEK_SHARE * rows if strategy == "auto" else np.inf)
     return Chosen(np.flatnonzero(holding | is_scanned[file]), _way(is_scanned, strategy))
+
+
+def reaches(footers: Footers, keys: Selection) -> Iterator[tuple[Selection, Reach | None]]:
+    """The keys by the columns in which they are null, and which row groups may have them.
+
+    None where nothing is known of the row groups.
+
+    Args:
+        keys: they are on the driver.
+    """
+    for part, nulls in _by_nulls(keys):
+        yield part, _reach(footers, part, nulls)
 
 
 def _way(is_scanned: Marks, strategy: Strategy) -> Way:
@@ -97,30 +110,44 @@ def _by_nulls(keys: Selection) -> Iterator[tuple[Selection, list[str]]]:
         yield part, [c.name for n, c in enumerate(keys.columns) if code >> n & 1]
 
 
-def _holding(
-    footers: Footers, keys: Selection, nulls: Sequence[str], file: Numbers, files: int
-) -> tuple[Marks, NDArray[np.float64]]:
-    """Which row groups may have some keys, and how many of the keys each file may have.
+def _reach(footers: Footers, keys: Selection, nulls: Sequence[str]) -> Reach | None:
+    """Which row groups may have some keys; None if nothing is known of them.
 
     Args:
         keys: null in some columns, and in no others.
         nulls: the names of these columns.
+    """
+    assert isinstance(keys.keys, pa.Table)
+    others = tuple(column for column in keys.columns if column.name not in nulls)
+    bounds = footers.bounds(replace(keys, columns=others, keys=_only(keys.keys, others)))
+    if not bounds and not nulls:
+        return None
+    groups, count = len(footers.rows), len(keys.keys)
+    found = Reach(np.arange(count), np.zeros(groups, np.int64), np.full(groups, count))
+    if bounds:
+        found = reach_of(bounds)
+    for name in nulls:
+        found = found._replace(last=np.where(footers.nulls_in(name), found.last, found.first))
+    return found
+
+
+def _only(keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    return keys.select([column.name for column in columns])
+
+
+def _holding(reach: Reach | None, file: Numbers, files: int) -> tuple[Marks, NDArray[np.float64]]:
+    """Which row groups may have some keys, and how many of the keys each file may have.
+
+    Args:
         file: which of the files each row group is in.
 
     Returns:
         As many as can be for a file of which nothing is known.
     """
-    assert isinstance(keys.keys, pa.Table)
-    bounds, groups = footers.bounds(keys), np.ones(len(file), bool)
-    first, last = np.zeros(len(file), np.int64), np.full(len(file), len(keys.keys))
-    if bounds:
-        _, first, last = reach_of(bounds)
-        groups = first < last
-    for name in nulls:
-        groups &= footers.nulls_in(name)
-    if not bounds and not nulls:
-        return groups, np.full(files, np.inf)
+    if reach is None:
+        return np.ones(len(file), bool), np.full(files, np.inf)
+    groups = reach.first < reach.last
     lowest, highest = np.full(files, np.inf), np.zeros(files)
-    np.minimum.at(lowest, file[groups], first[groups])
-    np.maximum.at(highest, file[groups], last[groups])
+    np.minimum.at(lowest, file[groups], reach.first[groups])
+    np.maximum.at(highest, file[groups], reach.last[groups])
     return groups, np.maximum(highest - lowest, 0)

@@ -7,6 +7,7 @@ sought; where a range is not known it may have anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import localcontext
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -14,15 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyspark.sql.types import StringType
+from pyspark.sql.types import DecimalType, StringType
 
-from deltaproduce.engines.local.arrays import Marks, Numbers
+from deltaproduce.engines.local.arrays import Marks, Numbers, codes
 from deltaproduce.engines.selections import Selection
 from deltaproduce.model.partitions import SORTS, Ranges
-from deltaproduce.types.catalogue import atom
+from deltaproduce.types.catalogue import atom, is_whole
 from deltaproduce.types.columns import Column
 
 Values = NDArray[np.generic]
+
+
+_DIGITS: Final = 60
+_BEYOND: Final = 1 << 63
 
 
 class Group(NamedTuple):
@@ -155,18 +160,20 @@ class FileFooter:
         if place is None:
             return None
         column = self.said.schema.column(place)
-        is_number = column.physical_type in ("INT32", "INT64")
-        is_text = column.logical_type.type == "STRING"
-        if column.logical_type.type == "TIMESTAMP" and "microseconds" not in str(
-            column.logical_type
-        ):
+        is_number = column.physical_type in ("BOOLEAN", "INT32", "INT64")
+        is_text, logical = column.physical_type == "BYTE_ARRAY", column.logical_type
+        if logical.type == "TIMESTAMP" and "microseconds" not in str(logical):
             return None
+        is_long = logical.type == "DECIMAL" and not is_number
         for group, rows in zip(self.numbers.tolist(), self.rows.tolist(), strict=True):
             known = self.said.row_group(group).column(place).statistics
             if known is not None and known.has_min_max:
-                ranges.append(_Range(known.min_raw, known.max_raw))
-            elif known is not None and (is_number or is_text) and known.null_count == rows:
-                ranges.append(NO_VALUE if is_number else NO_TEXT)
+                ends = _Range(known.min_raw, known.max_raw)
+                ranges.append(_Range(*map(_long_number, ends)) if is_long else ends)
+            elif known is not None and known.null_count == rows and (is_number or is_long):
+                ranges.append(NO_VALUE)
+            elif known is not None and known.null_count == rows and is_text:
+                ranges.append(NO_TEXT)
             else:
                 return None
         return tuple(ranges)
@@ -254,14 +261,16 @@ def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
     if keys.null_count:
         return None
     known = atom(column.data_type)
-    if known is not None and known.in_footers == "number":
-        numbers = keys.cast(pa.int32()) if pa.types.is_date(keys.type) else keys
-        found: Values = numbers.cast(pa.int64()).to_numpy()
-        return found
-    is_text = known is not None and known.in_footers == "bytes"
-    if is_text and column.data_type == StringType():  # a collation has another order
+    if known is None or known.in_footers is None:
+        return None
+    if isinstance(column.data_type, StringType) and column.data_type != StringType():
+        return None  # a collation has another order
+    if known.in_footers == "bytes":
         return _values(keys.cast(pa.binary()).to_pylist())
-    return None
+    if not isinstance(column.data_type, DecimalType) or is_whole(column.data_type):
+        return codes(keys)
+    with localcontext(prec=_DIGITS):
+        return _values([int(one.scaleb(keys.type.scale)) for one in keys.to_pylist()])
 
 
 def reach_of(bounds: Sequence[Bound]) -> Reach:
@@ -294,7 +303,14 @@ def place_of(footer: pq.FileMetaData, name: str) -> int | None:
     return next((i for i, c in enumerate(columns) if c.name == c.path == name), None)
 
 
-def _values(values: Sequence[object]) -> Values:
+def _long_number(stored: bytes) -> int:
+    """A decimal without its point that is longer than 64 bits."""
+    return int.from_bytes(stored, "big", signed=True)
+
+
+def _values(values: Sequence[Any]) -> Values:
     """Whole numbers, or bytes as Python compares them: numpy's own bytes lose zeros at the end."""
-    is_bytes = bool(values) and isinstance(values[0], bytes | _PastAll)
-    return np.array(values, object if is_bytes else np.int64)
+    if values and isinstance(values[0], bytes | _PastAll):
+        return np.array(values, object)
+    most = max(map(abs, values), default=0)
+    return np.array(values, np.int64 if most < _BEYOND else object)
