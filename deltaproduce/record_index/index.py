@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -123,15 +124,16 @@ class RecordIndex:
         columns = view.keying.columns
         wanted = keys_given(self._spark, keys, columns)
         groups = view.groups_of(wanted)
-        found = wanted.filter(pa.array(groups != NOWHERE))
-        paths = [view.groups[group] for group in groups[groups != NOWHERE].tolist()]
-        every = list(columns)
+        there = groups != NOWHERE
+        found, every = wanted.filter(pa.array(there)), list(columns)
+        of_files, at = np.unique(groups[there], return_inverse=True)
+        paths = [view.groups[group] for group in of_files.tolist()]
         for column in view.snapshot.columns:
             if column.name in view.snapshot.partitioned_by and column not in columns:
                 values = [view.snapshot.files[path].partition[column.name] for path in paths]
-                array = pa.array(values, arrow_type(column.data_type))
+                array = pa.array(values, arrow_type(column.data_type)).take(pa.array(at))
                 found, every = found.append_column(column.name, array), [*every, column]
-        found = found.append_column(runs.FILE, pa.array(paths, pa.string()))
+        found = found.append_column(runs.FILE, pa.array(paths, pa.string()).take(pa.array(at)))
         return (
             found if self._spark is None else frame(found, self._spark, [*every, runs.FILE_COLUMN])
         )

@@ -259,10 +259,11 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
     rows = column.to_numpy() if plain and not column.null_count else None
     if rows is None or not len(rows):
         return np.asarray(pc.is_in(column, value_set=values), bool)
-    sought = values.drop_null().to_numpy()
+    sought = np.array(values.drop_null().to_numpy())
     if (rows[1:] < rows[:-1]).any():
         marked = _marked(rows.astype(np.int64, copy=False), sought.astype(np.int64, copy=False))
         return np.asarray(pc.is_in(column, value_set=values), bool) if marked is None else marked
+    sought.sort()  # the next one is found where the last one was, which is still in the cache
     first, last = (rows.searchsorted(sought, side) for side in ("left", "right"))
     there = first < last
     steps = np.zeros(len(rows) + 1, np.int8)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql.types import DecimalType, StringType
@@ -280,7 +281,7 @@ def reach_of(bounds: Sequence[Bound]) -> Reach:
     well. In a sorted table these are all groups but those at the border of two values, so keys are
     found as well where the first column has few values as where it has many.
     """
-    in_order = np.lexsort([keys for keys, _ in reversed(bounds)])
+    in_order = np.lexsort([_ranks(keys) for keys, _ in reversed(bounds)])
     (keys, (least, greatest)), *others = [(keys[in_order], ranges) for keys, ranges in bounds]
     first, last = keys.searchsorted(least, "left"), keys.searchsorted(greatest, "right")
     alike = least == greatest
@@ -295,6 +296,15 @@ def reach_of(bounds: Sequence[Bound]) -> Reach:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind))
+
+
+def _ranks(keys: Values) -> Values:
+    """Numbers in the order of keys: Arrow sorts bytes many times as quickly as Python does."""
+    if keys.dtype != object:
+        return keys
+    found = pc.rank(pa.array(keys, pa.binary()), sort_keys="ascending", tiebreaker="dense")
+    ranks: Values = np.asarray(found, np.int64)
+    return ranks
 
 
 def place_of(footer: pq.FileMetaData, name: str) -> int | None:
