@@ -35,8 +35,12 @@ LARGE: Final = 50_000_000
 KEYS: Final = (10, 1_000, 100_000)
 SHARES: Final = (0.0001, 0.001, 0.01, 0.1, 0.3, 0.6)
 """Of a table's rows, so many keys are looked up to see where seek and scan cross."""
-PAIR: Final = ("seek s", "scan s", "ratio")
+PAIR: Final = ("seek s", "scan s", "ratio", "processor, seek s", "scan s")
 WARM_UP: Final = 1
+MOST_KEYS: Final = 6_000_000
+"""No more are looked up: keys take memory, too."""
+MOST_SECONDS: Final = 10.0
+"""After so many seconds of a way it is not called again, however many steps are asked for."""
 
 Way = Callable[[pa.Table], pa.Table | dp.Lookup]
 """From keys, as ids and as emails, to their rows."""
@@ -49,12 +53,14 @@ class Figure:
     Attributes:
         first: seconds of the first call, which reads the footers of files.
         seconds: the median of those after it.
+        busy: the median of this process's processor seconds.
         right: the rows are those of the keys.
         groups: the share of the row groups that was read; None of another's way.
     """
 
     first: float
     seconds: float
+    busy: float
     right: bool
     groups: float | None
 
@@ -108,12 +114,15 @@ def looked_up(
     every = ways(store, spark)
     crossing = {name: every[name] for name in ("seek", "scan")}
     counts = {count: every for count in KEYS if count <= rows}
-    counts |= {int(share * rows): crossing for share in SHARES if int(share * rows) not in counts}
+    shares = {int(share * rows) for share in SHARES if share * rows <= MOST_KEYS}
+    counts |= dict.fromkeys(shares - counts.keys(), crossing)
     for count, some in sorted(counts.items()):
         chance = np.random.default_rng(count)
-        ids = chance.choice(rows, count, replace=False).tolist()
-        emails = ["m" + hashlib.sha1(str(n).encode()).hexdigest() for n in ids]
-        keys = pa.table({"id": pa.array(ids, pa.int64()), "email": emails})
+        ids = chance.choice(rows, count, replace=False)
+        keys = pa.table({"id": pa.array(ids, pa.int64())})
+        if some is every:
+            emails = ["m" + hashlib.sha1(str(n).encode()).hexdigest() for n in ids.tolist()]
+            keys = keys.append_column("email", pa.array(emails))
         for name, way in some.items():
             figure = measured(way, keys, steps)
             say(f"{rows:,} rows, {count:,} keys: {name}: {figure.seconds:.3f} s")
@@ -152,18 +161,23 @@ def ways(store: dp.Store, spark: SparkSession) -> Mapping[str, Way]:
 
 
 def measured(way: Way, keys: pa.Table, steps: int) -> Figure:
-    """What a way takes, once and then so many times."""
-    seconds, found = list[float](), None
-    for _ in range(WARM_UP + steps):
-        started = time.perf_counter()
+    """What a way takes, once and then so many times, or as often as `MOST_SECONDS` allow."""
+    seconds, busy, found = list[float](), list[float](), None
+    begun = time.perf_counter()
+    for number in range(WARM_UP + steps):
+        if number > WARM_UP and time.perf_counter() - begun > MOST_SECONDS:
+            break
+        started, worked = time.perf_counter(), time.process_time()
         found = way(keys)
         seconds.append(time.perf_counter() - started)
+        busy.append(time.process_time() - worked)
     is_ours = isinstance(found, dp.Lookup)
     rows, groups = found.rows if is_ours else found, None
     if is_ours and found.row_groups:
         groups = found.row_groups_read / found.row_groups
     ids = (table.column("id").combine_chunks().sort() for table in (rows, keys))
-    return Figure(seconds[0], statistics.median(seconds[WARM_UP:]), operator.eq(*ids), groups)
+    medians = (statistics.median(some[WARM_UP:]) for some in (seconds, busy))
+    return Figure(seconds[0], *medians, operator.eq(*ids), groups)
 
 
 def markdown(rows: int, found: Mapping[tuple[str, int], Figure]) -> list[str]:
@@ -196,7 +210,8 @@ def _pair(found: Mapping[tuple[str, int], Figure], count: int) -> list[str]:
     seek, scan = (found[name, count] for name in ("seek", "scan"))
     read = NO_FIGURE if seek.groups is None else f"{seek.groups:.2%}"
     ratio = f"{seek.seconds / scan.seconds:.2f}"
-    return [read, f"{seek.seconds:.3f}", f"{scan.seconds:.3f}", ratio]
+    times = (seek.seconds, scan.seconds, None, seek.busy, scan.busy)
+    return [read, *(ratio if one is None else f"{one:.3f}" for one in times)]
 
 
 if __name__ == "__main__":

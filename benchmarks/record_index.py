@@ -1,70 +1,157 @@
-"""``python -m benchmarks.record_index``: upserts by a record index, beside what else one would do.
+"""``python -m benchmarks.record_index``: a record index, beside what else one would do.
 
-A table whose rows are in no order, and random keys of it that get other values. Beside the index:
-Delta's ``MERGE`` by Spark, as it is written and with the keys as literals, and delta-rs's merge.
-Each starts from a copy of the same table, is timed in turn, and is checked: the sum of a column
-must be the same as the index's. Further: what the index takes to be built, beside one pass over
-the table, and its bytes a record. What is printed is a Markdown table.
+A table by day, whose keys are in no order. Three things are measured: what the index takes to be
+built, beside one pass over the table, and its bytes a record; in which file keys are, by the index,
+by a join in Spark and by DuckDB over the files; and upserts of rows of random keys, and of as many
+keys of one day, by the index, by delta-rs's merge, and by Delta's ``MERGE`` in Spark, as it is
+written and with the keys as literals. Each way of upserting starts from a copy of the same table,
+in turn. All is checked: the places of keys, and sums over the table after the last upsert, must be
+the same. What is printed last is Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import Any, Final
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 import deltaproduce as dp
 from benchmarks.runs import say
+from benchmarks.tables import MIB, NO_FIGURE, table
 
-FILE_ROWS = 500_000
-WAYS = ("index", "merge", "merge-in", "delta-rs")
+DAY_ROWS: Final = 500_000
+SOUGHT: Final = (10, 1_000, 100_000, 1_000_000)
+CASES: Final = ("random", "one day")
+
+Ids = NDArray[np.int64]
+Upsert = Callable[[pa.Table], object]
+Look = Callable[[pa.Table], pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What a way takes after the first time, and what is checked.
+
+    Attributes:
+        seconds: the median.
+        busy: the median of this process's processor seconds; None of what Spark does.
+        removed, added: files of the last commit.
+        written: bytes of those that it added.
+    """
+
+    seconds: float
+    busy: float | None
+    result: object
+    removed: int = 0
+    added: int = 0
+    written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where things are measured.
+
+    Attributes:
+        days: the keys of each day.
+    """
+
+    work: Path
+    days: Sequence[Ids]
+    spark: SparkSession | None
+    times: int
+
+    @property
+    def table(self) -> Path:
+        """The table as it was made."""
+        return self.work / "table"
+
+    def drawn(self, keys: int, case: str, number: int) -> Ids:
+        """Some keys, others for each number."""
+        draw = np.random.default_rng([keys, number, len(case)])
+        every = self.days[number % len(self.days)] if case == "one day" else np.arange(self.rows)
+        return draw.choice(every, min(keys, len(every)), replace=False)
+
+    @property
+    def rows(self) -> int:
+        """How many the table has."""
+        return sum(map(len, self.days))
+
+
+class Times:
+    """What several calls take: seconds, and processor seconds of this process."""
+
+    def __init__(self) -> None:
+        self._wall, self._busy = list[float](), list[float]()
+
+    def of(self, call: Callable[[pa.Table], Any], given: pa.Table) -> Any:  # noqa: ANN401
+        """Call and measure."""
+        wall, busy = perf_counter(), process_time()
+        found = call(given)
+        self._wall.append(perf_counter() - wall)
+        self._busy.append(process_time() - busy)
+        return found
+
+    def medians(self, *, busy: bool) -> tuple[float, float | None]:
+        """The medians of all but the first."""
+        of_busy = statistics.median(self._busy[1:]) if busy else None
+        return statistics.median(self._wall[1:]), of_busy
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build, upsert, time and check; returns 1 if two ways do not agree."""
+    """Build, look up, upsert, time and check; returns 1 if two ways do not agree."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.record_index", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--keys", type=int, nargs="*", default=[10, 1_000])
-    parser.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--memory", default="4g", help="of Spark's driver")
+    parser.add_argument("--day-rows", type=int, default=DAY_ROWS, help="in a file")
+    parser.add_argument("--keys", type=int, default=1_000, help="of an upsert")
+    parser.add_argument("--ways", nargs="*", choices=UPSERTS, default=list(UPSERTS))
+    parser.add_argument("--times", type=int, default=2, help="measured, after the first")
+    parser.add_argument("--memory", default="8g", help="of Spark's driver")
+    parser.add_argument("--directory", help="where to work; a temporary one if none")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        made(place / "table", given.rows)
-        building(place)
-        sums: dict[tuple[int, int], set[int]] = {}
-        for way in given.ways:
-            for keys, number, seconds in upserts(place, way, given):
-                sums.setdefault((keys, number), set()).add(total(place / way))
-                if number == given.times:
-                    say(f"| {way} | {keys:,} | {statistics.median(seconds[1:]):.2f} |")
-    return int(any(len(found) > 1 for found in sums.values()))
+    with tempfile.TemporaryDirectory(dir=given.directory) as work:
+        needs = {"MERGE", "MERGE, literal IN"} & {*given.ways}
+        spark = dp.local_session(memory=given.memory) if needs else None
+        field = Field(Path(work), days(given.rows, given.day_rows), spark, given.times)
+        make(field)
+        lines = [f"## {given.rows:,} rows", "", *building(field)]
+        places = dict(looked_up(field))
+        changes = dict(upserted(field, given.ways, given.keys))
+        lines += [*seconds_of_look_ups(places), *seconds_of_upserts(changes, given.keys)]
+        say("\n".join(["", *lines]))
+    return int(not (agree(places) and agree(changes)))
 
 
-def made(table: Path, rows: int) -> None:
-    """A table of random order: each file has keys from everywhere."""
+def days(rows: int, day_rows: int) -> list[Ids]:
+    """The keys of each day, from everywhere."""
     ids = np.random.default_rng(1).permutation(rows)
-    for first in range(0, rows, FILE_ROWS):
-        write_deltalake(str(table), orders(ids[first : first + FILE_ROWS], 0), mode="append")
+    return [ids[first : first + day_rows] for first in range(0, rows, day_rows)]
 
 
-def orders(ids: np.ndarray, number: int) -> pa.Table:
+def orders(ids: Ids, day: int | Ids, number: int) -> pa.Table:
     """Rows of some keys, others for each number."""
     return pa.table(
         {
             "id": pa.array(ids, pa.int64()),
+            "day": pa.array(np.broadcast_to(day, len(ids)), pa.int32()),
             "customer": pa.array(ids * 7_919 % 100_003 + number),
             "amount": pa.array((ids * 31 + number) % 100_000),
             "note": pc.binary_join_element_wise(
@@ -74,92 +161,216 @@ def orders(ids: np.ndarray, number: int) -> pa.Table:
     )
 
 
-def building(place: Path) -> None:
+def make(field: Field) -> None:
+    """The table: a file for each day."""
+    for day, ids in enumerate(field.days):
+        rows = orders(ids, day, 0)
+        write_deltalake(str(field.table), rows, mode="append", partition_by=["day"])
+
+
+def building(field: Field) -> list[str]:
     """What an index takes to be built, and in bytes, beside reading the table once."""
-    table = DeltaTable(str(place / "table"))
-    start = perf_counter()
-    read = sum(len(pq.read_table(uri)) for uri in table.file_uris())
-    one_pass = perf_counter() - start
-    index = dp.RecordIndex(None, str(place / "table"), "id", str(place / "built"))
-    start = perf_counter()
-    index.build()
-    seconds = perf_counter() - start
-    files = DeltaTable(str(place / "built")).get_add_actions().column("size_bytes").to_pylist()
-    say(f"{read:,} rows in {len(table.file_uris())} files")
-    say(f"build {seconds:.1f} s, one pass {one_pass:.1f} s, {sum(files) / read:.1f} bytes a record")
-    say("| way | keys | seconds |\n| --- | --- | --- |")
+    uris = DeltaTable(str(field.table)).file_uris()
+    wall, cpu = perf_counter(), process_time()
+    for uri in uris:
+        pq.read_table(uri, partitioning=None)
+    one_pass = perf_counter() - wall, process_time() - cpu
+    wall, cpu = perf_counter(), process_time()
+    index_of(field.table).build()
+    built = perf_counter() - wall, process_time() - cpu
+    actions = pa.table(DeltaTable(str(place_of(field.table))).get_add_actions())
+    size = pc.sum(actions.column("size_bytes")).as_py()
+    say(f"{field.rows:,} rows in {len(uris)} files; built in {built[0]:.1f} s")
+    rows = [
+        ["one pass over the table", *(f"{figure:.1f}" for figure in one_pass), NO_FIGURE],
+        ["build", *(f"{figure:.1f}" for figure in built), f"{size / field.rows:.1f}"],
+    ]
+    return table(["", "seconds", "processor seconds", "bytes a record"], rows)
 
 
-def upserts(
-    place: Path, way: str, given: argparse.Namespace
-) -> Iterator[tuple[int, int, list[float]]]:
-    """Upserts of random keys, the first of which is not counted."""
-    table = place / way
-    shutil.copytree(place / "table", table)
-    upsert = WAY[way](place, table, given.memory)
-    draw = np.random.default_rng(2)
-    for keys in given.keys:
-        seconds = list[float]()
-        for number in range(given.times + 1):
-            rows = orders(draw.choice(given.rows, keys, replace=False), number + 1)
-            start = perf_counter()
-            upsert(rows)
-            seconds.append(perf_counter() - start)
-            yield keys, number, seconds
-    shutil.rmtree(table)
+def place_of(at: Path) -> Path:
+    """Where the index of a table is."""
+    return at.with_name(f"{at.name}-index")
 
 
-def by_index(place: Path, table: Path, memory: str) -> Callable[[pa.Table], object]:
-    del place, memory
-    index = dp.RecordIndex(None, str(table), "id", f"{table} index")
+def index_of(at: Path) -> dp.RecordIndex:
+    """The index of a table."""
+    return dp.RecordIndex(None, str(at), "id", str(place_of(at)))
+
+
+def looked_up(field: Field) -> Iterator[tuple[tuple[str, str], Figure]]:
+    """Of more and more keys the files that they are in, way by way."""
+    for count in SOUGHT:
+        if count > field.rows:
+            continue
+        for name, way in looks(field).items():
+            times = Times()
+            for number in range(field.times + 1):
+                found = times.of(way, pa.table({"id": field.drawn(count, "random", number)}))
+            names = pc.replace_substring_regex(found.column("file"), "^.*/", "")
+            ordered = pa.table({"id": found.column("id"), "file": names}).sort_by("id")
+            told = "\n".join(ordered.column("file").to_pylist()).encode()
+            result = len(ordered), pc.sum(ordered.column("id")).as_py(), sha256(told).hexdigest()
+            figure = Figure(*times.medians(busy="Spark" not in name), result)
+            yield (name, f"{count:,}"), figure
+            say(f"{count:,} keys looked up: {name}: {figure.seconds:.3f} s")
+
+
+def looks(field: Field) -> Mapping[str, Look]:
+    """Each way to find out in which file keys are: columns ``id`` and ``file``."""
+    index, at = index_of(field.table), str(field.table)
+    files = ", ".join(f"'{uri}'" for uri in DeltaTable(at).file_uris())
+
+    def by_index(keys: pa.Table) -> pa.Table:
+        found = index.lookup(keys)
+        return pa.table({"id": found.column("id"), "file": found.column("_file")})
+
+    def by_spark(keys: pa.Table) -> pa.Table:
+        assert field.spark is not None
+        wanted = f.broadcast(field.spark.createDataFrame(keys))
+        rows = field.spark.read.format("delta").load(at).select("id", "_metadata.file_path")
+        return rows.join(wanted, "id").toArrow().rename_columns(["id", "file"])
+
+    def by_duckdb(keys: pa.Table) -> pa.Table:
+        with duckdb.connect() as connection:
+            connection.register("keys", keys)
+            rows = f"SELECT id, filename AS file FROM read_parquet([{files}])"
+            query = f"{rows} SEMI JOIN keys USING (id)"
+            return connection.sql(query).to_arrow_table()
+
+    found: dict[str, Look] = {"index": by_index, "DuckDB over the files": by_duckdb}
+    return found if field.spark is None else {**found, "join in Spark": by_spark}
+
+
+def upserted(
+    field: Field, ways: Sequence[str], keys: int
+) -> Iterator[tuple[tuple[str, str], Figure]]:
+    """Upserts of each case, way by way, the first of which is not counted."""
+    day_of = np.zeros(field.rows, np.int32)
+    for day, ids in enumerate(field.days):
+        day_of[ids] = day
+    for way in ways:
+        at = field.work / f"of-{way.replace(', ', '-').replace(' ', '-')}"
+        shutil.copytree(field.table, at)
+        upsert = UPSERTS[way](field, at)
+        for case in CASES:
+            times = Times()
+            for number in range(field.times + 1):
+                ids = field.drawn(keys, case, number)
+                times.of(upsert, orders(ids, day_of[ids], number + 1))
+            figure = Figure(*times.medians(busy="MERGE" not in way), sums(at), *last_commit(at))
+            say(f"{keys:,} keys, {case}: {way}: {figure.seconds:.2f} s")
+            yield (way, case), figure
+        shutil.rmtree(at)
+
+
+def by_index(field: Field, at: Path) -> Upsert:
+    del field
+    index = index_of(at)
     index.build()
     return index.upsert
 
 
-def by_merge(place: Path, table: Path, memory: str) -> Callable[[pa.Table], object]:
-    return _merging(table, memory, literals=False)
+def by_merge(field: Field, at: Path) -> Upsert:
+    return _merging(field, at, literals=False)
 
 
-def by_merge_in(place: Path, table: Path, memory: str) -> Callable[[pa.Table], object]:
-    return _merging(table, memory, literals=True)
+def by_merge_in(field: Field, at: Path) -> Upsert:
+    return _merging(field, at, literals=True)
 
 
-def _merging(table: Path, memory: str, *, literals: bool) -> Callable[[pa.Table], object]:
-    spark = dp.local_session(config={"spark.driver.memory": memory})
-
+def _merging(field: Field, at: Path, *, literals: bool) -> Upsert:
     def upsert(rows: pa.Table) -> object:
+        assert field.spark is not None
         ids = ", ".join(map(str, rows.column("id").to_pylist()))
         more = f" AND t.id IN ({ids})" if literals else ""
-        return spark.sql(
-            f"MERGE INTO delta.`{table}` t USING {{rows}} s ON t.id = s.id{more} "
+        return field.spark.sql(
+            f"MERGE INTO delta.`{at}` t USING {{rows}} s ON t.id = s.id{more} "
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-            rows=spark.createDataFrame(rows),
+            rows=field.spark.createDataFrame(rows),
         ).collect()
 
     return upsert
 
 
-def by_delta_rs(place: Path, table: Path, memory: str) -> Callable[[pa.Table], object]:
+def by_delta_rs(field: Field, at: Path) -> Upsert:
+    del field
+
     def upsert(rows: pa.Table) -> object:
-        merge = DeltaTable(str(table)).merge(rows, "t.id = s.id", "s", "t")
+        merge = DeltaTable(str(at)).merge(rows, "t.id = s.id", "s", "t")
         return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
     return upsert
 
 
-WAY = {
+UPSERTS: Final[Mapping[str, Callable[[Field, Path], Upsert]]] = {
     "index": by_index,
-    "merge": by_merge,
-    "merge-in": by_merge_in,
     "delta-rs": by_delta_rs,
+    "MERGE": by_merge,
+    "MERGE, literal IN": by_merge_in,
 }
 
 
-def total(table: Path) -> int:
+def sums(at: Path) -> object:
     """What tells one content of a table from another one."""
-    uris = DeltaTable(str(table)).file_uris()
-    columns = (pq.read_table(uri, columns=["customer", "amount"]) for uri in uris)
-    return sum(pc.sum(c).as_py() for found in columns for c in found.columns)
+    uris = DeltaTable(str(at)).file_uris()
+    columns = (pq.read_table(uri, columns=["id", "customer"], partitioning=None) for uri in uris)
+    found = [(len(c), pc.sum(c[1]).as_py(), _product(c)) for c in columns]
+    return tuple(map(sum, zip(*found, strict=True)))
+
+
+def _product(columns: pa.Table) -> int:
+    one, other = (np.asarray(column, np.int64) for column in columns.columns)
+    return int((one % 9_973 * other).sum())
+
+
+def last_commit(at: Path) -> tuple[int, int, int]:
+    """How many files it removed and added, and the bytes of those that it added."""
+    version = DeltaTable(str(at)).version()
+    text = (at / "_delta_log" / f"{version:020}.json").read_text()
+    actions: list[Mapping[str, Any]] = [json.loads(line) for line in text.splitlines()]
+    adds = [action["add"]["size"] for action in actions if "add" in action]
+    return sum("remove" in action for action in actions), len(adds), sum(adds)
+
+
+def agree(found: Mapping[tuple[str, str], Figure]) -> bool:
+    """Whether all ways of each case have the same result."""
+    by_case: dict[str, set[object]] = {}
+    for (_, case), figure in found.items():
+        by_case.setdefault(case, set()).add(figure.result)
+    wrong = [case for case, results in by_case.items() if len(results) > 1]
+    if wrong:
+        say(f"NOT THE SAME: {', '.join(wrong)}")
+    return not wrong
+
+
+def seconds_of_look_ups(found: Mapping[tuple[str, str], Figure]) -> list[str]:
+    """A row for each way."""
+    ways, counts = (list(dict.fromkeys(pair[n] for pair in found)) for n in (0, 1))
+    rows = [
+        [f"{way}{which}", *(shown(getattr(found[way, count], name), 3) for count in counts)]
+        for name, which in (("seconds", ""), ("busy", ", processor"))
+        for way in ways
+        if getattr(found[way, counts[0]], name) is not None
+    ]
+    return table(["seconds, by keys looked up", *counts], rows)
+
+
+def shown(figure: float | None, digits: int) -> str:
+    return NO_FIGURE if figure is None else f"{figure:.{digits}f}"
+
+
+def seconds_of_upserts(found: Mapping[tuple[str, str], Figure], keys: int) -> list[str]:
+    """A row for each case and way; beside the seconds how many times those of the index."""
+    rows = []
+    for (way, case), figure in found.items():
+        own = found.get(("index", case))
+        ratio = NO_FIGURE if own is None else f"{figure.seconds / own.seconds:.1f}"
+        files = f"{figure.removed:,}", f"{figure.added:,}", f"{figure.written / MIB:.1f}"
+        rows.append([case, way, f"{figure.seconds:.2f}", ratio, shown(figure.busy, 2), *files])
+    figures = ["seconds", "x", "processor", "files removed", "added", "MiB written"]
+    header = [f"{keys:,} keys", "by", *figures]
+    return table(header, sorted(rows, key=lambda row: CASES.index(row[0])), texts=2)
 
 
 if __name__ == "__main__":

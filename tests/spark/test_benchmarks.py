@@ -1,5 +1,6 @@
 """The benchmark's competitors and workloads do what they say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from benchmarks import (
     memory,
     planner,
     policy,
+    record_index,
     report,
     shapes,
     w1,
@@ -199,6 +201,22 @@ def test_lookups_are_checked(spark: SparkSession, tmp_path: Path) -> None:
         found = dict(lookups.looked_up(store, spark, 2_000, 1))
     assert all(figure.right for figure in found.values())
     assert {name for name, count in found if count == 10} == {*lookups.ways(store, spark)}
+
+
+def test_upserts_by_a_record_index_are_checked(tmp_path: Path) -> None:
+    """By the ways that need no session; what is printed is what was measured."""
+    field = record_index.Field(tmp_path, record_index.days(3_000, 500), None, 1)
+    record_index.make(field)
+    record_index.building(field)
+    places = dict(record_index.looked_up(field))
+    assert {case for _, case in places} == {"10", "1,000"}
+    changes = dict(record_index.upserted(field, ["index", "delta-rs"], 20))
+    assert record_index.agree(places)
+    assert record_index.agree(changes)
+    one_day = changes["index", "one day"]
+    assert (one_day.removed, one_day.added) == (1, 1)
+    wrong = replace(one_day, result=())
+    assert not record_index.agree({**changes, ("index", "one day"): wrong})
 
 
 @long
