@@ -99,6 +99,7 @@ class Agenda:
         fed: stage -> what is known of its partitions, for those that read it.
         listed: stage -> its tasks that are to exist.
         outcomes: stage -> what became of its tasks.
+        known: what does not depend on rows, which agendas of one run share.
     """
 
     moment: datetime
@@ -116,6 +117,7 @@ class Agenda:
     failed: list[FailedTask] = field(default_factory=list)
     dropped: list[Partition] = field(default_factory=list)
     outcomes: dict[str, Tasked] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
     _blocked: dict[str, Numbers] = field(default_factory=dict)
     _left: dict[str, Numbers] = field(default_factory=dict)
     _taken: int = 0

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -102,13 +102,13 @@ def run(
     if dry_run:
         return _rehearsed(writer.opened, moment, most)
     done, dropped = list[Partition](), list[Partition]()
-    failed = dict[Partition, FailedTask]()
+    failed, known = dict[Partition, FailedTask](), dict[str, Any]()
     while True:
         left = None if most is None else most - len(done) - len(failed)
         limit = _PER_VERSION if left is None else min(_PER_VERSION, left)
         found = writer.published(
             "run",
-            partial(_made, writer, moment, limit, set(failed)),
+            partial(_made, writer, moment, limit, set(failed), known),
             "retry" if on_conflict is None else on_conflict,
         )
         done += found.done
@@ -136,13 +136,23 @@ def _rehearsed(store: Opened, moment: datetime, most: int | None) -> Run:
     return agenda.run
 
 
-def _made(writer: Writer, moment: datetime, limit: int, failed: Collection[Partition]) -> Agenda:
-    """Some of the tasks that are due, made and published."""
+def _made(
+    writer: Writer,
+    moment: datetime,
+    limit: int,
+    failed: Collection[Partition],
+    known: dict[str, Any],
+) -> Agenda:
+    """Some of the tasks that are due, made and published.
+
+    Args:
+        known: what agendas of the run share.
+    """
     store = writer.opened
     store.log.versions()
     head = store.log.last_read
     there = present_at(store, head)
-    agenda = Agenda(moment, limit=limit, passed=failed, present=there)
+    agenda = Agenda(moment, limit=limit, passed=failed, present=there, known=known)
     sources = store.graph.sources
     news = arrivals(sources, head, store.tables)
     batches = presence_batches(sources, {}, news, {}, store.engines)

@@ -26,7 +26,7 @@ from deltaproduce.engines.local.kernels.row_hashes import Hashes, mixed, row_has
 from deltaproduce.shown.tasks import Partition, State, Task, Values
 from deltaproduce.stages.partitioned.links import Links
 from deltaproduce.stages.partitioned.scope.clauses import Scope
-from deltaproduce.stages.partitioned.scope.coded import Coded, combined
+from deltaproduce.stages.partitioned.scope.coded import Coded
 from deltaproduce.stages.partitioned.scope.partitions import Planned, values_at
 from deltaproduce.stages.partitioned.scope.scalars import literal, type_name
 from deltaproduce.types.json_fields import parsed
@@ -360,12 +360,12 @@ def definitions_of(planned: Planned, text: str, names: Sequence[str]) -> Hashes:
     scopes = planned.scopes
     if not scopes.size or not names:
         return np.full(len(planned), base, np.uint64)
-    numbers, columns = combined([scopes.names[name] for name in names], scopes.size)
-    told = {
-        name: _literals(column).take(pa.array(column.codes))
-        for name, column in zip(names, columns, strict=True)
-    }
-    return mixed(row_hashes(pa.table(told)) + base)[numbers]
+    found = np.full(len(planned), base, np.uint64)
+    for place, name in enumerate(names):
+        column = scopes.names[name]
+        told = row_hashes(pa.table({"place": [place] * len(column.values), "x": _literals(column)}))
+        found = found + told[column.codes]
+    return mixed(found)
 
 
 def _literals(column: Coded) -> pa.Array:

@@ -72,17 +72,9 @@ class Tasks:
         self, inputs: Mapping[str, StageInput], kept: Kept, agenda: Agenda, engines: Engines
     ) -> Entries:
         """The tasks that are to exist."""
-        planned, current = self.planned(kept, agenda)
+        planned, current, definitions = self._defined(kept, agenda)
         fed = {each.name: _fed(each, inputs, agenda, engines) for each in self.stage.merged}
-        links = {
-            name: Links.of(
-                [read for read in self.query.reads if read.feeder == name],
-                planned.scopes,
-                one.table,
-            )
-            for name, one in fed.items()
-        }
-        used = list(dict.fromkeys(slot.name for slot in self.query.slots))
+        links = {name: self._linked(planned, one, agenda) for name, one in fed.items()}
         return Entries(
             self.stage.name,
             self.partitions.types,
@@ -90,9 +82,31 @@ class Tasks:
             current,
             fed,
             links,
-            definitions_of(planned, f"{self.query.text}\n{self.definition}", used),
+            definitions,
             kept,
         )
+
+    def _defined(self, kept: Kept, agenda: Agenda) -> tuple[Planned, int, Hashes]:
+        """The tasks, as `planned`, and what makes them; found once a run."""
+        name = self.stage.name
+        if name not in agenda.known or agenda.marked is not None:
+            planned, current = self.planned(kept, agenda)
+            used = list(dict.fromkeys(slot.name for slot in self.query.slots))
+            text = f"{self.query.text}\n{self.definition}"
+            agenda.known[name] = planned, current, definitions_of(planned, text, used)
+        found: tuple[Planned, int, Hashes] = agenda.known[name]
+        return found
+
+    def _linked(self, planned: Planned, fed: Fed, agenda: Agenda) -> Links:
+        """What the tasks read of a feeder; found once a run while it has the same partitions."""
+        name = f"{self.stage.name}/{fed.stage}"
+        of, found = agenda.known.get(name, (None, None))
+        if of is None or agenda.marked is not None or not of.equals(fed.table):
+            reads = [read for read in self.query.reads if read.feeder == fed.stage]
+            found = Links.of(reads, planned.scopes, fed.table)
+            agenda.known[name] = fed.table, found
+        links: Links = found
+        return links
 
     def planned(self, kept: Kept, agenda: Agenda) -> tuple[Planned, int]:
         """The partitions that are to exist, and how many they are.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Never, TypeAlias
 
 import numpy as np
@@ -64,19 +65,20 @@ class Plain:
     where: Expression | None
 
     @staticmethod
-    def of(query: TaskQuery, columns: Sequence[Column]) -> Plain | None:
+    @lru_cache(maxsize=64)
+    def of(text: str, columns: tuple[Column, ...]) -> Plain | None:
         """A query as one; None if it is more than that.
 
         Args:
             columns: those of the stage that it reads.
         """
-        tree = QueryText.read(query.text).tree
+        tree = QueryText.read(text).tree
         if not isinstance(tree, exp.Select) or any(
             value for name, value in tree.args.items() if name not in _PLAIN
         ):
             return None
         from_ = tree.args["from_"].this
-        if not isinstance(from_, exp.Table) or from_.args.get("joins") or len(query.reads) != 1:
+        if not isinstance(from_, exp.Table) or from_.args.get("joins"):
             return None
         if tree.find(exp.Subquery, exp.Window) or [*tree.find_all(exp.Select)] != [tree]:
             return None
@@ -133,7 +135,7 @@ def plainly_made(
     """
     ((fed, stage, rows),) = feeders.values() if len(feeders) == 1 else (_needs_spark(),)
     columns = (*stage.schema.key, *stage.schema.value)
-    plain = Plain.of(query, columns) or _needs_spark()
+    plain = (Plain.of(query.text, columns) if len(query.reads) == 1 else None) or _needs_spark()
     try:
         return plain.made(dependencies_of(stage, fed, rows, entry, engines), columns, entry)
     except EvaluationError as error:
