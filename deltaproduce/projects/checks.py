@@ -14,11 +14,10 @@ from typing import Any, Literal
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.graph import Stage
 from deltaproduce.projects.statements import SqlFile
+from deltaproduce.stages.kind import stage_kind
 from deltaproduce.stages.partitioned.frames import UNKNOWN, Feeder
-from deltaproduce.stages.partitioned.kind import Partitioned
 from deltaproduce.stages.partitioned.query import columns_used
 from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
-from deltaproduce.stages.queries.kind import KeyLocalQuery
 from deltaproduce.types.columns import Column, RowSchema
 
 
@@ -155,13 +154,9 @@ def _queries(
             with suppress(DefinitionError):  # which is a problem of its own
                 yield name, (file.statement.select, Scopes.read(file.scopes or "").sample)
     for stage in stages:
-        if stage.name in files:
-            continue
-        match stage.kind:
-            case Partitioned(query=query, partitions=partitions):
-                yield stage.name, (query.text, partitions.scopes.sample)
-            case KeyLocalQuery(query=plain):
-                yield stage.name, (plain.text, {})
+        query = stage_kind(stage).select
+        if query is not None and stage.name not in files:
+            yield stage.name, query
 
 
 def _of_stage(name: str, before: RowSchema, now: RowSchema | None) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ a version asks these methods, and never which kind it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
@@ -17,6 +18,7 @@ from deltaproduce.errors import DefinitionError, InvalidChangesError
 from deltaproduce.model.graph import Source, Stage
 from deltaproduce.model.kind import Kind
 from deltaproduce.stages.batches import Batch
+from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.storage.figures import InPlace, StageFigures
 from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.tables import Tables
@@ -39,6 +41,11 @@ class StageKind(Kind):
         """
         del tables
         return stage
+
+    @property
+    def select(self) -> tuple[str, Mapping[str, Constant]] | None:
+        """The query that reads its feeders, and what names of its own stand for; None without."""
+        return None
 
 
 class Arrival(Protocol):

@@ -26,7 +26,7 @@ from deltaproduce.stages.partitioned.on_driver import ForeignFunction
 from deltaproduce.stages.partitioned.presence import presence_stage
 from deltaproduce.stages.partitioned.query import TaskQuery, read_query
 from deltaproduce.stages.partitioned.records import records_stage
-from deltaproduce.stages.partitioned.scope.clauses import Scopes
+from deltaproduce.stages.partitioned.scope.clauses import Scope, Scopes
 from deltaproduce.stages.partitioned.scope.partitions import Partitions
 from deltaproduce.stages.productions import Production
 from deltaproduce.stages.scheduled import Agenda, ScheduledKind, Tasked
@@ -102,6 +102,11 @@ class Partitioned(ScheduledKind):
     def maker(self) -> str:
         """See `Kind.maker`."""
         return "query" if self.function is None else "function"
+
+    @property
+    def select(self) -> tuple[str, Scope]:
+        """See `StageKind.select`: with a scope of any date."""
+        return self.query.text, self.partitions.scopes.sample
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that Spark finds, if there is a session."""

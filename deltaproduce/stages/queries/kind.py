@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import dedent
 
@@ -18,6 +18,7 @@ from deltaproduce.stages.productions import Production
 from deltaproduce.stages.queries.query import Query
 from deltaproduce.stages.queries.running import queried, query_schema
 from deltaproduce.stages.source_keys import ProducerKind
+from deltaproduce.stages.sql.expressions.terms import Constant
 from deltaproduce.storage.tables import Tables
 from deltaproduce.types.excerpts import escaped
 
@@ -47,6 +48,11 @@ class KeyLocalQuery(ProducerKind):
     def maker(self) -> str:
         """See `Kind.maker`."""
         return "query"
+
+    @property
+    def select(self) -> tuple[str, Mapping[str, Constant]]:
+        """See `StageKind.select`."""
+        return self.query.text, {}
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
         """See `StageKind.resolved`: with the types that Spark finds."""
