@@ -28,7 +28,12 @@ from deltaproduce.types.conversions import conformed, misfits, widens
 from deltaproduce.types.excerpts import described
 from deltaproduce.types.row_writers import row_by_position, rows_writer, settled
 
-_Sure: TypeAlias = Callable[[Any], bool]
+_Look: TypeAlias = Callable[[Any], bool]
+_Looks: TypeAlias = tuple[tuple[int, _Look], ...]
+"""Places of values, and how it is seen that one fits."""
+_MOST_KINDS: Final = 1000
+"""Of so many combinations of types is known how their values are looked at."""
+_UNSEEN: Final[_Looks] = ((-1, bool),)
 _TAKEN: Final = (
     "give tuples, dicts, a pyarrow Table, RecordBatch or RecordBatchReader, a frame of pandas or "
     "Polars or, with a session, a DataFrame of Spark"
@@ -50,7 +55,42 @@ class RowTaker:
         fields: tuple[str, ...] = row_type(columns.names)._fields  # type: ignore[attr-defined]
         self._by_position = partial(row_by_position, names=columns.names, fields=fields)
         self._writers = [rows_writer(Columns((c,)), clock) for c in columns]
-        self._sure = [_sure(c) for c in columns]
+        self._looks: dict[tuple[type, ...], _Looks | None] = {}
+
+    def sure(self, row: tuple[Any, ...]) -> bool:
+        """Whether it is seen at once that a tuple is a row whose values fit, and will not change.
+
+        What types its values have says so, and for some types a look at the value.
+        """
+        kinds = tuple(map(type, row))
+        looks = self._looks.get(kinds, _UNSEEN)
+        if looks is _UNSEEN:
+            looks = self._looks_at(kinds)
+        if looks is None:
+            return False
+        for place, fits in looks:  # noqa: SIM110 a generator takes as long as all the rest
+            if not fits(row[place]):
+                return False
+        return True
+
+    def _looks_at(self, kinds: tuple[type, ...]) -> _Looks | None:
+        """At which values of a tuple of these types is to be looked; None if it has to be tried."""
+        found = self._looks_of(kinds) if len(kinds) == len(self._columns) else None
+        if len(self._looks) < _MOST_KINDS:
+            self._looks[kinds] = found
+        return found
+
+    def _looks_of(self, kinds: tuple[type, ...]) -> _Looks | None:
+        looks = list[tuple[int, _Look]]()
+        for place, (kind, column) in enumerate(zip(kinds, self._columns, strict=True)):
+            if kind is type(None) and column.nullable:
+                continue
+            sure, look = _SURE.get(type(column.data_type), (None, None))
+            if kind is not sure:
+                return None
+            if look is not None:
+                looks.append((place, look))
+        return tuple(looks)
 
     def row(self, row: object, number: int) -> Sequence[Any]:
         """One row as a sequence of values, which are sure to fit, as they are now.
@@ -58,33 +98,21 @@ class RowTaker:
         Raises:
             InvalidChangesError: it is no row, or a value does not fit.
         """
-        if type(row) is tuple and len(row) == len(self._sure):
-            for value, is_sure in zip(row, self._sure, strict=True):
-                if not is_sure(value):
-                    break
-            else:
-                plain: tuple[Any, ...] = row
-                return plain
-        return self._tried(row, number)
-
-    def _tried(self, row: object, number: int) -> Sequence[Any]:
-        """One row of any form, each of whose values is tried."""
         try:
             values = self._by_position(row)
         except Misfit as misfit:
             raise wrong_rows(
                 self._location, str(misfit), self._first_wrong(row), number
             ) from misfit
-        for column, value, is_sure, write in zip(
-            self._columns, values, self._sure, self._writers, strict=True
-        ):
+        if self.sure(tuple(values)):
+            return tuple(values)
+        for column, value, write in zip(self._columns, values, self._writers, strict=True):
             if value is None and not column.nullable:
                 raise self._wrong("is NOT NULL, and null", number, column)
-            if not is_sure(value):
-                try:
-                    write([value])
-                except Misfit as misfit:
-                    raise self._wrong(_said(misfit, column), number, column) from misfit
+            try:
+                write([value])
+            except Misfit as misfit:
+                raise self._wrong(_said(misfit, column), number, column) from misfit
         found: Sequence[Any] = settled(values)
         return found
 
@@ -250,34 +278,24 @@ def _said(misfit: Misfit, column: Column) -> str:
     return f"does not fit: {text}"
 
 
-def _never(value: object) -> bool:
-    del value
-    return False
-
-
-def _whole(bits: int) -> _Sure:
+def _whole(bits: int) -> _Look:
     least, most = -(1 << (bits - 1)), 1 << (bits - 1)
-    return lambda value: type(value) is int and least <= value < most
+    return lambda value: least <= value < most
 
 
-_SURE: Final[Mapping[type[t.DataType], _Sure]] = MappingProxyType(
+_SURE: Final[Mapping[type[t.DataType], tuple[type, _Look | None]]] = MappingProxyType(
     {
-        t.BooleanType: lambda value: type(value) is bool,
-        t.ByteType: _whole(8),
-        t.ShortType: _whole(16),
-        t.IntegerType: _whole(32),
-        t.LongType: _whole(64),
-        t.DoubleType: lambda value: type(value) is float,
-        t.StringType: lambda value: type(value) is str and value.isascii(),
-        t.DateType: lambda value: type(value) is date,
+        t.BooleanType: (bool, None),
+        t.ByteType: (int, _whole(8)),
+        t.ShortType: (int, _whole(16)),
+        t.IntegerType: (int, _whole(32)),
+        t.LongType: (int, _whole(64)),
+        t.DoubleType: (float, None),
+        t.StringType: (str, str.isascii),
+        t.DateType: (date, None),
     }
 )
-"""Of which values of a type it is seen at once that they fit; others are tried."""
-
-
-def _sure(column: Column) -> _Sure:
-    is_one = _SURE.get(type(column.data_type), _never)
-    return (lambda value: value is None or is_one(value)) if column.nullable else is_one
+"""Of which type a value is that fits, and how that is seen of the value; others are tried."""
 
 
 def is_row(given: object) -> bool:

@@ -101,6 +101,7 @@ class DatasetWriter:
         self._opened = snapshot
         self._descriptor: Description = snapshot.descriptor
         self._grouping = grouping
+        self._checks_rows = grouping.checks_rows
         self._roll_rows = roll_rows
         self._taker = RowTaker(self._descriptor.columns, table.address, zone_of(engines.time_zone))
         self._pending = Pending(open_files, engines.limits.local_bytes)
@@ -167,9 +168,10 @@ class DatasetWriter:
         """
         if not self._is_open:
             raise ClosedError(_CLOSED)
-        self._check_whole()
+        if not self._is_whole:
+            self._check_whole()
         try:
-            if is_row(rows):
+            if type(rows) is tuple or is_row(rows):
                 self._take_row(rows)
             elif isinstance(rows, list):
                 for row in rows:
@@ -192,12 +194,15 @@ class DatasetWriter:
             self._take(self._taker.table(table, self._next))
 
     def _take_row(self, row: object) -> None:
-        number = self._next + len(self._rows)
-        values = self._taker.row(row, number)
-        if self._grouping.checks_rows:
-            self._grouping.check_row(values, number, self._taker)
-        self._rows.append(values)
-        if len(self._rows) >= self._most_buffered:
+        rows = self._rows
+        if type(row) is tuple and self._taker.sure(row):
+            values: Sequence[Any] = row
+        else:
+            values = self._taker.row(row, self._next + len(rows))
+        if self._checks_rows:
+            self._grouping.check_row(values, self._next + len(rows), self._taker)
+        rows.append(values)
+        if len(rows) >= self._most_buffered:
             self._flush()
 
     def _flush(self) -> None:
