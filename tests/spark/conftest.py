@@ -17,6 +17,10 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": f"{JAVA} -Xmn600m -XX:ReservedCodeCacheSize=512m",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
+    # Spark's checks of its own optimizer, a tenth of the time. Processes that start a session as
+    # users do, and Connect's server, have them.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",  # the text of each plan, for a page that nobody sees
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }
