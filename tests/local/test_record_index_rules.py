@@ -699,3 +699,23 @@ def test_a_table_without_statistics(tmp_path):
     index.build()
     assert index.upsert(rows(1, 3, v="new")).inserted == 1
     assert index.verify() == ()
+
+
+def by_negative(keys):
+    """A function of one's own, whose array has no type where there are no keys."""
+    return pa.array([-3 * key.as_py() for key in keys.column(0)])
+
+
+def test_a_hash_function_of_ones_own(tmp_path):
+    index = indexed(tmp_path, range(20), buckets=4, hash=by_negative)
+    assert index.upsert(rows(3, 99, v="new")).inserted == 1
+    assert index.upsert([]).inserted == 0
+    assert index.delete([99]).deleted == 1
+    index.compact()
+    assert index.lookup([3, 99]).column("k").to_pylist() == [3]
+    assert index.verify() == ()
+    for wrong in (lambda keys: [0.5] * len(keys), lambda keys: [1]):
+        with pytest.raises(dp.InvalidArgumentError) as refused:
+            indexed(tmp_path / "other", range(3), hash=wrong)
+        assert refused.value.argument == "hash"
+        shutil.rmtree(tmp_path / "other")
