@@ -69,3 +69,20 @@ def test_a_variable_has_another_value_for_one_call(shop: Path, call: Callable[..
     assert "5" in call("show", "days", "--var", "least=5").stdout
     for wrong in ("least", "least=x", "most=5"):
         call("check", "--var", wrong, code=2)
+
+
+def test_a_check_names_what_a_changed_column_breaks(
+    shop: Path, call: Callable[..., Any], asked: Callable[..., Any]
+) -> None:
+    later = f"STAGE later (key (n), partition (day = d), {SCOPES});\nSELECT n, sold FROM days"
+    (shop / "stages" / "later.sql").write_text(f"{later} WHERE day = d\n")
+    call("run", "--as-of", "2022-03-31")
+    days = shop / "stages" / "days.sql"
+    days.write_text(
+        days.read_text().replace("key (n)", "key (n, sold)").replace("FROM", ", 1 AS x FROM")
+    )
+    found = [one for one in asked("check", code=1)["problems"] if one["users"]]
+    assert [(one["stage"], one["users"], one["file"], one["line"]) for one in found] == [
+        ("days", ["later"], "stages/days.sql", 1)
+    ]
+    assert "used by later" in call("check", "--select", "later", code=1).stdout

@@ -39,6 +39,14 @@ class Invocation:
         """
         from deltaproduce.projects.file import read
 
+        return read(self.folder, self.given())
+
+    def given(self) -> dict[str, object]:
+        """The values that variables are given, by name.
+
+        Raises:
+            InvalidArgumentError: one is not ``name=value``.
+        """
         given = dict[str, object]()
         for text in self.variables:
             name, sign, value = text.partition("=")
@@ -46,7 +54,7 @@ class Invocation:
                 message = f"--var is {text!r}; give name=value"
                 raise InvalidArgumentError(message, argument="--var")
             given[name.strip()] = value
-        return read(self.folder, given)
+        return given
 
     def pipeline(self) -> Pipeline:
         """The project's pipeline.

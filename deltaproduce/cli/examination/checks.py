@@ -6,7 +6,6 @@ The invariant: nothing is written, and of an input no more is read than says whi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 
 from deltaproduce.cli.inputs.files import files_of
 from deltaproduce.cli.inputs.given import check_sources
@@ -14,26 +13,10 @@ from deltaproduce.cli.inputs.tables import column_names, lack
 from deltaproduce.errors import DeltaProduceError
 from deltaproduce.model.graph import Source
 from deltaproduce.pipeline import Pipeline
+from deltaproduce.projects.checks import Problem
 from deltaproduce.projects.file import FILE_FORMATS, Input, ProjectFile, has_scheme
 from deltaproduce.store import Store
 from deltaproduce.types.columns import CHANGE_TYPE
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that would stop a run.
-
-    Attributes:
-        stage: the source or stage; empty if it is none of these.
-        message: what is wrong, and what mends it.
-    """
-
-    stage: str
-    message: str
-
-    def as_dict(self) -> dict[str, str]:
-        """The same as JSON has it."""
-        return asdict(self)
 
 
 def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Problem]:
@@ -43,12 +26,16 @@ def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Proble
         check_sources(file, pipeline)
         store.plan(snapshots=[x.source for x in file.inputs.values() if x.mode == "snapshot"])
     except DeltaProduceError as error:
-        found.append(Problem(getattr(error, "stage", None) or "", str(error)))
+        found.append(_problem(getattr(error, "stage", None) or "", str(error)))
     sources = {source.name: source for source in pipeline.graph().sources}
     for name, one in file.inputs.items():
         if name in sources and one.format in FILE_FORMATS and not has_scheme(one.path):
-            found += [Problem(name, text) for text in _of_input(file, one, sources[name])]
+            found += [_problem(name, text) for text in _of_input(file, one, sources[name])]
     return found
+
+
+def _problem(stage: str, message: str) -> Problem:
+    return Problem(stage, None, None, None, message)
 
 
 def _of_input(file: ProjectFile, one: Input, source: Source) -> Iterator[str]:
