@@ -35,12 +35,12 @@ class Clause:
     Attributes:
         text: what it says, without its word, and without parentheses around it.
         line: where that begins in the file.
-        is_name: it names a variable, which says it.
+        is_text: it is a text in quotes, and no SQL.
     """
 
     text: str
     line: int
-    is_name: bool = False
+    is_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _clause(word: str, part: _Part, text: str) -> Clause:
                 "after table write its path or name as text, 'lake/events', or a variable",
                 inner[0].line,
             )
-        return Clause(inner[0].text, inner[0].line, is_name=not is_text)
+        return Clause(inner[0].text, inner[0].line, is_text=is_text)
     return Clause(text[inner[0].start : inner[-1].end + 1], inner[0].line)
 
 

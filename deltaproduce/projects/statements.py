@@ -65,8 +65,8 @@ class SqlFile:
             if statement.sort == "STAGE":
                 with shifted(statement.select_line):
                     reads = _reads(statement.select)
-            texts = [statement.select, *(clause.text for clause in statement.clauses.values())]
-            used = frozenset[str]().union(*map(words, texts))
+            texts = [clause.text for clause in statement.clauses.values() if not clause.is_text]
+            used = words(statement.select).union(*map(words, texts))
         own = {var: value for var, value in vars.items() if var.lower() in used}
         return SqlFile(name, folder, statement, reads, own)
 
@@ -190,7 +190,7 @@ class SqlFile:
     def _table(self) -> str | None:
         """The table of others that it names."""
         clause = self.statement.clauses.get("table")
-        if clause is None or not clause.is_name:
+        if clause is None or clause.is_text:
             return None if clause is None else clause.text
         found = next((v for n, v in self.vars.items() if n.lower() == clause.text.lower()), None)
         if not isinstance(found, str):

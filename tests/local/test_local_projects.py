@@ -219,16 +219,18 @@ def test_variables_are_lists_tables_and_names_in_plain_queries(folder: Path) -> 
             "stages/e.sql": "STAGE e (key (n));\nSELECT n, v + rate AS v FROM plain WHERE v > RATE",
             "stages/f.sql": "EXTERNAL plain (columns (n int, v int), key (n));",
             "stages/g.sql": "EXTERNAL g (columns (n int, v int), key (n), table where);",
+            "stages/h.sql": 'EXTERNAL h (columns (n int, v int), key (n), table "it\'s/where");',
         },
     )
     pipeline = Project(folder).pipeline
-    d, e, g = (next(s for s in pipeline.stages if s.name == name) for name in "deg")
+    d, e, g, h = (next(s for s in pipeline.stages if s.name == name) for name in "degh")
     kind: Any = d.kind
     partitions = kind.partitions.at(datetime(2022, 3, 31, tzinfo=UTC), stage="d")
     assert [partitions.values(row) for row in range(2)] == [("L'Isle",), ("Paris",)]
     assert d.schema.value.ddl == "n decimal(23,1), first date"
     assert "v + CAST('1.5' AS decimal(2,1)) AS v" in str(e.kind.made_by)
     assert g.kind.place == str(folder / "lake" / "others")
+    assert h.kind.place == str(folder / "it's" / "where")
 
 
 @pytest.mark.parametrize(
