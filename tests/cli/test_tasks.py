@@ -38,6 +38,8 @@ def test_a_day_is_run_shown_and_made_again(
     shop: Path, call: Callable[..., Any], asked: Callable[..., Any]
 ) -> None:
     assert asked("check")["problems"] == []
+    graph = asked("graph", "--as-of", "2022-03-31")
+    assert [one["state"] for one in graph] == ["missing", "missing"]
     assert asked("run", "--as-of", "2022-03-31")["made"]
     assert [one["sold"] for one in asked("show", "days")["rows"]] == [6, 5]
     told = asked("show", "days", "day=2022-03-31")
@@ -51,6 +53,13 @@ def test_a_day_is_run_shown_and_made_again(
     text = call("show", "days", "day=2022-03-31").stdout
     assert all(title in text for title in ("Evaluation Scope", "Partition columns", "Dependencies"))
     assert len(asked("show", "days", "day=2022-03-31", "--rows")["rows"]) == 1
+    rehearsed = asked("backfill", "days", "day=2022-03-31", "--dry-run")
+    assert rehearsed["tasks"] == ["days/day=2022-03-31"]
+    assert rehearsed["sizes"][0]["rows"] == 1
+    assert not asked("run", "--as-of", "2022-03-31", "--dry-run")["done"]
+    assert "sales/day=2022-03-31" in call("graph", "--as-of", "2022-03-31").stdout
+    assert " --> " in call("graph", "--as-of", "2022-03-31", "--format", "mermaid").stdout
+    call("run", "--dry-run", code=2)
     made = asked("backfill", "days", "day=2022-03-31")
     assert made["tasks"] == ["days/day=2022-03-31"]
     call("backfill", "days", "nope=1", code=2)

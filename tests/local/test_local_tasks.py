@@ -219,6 +219,8 @@ def test_what_cannot_be_asked(store: Store, tmp_path: Path) -> None:
         store.backfill("stores", {"day": "2022-03-31"})
     with pytest.raises(InvalidArgumentError):
         store.run(as_of="yesterday")
+    with pytest.raises(InvalidArgumentError):
+        store.run(as_of="2022-03-31", dry_run="no")  # type: ignore[arg-type]
     with pytest.raises(NotFoundError):
         store.refresh("stores")
     with pytest.raises(NotFoundError):

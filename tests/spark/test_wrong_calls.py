@@ -96,8 +96,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "report": {"path": "report.html", "version": 1, "samples": 1},
     "emit_openlineage": {"version": 1, "namespace": "shop", "emit": print},
     "tasks": {"as_of": "2026-01-01"},
-    "run": {"as_of": "2026-01-01", "max_tasks": 1, "on_conflict": None},
-    "backfill": {"stage": "by_customer", "where": {}, "downstream": "all"},
+    "run": {"as_of": "2026-01-01", "max_tasks": 1, "on_conflict": None, "dry_run": True},
+    "backfill": {"stage": "by_customer", "where": {}, "downstream": "all", "dry_run": True},
     "stream_writer": {"source": "orders", "stream": None},
 }
 """Each method that takes arguments -> good ones, of which one at a time is made wrong."""

@@ -99,7 +99,7 @@ def run(
     """See `Store.run`."""
     moment = moment_of(as_of)
     most = None if max_tasks is None else arguments.integer(max_tasks, "max_tasks", least=0)
-    if dry_run:
+    if arguments.flag(dry_run, "dry_run"):
         return _rehearsed(writer.opened, moment, most)
     done, dropped = list[Partition](), list[Partition]()
     failed, known = dict[Partition, FailedTask](), dict[str, Any]()
@@ -165,6 +165,7 @@ def backfill(
 ) -> Backfill:
     """See `Store.backfill`."""
     store, wanted, through = writer.opened, _mapping(where), _stages(downstream)
+    arguments.flag(dry_run, "dry_run")
     found = store.stage(stage)
     if not found.kind.scheduled:
         raise InvalidArgumentError(
