@@ -30,7 +30,8 @@ def test_versions_equal_the_oracle(
 ) -> None:
     """Windows are moved and made anew; what is stored, states too, is what a refresh makes.
 
-    In a short run two versions of two windows, of which none is refreshed.
+    In a short run two versions of two windows, of which none is refreshed: `verify` makes the rows
+    of another store anew, below.
     """
     windows = WINDOWS if long_run else ("of_days", "of_seqs")
     pipeline = site(windows)
@@ -48,7 +49,8 @@ def test_versions_equal_the_oracle(
             figures = store.refresh(stage).stages[stage]
             assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
         assert_same(store, oracle, pipeline, 1)
-        assert store.verify(recompute=True) == ()
+        if long_run:
+            assert store.verify(recompute=True) == ()
 
 
 @pytest.mark.parametrize("reused", chosen((True, False), True))
