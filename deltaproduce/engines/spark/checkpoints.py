@@ -5,7 +5,7 @@ Spark computes a lost block again. A local checkpoint cuts the lineage, so a los
 update instead, and the next try starts anew. Counts come from the same Spark job as the rows.
 
 Running a job in the middle of DataFrame algebra is an effect; only this module does it. The
-blocks live in the executors' memory and on their disks until the frame is garbage-collected.
+blocks live on the executors' disks until the frame is garbage-collected.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Observation
 
 from deltaproduce.engines.spark.failures import raised_by_producer
+from deltaproduce.engines.spark.frames import KEPT
 from deltaproduce.engines.spark.sessions.error_texts import explained
 from deltaproduce.engines.spark.sessions.remote import is_remote
 
@@ -52,8 +53,8 @@ def checkpoint(
 def _counted(rows: DataFrame, aggregates: Sequence[Column]) -> tuple[DataFrame, dict[str, int]]:
     """The rows, computed, and aggregates over them: in one job, or in two of a remote session."""
     if is_remote(rows.sparkSession):  # which does not observe a checkpoint
-        computed = rows.localCheckpoint(eager=True)
+        computed = rows.localCheckpoint(eager=True, storageLevel=KEPT)
         return computed, computed.agg(*aggregates).collect()[0].asDict()
     observation = Observation()
-    computed = rows.observe(observation, *aggregates).localCheckpoint(eager=True)
-    return computed, dict(observation.get)
+    observed = rows.observe(observation, *aggregates)
+    return observed.localCheckpoint(eager=True, storageLevel=KEPT), dict(observation.get)

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
+from pyspark.storagelevel import StorageLevel
 
 from deltaproduce.engines.spark.sessions.error_texts import contexts
 from deltaproduce.model.limits import Limits
@@ -22,6 +23,9 @@ from deltaproduce.types.atoms import arrow_type, in_arrow_types
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
+
+KEPT: Final = StorageLevel.DISK_ONLY
+"""Where Spark keeps what it has computed: its memory is for computing (decision 2)."""
 
 _PART_BYTES: Final = 64 << 20
 """So much of a table goes to Spark at once."""
@@ -80,18 +84,23 @@ def frame(
     Rows that are more than a few are an RDD, as a checkpoint that is made when it is first read:
     Spark would keep them in the query's plan, over which each of its rules walks row by row, for
     seconds. Large tables go over in parts, each of which is computed before the next one comes:
-    what Python gives stays in the driver's heap until then, and afterwards on its disk if need be.
+    what Python gives stays in the driver's heap until then, and afterwards on its disk.
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
     size = max(len(table) * _PART_BYTES // max(table.nbytes, 1), 1)
     if size >= len(table):
         rows = spark.createDataFrame(_whole(table), schema)
-        return rows if len(table) <= plan_rows else rows.localCheckpoint(eager=False)
+        return (
+            rows
+            if len(table) <= plan_rows
+            else rows.localCheckpoint(eager=False, storageLevel=KEPT)
+        )
     parts = (
         spark.createDataFrame(_whole(table.slice(first, size)), schema)
         for first in range(0, len(table), size)
     )
-    return reduce(DataFrame.union, (part.localCheckpoint(eager=True) for part in parts))
+    kept = (part.localCheckpoint(eager=True, storageLevel=KEPT) for part in parts)
+    return reduce(DataFrame.union, kept)
 
 
 def _whole(table: pa.Table) -> pa.Table:
