@@ -110,7 +110,7 @@ class Stored:
         row_bytes: about how many bytes one has.
         files: the files of the base, if they can be read without Spark.
         readings: where what Spark is asked for counts.
-        held: partitions of the base that others have read for the same version.
+        held: partitions of it that others have read for the same version.
         by_log: how Spark reads the base where Delta's log is to leave files out; as all of it if
             None.
     """
@@ -273,6 +273,8 @@ class Stored:
         most = self._most_rows
         base = self.base if isinstance(self.base, pa.Table) else None
         if base is None and self.files is not None:
+            if most is not None and self.files.least_within(column, values) > most:
+                return self._within_there(column, values)
             read = partial(self.files.rows_within, column, columns=self.columns, most=most)
             held = self.held
             kept = self.engines.limits.rows_of(self.row_bytes)
@@ -280,10 +282,19 @@ class Stored:
         if base is None and self._is_here and self._is_fetched:
             base = replace(self, overlay=None).fetched()
         if base is None or (most is not None and len(base) > most):
-            known = None if self.files is None else self.files.count_within(column, values)
-            return rows_within(self.all(known), column, values)
+            return self._within_there(column, values)
         base = rows_within(base.select([c.name for c in self.columns]), column, values)
         return self._with(base, self.overlay and self.overlay.within(column, values))
+
+    def _within_there(self, column: Column, values: Ranges) -> DataFrame:
+        """The same, in Spark."""
+
+        def read(values: Ranges) -> DataFrame:
+            known = None if self.files is None else self.files.count_within(column, values)
+            found: DataFrame = rows_within(self.all(known), column, values)
+            return found
+
+        return read(values) if self.held is None else self.held.there_within(column, values, read)
 
     def count_within(self, column: Column, values: Ranges) -> int | None:
         """About how many rows `within` has to read; None if only Spark can tell."""

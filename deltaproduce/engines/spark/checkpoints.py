@@ -50,6 +50,11 @@ def checkpoint(
         raise
 
 
+def computed_once(rows: DataFrame) -> DataFrame:
+    """Rows that are computed where they are first read, partition by partition, and kept then."""
+    return rows.localCheckpoint(eager=False)
+
+
 def _counted(rows: DataFrame, aggregates: Sequence[Column]) -> tuple[DataFrame, dict[str, int]]:
     """The rows, computed, and aggregates over them: in one job, or in two of a remote session."""
     if is_remote(rows.sparkSession):  # which does not observe a checkpoint

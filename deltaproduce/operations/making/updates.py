@@ -129,7 +129,10 @@ class Update(Work):
             windows=windows,
             advances=advances,
             agenda=agenda,
-            held={name: Held(column) for name, column in means.windows.shared.items()},
+            held={
+                name: Held(*shared)
+                for name, shared in means.windows.shared([s.stage.name for s in steps]).items()
+            },
         )
 
     @property
@@ -332,21 +335,24 @@ class Update(Work):
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
         """What a stage reads."""
-        by_states = stage.kind.reads_states
-        return [self._input(feeder, results, by_states=by_states) for feeder in stage.feeders]
+        found = [self._input(feeder, results) for feeder in stage.feeders]
+        return [
+            replace(
+                each,
+                before=partial(_holding, each.before, self.held[each.stage.name], stage.name)
+                if each.stage.name in self.held
+                else each.before,
+                by_states=stage.kind.reads_states,
+            )
+            for each in found
+        ]
 
-    def _input(
-        self, feeder: Stage, results: Mapping[str, StepResult], *, by_states: bool = False
-    ) -> StageInput:
-        before = self.rows_before(feeder, results)
-        if feeder.name in self.held:
-            before = partial(_holding, before, self.held[feeder.name])
+    def _input(self, feeder: Stage, results: Mapping[str, StepResult]) -> StageInput:
         return StageInput(
             feeder,
-            before,
+            self.rows_before(feeder, results),
             results[feeder.name].comparison if feeder.name in results else None,
             is_after=self.are_after(feeder),
-            by_states=by_states,
         )
 
     def rows_before(
@@ -432,9 +438,9 @@ class Update(Work):
         return Found(comparison, kept.figures.numbering.surrogates)
 
 
-def _holding(before: Callable[[], Stored | None], held: Held) -> Stored | None:
+def _holding(before: Callable[[], Stored | None], held: Held, reader: str) -> Stored | None:
     stored = before()
-    return None if stored is None else replace(stored, held=held)
+    return None if stored is None else replace(stored, held=held.read_by(reader))
 
 
 def _made_anew(shift: Shift | None, step: Step) -> WindowMove | None:

@@ -6,8 +6,7 @@ what its version says of partitions and the day (`WindowState`), whoever asks.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from types import MappingProxyType
@@ -168,15 +167,22 @@ class Windows:
         once = {root.tracked: root for root in (*found, *self.kept)}
         return tuple(root for root in once.values() if stage in (None, root.stage.name))
 
-    @property
-    def shared(self) -> Mapping[str, str]:
-        """The stages that several windows are over by one column -> that of most of them."""
-        over = Counter(
-            (feeder.name, feeder.schema.key.columns[windowed.window.position].name)
-            for windowed in self.stages.values()
-            for feeder in windowed.stage.merged
-        )
-        return {name: column for (name, column), count in reversed(over.most_common()) if count > 1}
+    def shared(self, stages: Collection[str]) -> Mapping[str, tuple[str, Collection[str]]]:
+        """What several windows are over by one column -> that of most of them, and which they are.
+
+        Args:
+            stages: those whose windows count.
+        """
+        over: dict[tuple[str, str], list[str]] = {}
+        for name, windowed in self.stages.items():
+            for feeder in windowed.stage.merged if name in stages else ():
+                column = feeder.schema.key.columns[windowed.window.position].name
+                over.setdefault((feeder.name, column), []).append(name)
+        found: dict[str, tuple[str, Collection[str]]] = {}
+        for (name, column), readers in over.items():
+            if len(readers) > max(1, len(found[name][1]) if name in found else 0):
+                found[name] = column, readers
+        return found
 
     def check_present(self, state: WindowState, settled: Iterable[str]) -> None:
         """Refuse windows with partitions that are missing, also of stages that nothing reaches.
