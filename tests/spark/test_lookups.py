@@ -32,7 +32,10 @@ def rows_of(found: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", chosen([way.name for way in WAYS], "runs", SHORT))
-def test_the_rows_are_those_of_a_filter(spark: SparkSession, location: str, name: str) -> None:
+def test_the_rows_are_those_of_a_filter(
+    spark: SparkSession, location: str, name: str, long_run: bool
+) -> None:
+    """In a short run what is stored is made anew of runs alone."""
     way: Way = next(way for way in WAYS if way.name == name)
     with forced(way):
         store = Store(spark, location, club(), table_type=way.table_type)
@@ -51,9 +54,10 @@ def test_the_rows_are_those_of_a_filter(spark: SparkSession, location: str, name
         assert [row[2:] for row in rows_of(before.rows)] == [("m3", 3)]
         upper = store.lookup("by_upper", [("M1", 99), (None, 1)], fetch=True, ordered=True)
         assert [(row[0], row[3]) for row in rows_of(upper.rows)] == [(None, 41), ("m1", 3)]
-        assert store.verify(recompute=True) == ()
-        refreshed = store.refresh("by_upper").stages["by_upper"]
-        assert (refreshed.rows_added, refreshed.rows_removed) == (0, 0)
+        if long_run or name != SHORT:
+            assert store.verify(recompute=True) == ()
+            refreshed = store.refresh("by_upper").stages["by_upper"]
+            assert (refreshed.rows_added, refreshed.rows_removed) == (0, 0)
 
 
 def test_what_does_not_fit_is_refused(spark: SparkSession, location: str) -> None:
