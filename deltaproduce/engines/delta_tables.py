@@ -168,12 +168,17 @@ class DeltaTables(Protocol):
         """Write small files as large ones; rows of a file stay in order."""
 
 
-def properties(lookup: Iterable[Column], *, marked: bool) -> dict[str, str]:
+def properties(
+    lookup: Iterable[Column], *, marked: bool, partitioned: bool = False
+) -> dict[str, str]:
     """The properties of a table that is made.
 
     Args:
         lookup: the columns by which rows will be looked up: files have statistics of these.
         marked: rows may be marked as replaced (deletion vectors).
+        partitioned: Spark puts no values into the paths of files then: of those that are not ASCII
+            Spark and delta-rs spell the paths in two ways, and a file that one of them removes
+            would stay for the other.
     """
     names = [identifier(c.name) for c in lookup if _has_statistics(c)]
     skipping = (
@@ -181,7 +186,8 @@ def properties(lookup: Iterable[Column], *, marked: bool) -> dict[str, str]:
         if names
         else {"delta.dataSkippingNumIndexedCols": "0"}
     )
-    return {**KEPT, **({MARKS_ROWS: "true"} if marked else {}), **skipping}
+    of_paths = {"delta.randomizeFilePrefixes": "true"} if partitioned else {}
+    return {**KEPT, **({MARKS_ROWS: "true"} if marked else {}), **skipping, **of_paths}
 
 
 def packed(columns: Iterable[Column]) -> tuple[str, ...]:

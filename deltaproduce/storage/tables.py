@@ -525,7 +525,7 @@ class Tables:
             return replace(write, mode="replace", predicate=edit.predicate)
         if not edit.overwrite:
             return write
-        made_with = properties(edit.lookup, marked=edit.marked)
+        made_with = properties(edit.lookup, marked=edit.marked, partitioned=bool(edit.partition))
         is_kept = is_known and not edit.apart
         return replace(write, mode="overwrite" if is_kept else "create", properties=made_with)
 

@@ -21,17 +21,17 @@ STORED = {"partition": "day, kind, id % 3 AS bucket", "order": "n desc", "compre
 KINDS = ("a", "ä %41=", None)
 
 
-def by_kind(number: int, values: Iterator[Any]) -> Iterator[Any]:
-    for value in values:
-        yield value.kind, (number, value.n)
-
-
 def site(stored: dict[str, str] | None, of_kinds: dict[str, str] | None = None) -> dp.Pipeline:
     pipeline = dp.Pipeline("site")
     columns = {"key": "id bigint", "value": "day date, kind string, n bigint"}
     events = pipeline.source("events", **columns, stored=stored)
     columns = {"key": "kind string", "value": "id bigint, n bigint"}
-    pipeline.producer(events, **columns, stored=of_kinds)(by_kind)
+
+    @pipeline.producer(events, **columns, stored=of_kinds)
+    def by_kind(number: int, values: Iterator[Any]) -> Iterator[Any]:  # here for Spark's workers
+        for value in values:
+            yield value.kind, (number, value.n)
+
     return pipeline
 
 
@@ -84,7 +84,8 @@ def test_rows_are_the_same_however_they_are_stored(
                     assert as_tuples(part.read("n < 100")) == wanted != []
                     nothing = found.partition(kind=None)
                     assert as_tuples(nothing.read()) == [x for x in content if x[3] is None]
-                    assert {*part.files()} <= {*found.files()}
+                    if way.table_type != "copy_on_write":  # which may mark rows as deleted
+                        assert {*part.files()} <= {*found.files()}
         with dp.Store(spark, location, definitions[2], table_type=way.table_type) as store:
             assert store.verify() == ()
             assert store.rollback(1).number == oracle.rollback(1)

@@ -157,8 +157,8 @@ def test_parts_are_one_commit_that_is_refused_after_another(
         return
     write = data_files.written
 
-    def late(*given: Any) -> Any:
-        found = write(*given)
+    def late(*given: Any, **named: Any) -> Any:
+        found = write(*given, **named)
         others_commit(table)
         return found
 

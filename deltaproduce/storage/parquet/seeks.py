@@ -8,8 +8,8 @@ one of the keys: at most one a key where keys are unique, however many rows ther
 job. This is the sparse index of a sorted file that SSTables have (Chang et al., "Bigtable", 2006).
 
 The invariant: an answer has all rows of the keys, as Spark would read them; where that is not
-certain there is none, and Spark is asked: for files that are not seen without it, keys that
-are null or of a type without one plain order, footers that say nothing of ranges, files that are
+certain there is none, and Spark is asked: for files that are not seen without it, keys
+of a type without one plain order, footers that say nothing of ranges, files that are
 gone or damaged (Spark says so), and for more rows than are quicker read here (`Limits.seek_rows`).
 """
 
@@ -38,10 +38,10 @@ from deltaproduce.engines.spark.kernels.ranges import rows_within
 from deltaproduce.errors import CorruptStoreError, StorageError
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.storage.parquet.file_ranges import FileRanges, unknown
-from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen
+from deltaproduce.storage.parquet.lookups import LookedUp, Strategy, chosen, reaches
 from deltaproduce.storage.parquet.nearest import Nearest
 from deltaproduce.storage.parquet.readings import Readings
-from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of, reach_of
+from deltaproduce.storage.parquet.row_groups import FileFooter, Footers, Group, place_of
 from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
 
@@ -113,11 +113,12 @@ class ParquetFiles:
         footers = self._footers(self._ranges.holding(keys))
         if footers is None:
             return None
-        bounds = footers.bounds(keys)
-        if not bounds:
-            return None
-        reach = reach_of(bounds)
-        holding = np.flatnonzero(reach.first < reach.last)
+        marks = np.zeros(len(footers.rows), bool)
+        for _, reach in reaches(footers, keys):
+            if reach is None:
+                return None
+            marks |= reach.first < reach.last
+        holding = np.flatnonzero(marks)
         if footers.rows[holding].sum() > keys.engines.limits.seek_rows:
             return None
         return self._found_in(footers, holding, keys, columns, most)
@@ -161,21 +162,24 @@ class ParquetFiles:
             alive: which rows count.
         """
         footers = self._footers(self._ranges.holding(keys))
-        bounds = [] if footers is None else footers.bounds(keys)
-        ranges = None if footers is None or not bounds else footers.ranges_in(by[0].name)
+        ranges = None if footers is None else footers.ranges_in(by[0].name)
         if footers is None or ranges is None:
             return None
-        assert isinstance(keys.keys, pa.Table)
         near = ranges.greatest if by[0].descending else ranges.least
-        search = Nearest(keys.keys, reach_of(bounds), near, by, count)
-        left = keys.engines.limits.seek_rows
-        while len(groups := search.groups()):
-            left -= int(footers.rows[groups].sum())
-            found = None if left < 0 else self._found_in(footers, groups, keys, columns)
-            if found is None:
+        left, parts = keys.engines.limits.seek_rows, [empty(columns)]
+        for part, reach in reaches(footers, keys):
+            if reach is None:
                 return None
-            search.take(found.filter(pa.array(alive(found))))
-        return search.rows(columns)
+            assert isinstance(part.keys, pa.Table)
+            search = Nearest(part.keys, reach, near, by, count)
+            while len(groups := search.groups()):
+                left -= int(footers.rows[groups].sum())
+                found = None if left < 0 else self._found_in(footers, groups, part, columns)
+                if found is None:
+                    return None
+                search.take(found.filter(pa.array(alive(found))))
+            parts.append(search.rows(columns))
+        return pa.concat_tables(parts)
 
     def _found_in(
         self,
@@ -436,10 +440,14 @@ def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:
 
 
 def _beside(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
-    """Rows of a file with what all of them have in columns that it does not have."""
+    """Rows of a file with what all of them have in columns of partitions.
+
+    Some writers leave these out of the files, others do not.
+    """
+    found = rows.drop_columns([name for name in values if name in rows.column_names])
     for name, value in values.items():
-        rows = rows.append_column(name, pa.repeat(value, len(rows)))
-    return rows
+        found = found.append_column(name, pa.repeat(value, len(found)))
+    return found
 
 
 def _shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list[int]]:
