@@ -10,13 +10,14 @@ in worker processes beside the driver, or in Spark's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 
 from deltaproduce.engines.engine import Engine, Rows
@@ -28,6 +29,7 @@ from deltaproduce.engines.local.large import parting
 from deltaproduce.engines.local.large.out_of_core import OutOfCoreEngine
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.engines.local.workers import process_workers
+from deltaproduce.engines.spark.checkpoints import checkpoint, checkpoint_of_few
 from deltaproduce.engines.spark.engine import SparkEngine
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.python_workers import (
@@ -36,7 +38,7 @@ from deltaproduce.engines.spark.python_workers import (
     has_other_machines,
     held_by_spark,
 )
-from deltaproduce.engines.spark.sessions.remote import parallelism
+from deltaproduce.engines.spark.sessions.remote import is_remote, parallelism
 from deltaproduce.errors import SessionError
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import in_arrow_types
@@ -154,6 +156,29 @@ class Engines:
         """These columns of both."""
         found: Rows = self.of(one, other).united([one, other], columns)
         return found
+
+    def computed(
+        self,
+        rows: DataFrame,
+        columns: Sequence[Column],
+        counts: Mapping[str, Expression],
+    ) -> tuple[Rows, dict[str, int]]:
+        """Rows that Spark computes once, on the driver if they are few, which is then one job.
+
+        With Spark Connect it is more.
+
+        Args:
+            columns: all that the rows have.
+            counts: what is counted of them, their ``rows`` and ``bytes`` at least.
+        """
+        few = None
+        if self.limits.is_local(1, 1) and not is_remote(self.spark):
+            computed, found, few = checkpoint_of_few(rows, counts, columns)
+        else:
+            computed, found = checkpoint(rows, counts)
+        if few is not None and self.limits.is_fetched(found["rows"], found["bytes"]):
+            return few, found
+        return self.settled(computed, columns, found["rows"], found["bytes"]), found
 
     def settled(
         self, computed: DataFrame, columns: Sequence[Column], rows: int, total_bytes: int

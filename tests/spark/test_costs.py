@@ -1,11 +1,15 @@
 """What a version costs, in the units that cost: Spark jobs and Delta commits."""
 
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from counting import jobs
 from forcing import WAYS, Way, forced
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from benchmarks import w1
 from deltaproduce import Store
@@ -34,6 +38,37 @@ def test_jobs_and_commits_of_a_version(spark: SparkSession, location: str, way: 
         assert all(stage.changed_keys for stage in version.stages.values())
         assert jobs(spark) - jobs_before <= most_jobs
         assert commits(location) - commits_before <= most_commits + 1  # the version's own
+
+
+def test_few_rows_of_a_frame_come_in_the_one_job_that_computes_them(
+    spark: SparkSession, location: str
+) -> None:
+    """Whatever the frame is made of; the function that makes the rows is called once for each."""
+    store = Store(spark, location, w1.workload().pipeline(0))
+    store.update({"orders": w1.workload().rows(spark, 2_000)})
+    calls = spark.sparkContext.accumulator(0)
+
+    def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            calls.add(len(batch))
+            yield batch
+
+    columns = "order_id bigint, customer_id bigint, amount decimal(12,2)"
+    rows = [(n, n, Decimal(7)) for n in range(10)]
+    listed = spark.createDataFrame(rows, columns)
+    eights, nines = (listed.withColumn("amount", f.lit(n).cast("decimal(12,2)")) for n in (8, 9))
+    for frame, called in (
+        (w1.workload().changes(spark, 2_000, 10, 1), 0),
+        (listed, 0),
+        (eights.repartition(3), 0),
+        (nines.mapInArrow(made, columns), len(rows)),
+    ):
+        before, number = jobs(spark), store.head.number
+        version = store.update({"orders": frame})
+        assert version.number == number + 1
+        assert version.stages["orders"].changed_keys == 10
+        assert jobs(spark) - before == 1
+        assert calls.value == called
 
 
 def test_a_batch_that_changes_nothing_commits_nothing(spark: SparkSession, location: str) -> None:

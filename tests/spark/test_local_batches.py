@@ -35,15 +35,15 @@ def source(key: str = KEY, value: str = VALUE) -> Source:
     return Pipeline("p").source("orders", key=key, value=value)
 
 
-def in_both_ways(
+def in_all_ways(
     table: pa.Table, made: Source, spark: SparkSession
 ) -> list[Batch | InvalidChangesError]:
-    """What becomes of rows that are given in Arrow, and as a DataFrame."""
-    engines = Engines(spark, Limits())
+    """What becomes of rows that are given in Arrow, as a DataFrame, and as one that stays there."""
     controls = [c for c in (CHANGE_TYPE_COLUMN, ORDINAL_COLUMN) if c.name in table.column_names]
-    frame = engines.frame(table, (*made.schema.key, *made.schema.value, *controls))
+    few, many = Engines(spark, Limits()), Engines(spark, Limits(local_rows=0))
+    frame = few.frame(table, (*made.schema.key, *made.schema.value, *controls))
     found: list[Batch | InvalidChangesError] = []
-    for form in (table, frame):
+    for form, engines in ((table, few), (frame, few), (frame, many)):
         try:
             found.append(Given().taken(form, made, engines))
         except InvalidChangesError as error:
@@ -51,10 +51,14 @@ def in_both_ways(
     return found
 
 
+def rows_of(batch: Batch) -> pa.Table:
+    return batch.engines.table(batch.rows, Batch.columns(batch.source))
+
+
 def rows_by_key(batch: Batch, *, ordinals: bool) -> list[str]:
-    assert is_local(batch.rows)
-    rows = batch.rows.to_pylist()
-    names = [n for n in batch.rows.column_names if ordinals or n != ORDINAL]
+    found = rows_of(batch)
+    rows = found.to_pylist()
+    names = [n for n in found.column_names if ordinals or n != ORDINAL]
     key = batch.source.schema.key.names
     in_order = sorted(rows, key=lambda row: (repr([row[n] for n in key]), row[ORDINAL]))
     return list(map(repr, plain_rows([[row[n] for n in names] for row in in_order])))
@@ -78,12 +82,15 @@ def test_rows_are_taken_alike(spark: SparkSession, ordered: bool) -> None:
     if ordered:
         given = [None if n == 3 else int(n) for n in random.integers(0, 5, SIZE)]
         table = table.append_column(ORDINAL, pa.array(given, pa.int64()))
-    here, there = in_both_ways(table, made, spark)
-    assert isinstance(here, Batch) and isinstance(there, Batch), (here, there)  # noqa: PT018
-    assert here.rows.schema.types == there.rows.schema.types
-    assert SIZE / 2 < here.count == there.count < SIZE
-    assert rows_by_key(here, ordinals=ordered) == rows_by_key(there, ordinals=ordered)
-    assert here.digest() == there.digest()
+    here, *others = in_all_ways(table, made, spark)
+    assert isinstance(here, Batch), here
+    for batch, is_here in zip(others, (True, False), strict=True):
+        assert isinstance(batch, Batch), batch
+        assert is_local(batch.rows) == is_here
+        assert rows_of(here).schema.types == rows_of(batch).schema.types
+        assert SIZE / 2 < here.count == batch.count < SIZE
+        assert rows_by_key(here, ordinals=ordered) == rows_by_key(batch, ordinals=ordered)
+        assert (here.digest() == batch.digest()) == is_here
     assert here.digest() != Given().taken(table.slice(0, SIZE - 1), made, here.engines).digest()
 
 
@@ -102,14 +109,15 @@ def test_rows_are_refused_alike(spark: SparkSession) -> None:
     types = {c.name: arrow_type(c.data_type) for c in (*made.schema.key, *made.schema.value)}
     schema = pa.schema([*types.items(), (CHANGE_TYPE, pa.string()), (ORDINAL, pa.int64())])
     for rows in wrong:
-        here, there = in_both_ways(pa.Table.from_pylist(rows, schema), made, spark)
+        here, *others = in_all_ways(pa.Table.from_pylist(rows, schema), made, spark)
         assert isinstance(here, InvalidChangesError)
-        assert isinstance(there, InvalidChangesError)
-        for name in ("source", "column", "columns"):
-            assert getattr(here, name) == getattr(there, name)
-        assert 0 < len(here.keys) == len(there.keys)
-        assert set(here.keys) == set(there.keys)
-        assert said(here) == said(there)
+        for there in others:
+            assert isinstance(there, InvalidChangesError)
+            for name in ("source", "column", "columns"):
+                assert getattr(here, name) == getattr(there, name)
+            assert 0 < len(here.keys) == len(there.keys)
+            assert set(here.keys) == set(there.keys)
+            assert said(here) == said(there)
 
 
 def said(error: InvalidChangesError) -> str:

@@ -1,17 +1,18 @@
 """Batches that are given as DataFrames, or are too large for the driver: checked by Spark.
 
 The invariant: what is given is computed once, with its rows' order, and counted in the same job.
-`on_driver` says the same of rows that are on the driver; laws hold the two against each other.
+Few rows come to the driver in it, and are checked there: `on_driver` says the same of them, and
+laws hold the two against each other.
 """
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.choice import Engines
-from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols
 from deltaproduce.engines.spark.frames import row_bytes
 from deltaproduce.model.graph import Source
@@ -25,7 +26,14 @@ from deltaproduce.stages.given.contents import (
     refuse_nulls,
     refuse_types,
 )
-from deltaproduce.types.columns import CHANGE_TYPE, ORDINAL, Column
+from deltaproduce.stages.given.on_driver import batch_of_table
+from deltaproduce.types.columns import (
+    CHANGE_TYPE,
+    CHANGE_TYPE_COLUMN,
+    ORDINAL,
+    ORDINAL_COLUMN,
+    Column,
+)
 
 _GIVEN = "_given"
 
@@ -41,22 +49,40 @@ def batch_of_frame(
     Raises:
         InvalidChangesError: see `batches`.
     """
+    is_ordered = any(name.lower() == ORDINAL for name in given.columns)
     with computing(source):
-        rows, counts = checkpoint(_conformed(given, source), _counted(source))
+        conformed = _conformed(given, source)
+        rows, counts = engines.computed(conformed, _computed(source), _counted(source))
+    if not isinstance(rows, DataFrame):
+        return _of_table(rows, source, engines, is_ordered=is_ordered, is_snapshot=is_snapshot)
     _check_change_types(rows, counts["unknown"], source, engines)
     for column, types in not_null(source):
         nulls = counts[_nulls(column)]
         if nulls:
             wrong = rows.where(col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*types))
             refuse_nulls(column, nulls, source, some_keys(wrong, source, engines))
-    ordered = any(name.lower() == ORDINAL for name in given.columns)
-    final = _final(rows, source, ordered=ordered)
-    columns = Batch.columns(source)
-    found = engines.settled(final, columns, counts["rows"], counts["bytes"])
-    batch = Batch(source, found, counts["rows"], engines, is_snapshot)
+    final = _final(rows, source, ordered=is_ordered)
+    batch = Batch(source, final, counts["rows"], engines, is_snapshot)
     if counts["upserts"] and counts["deletes"]:
         batch.check_not_mixed()
     return batch
+
+
+def _of_table(
+    rows: pa.Table, source: Source, engines: Engines, *, is_ordered: bool, is_snapshot: bool
+) -> Batch:
+    """The batch of few rows, as `_conformed` has them."""
+    found = rows.drop_columns([ORDINAL, _GIVEN])
+    if is_ordered:
+        found = found.append_column(ORDINAL, rows.column(_GIVEN))
+    return batch_of_table(found, source, engines, is_snapshot=is_snapshot)
+
+
+def _computed(source: Source) -> tuple[Column, ...]:
+    """The columns that `_conformed` gives."""
+    given = Column(_GIVEN, ORDINAL_COLUMN.data_type)
+    declared = (*source.schema.key, *source.schema.value)
+    return (*declared, CHANGE_TYPE_COLUMN, given, ORDINAL_COLUMN)
 
 
 def _conformed(given: DataFrame, source: Source) -> DataFrame:

@@ -154,20 +154,23 @@ _EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
 def essence(error: BaseException) -> str:
     """The line of an error that says what happened, without Java's frames and control characters.
 
-    Of a Python function's it is the last one of its traceback, of Java's the first.
+    Of a Python function's it is the last one of its traceback, of Java's the first, or that of its
+    cause if it only says that a thread was waited for.
     """
     text = str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     if isinstance(error, PythonException):  # a row may quote a traceback, too
         found = lines[-1]
     elif len(lines) > 1 and _JAVA_CLASS.match(lines[1]):
-        found = _JAVA_CLASS.sub("", lines[1])
+        told = (_JAVA_CLASS.sub("", line) for line in lines if _JAVA_CLASS.match(line))
+        found = next((one for one in told if not one.startswith(_WAITED)), lines[0])
     else:
         found = lines[0]
     return escaped(_SQL_STATE.sub("", found), limit=_LONGEST)
 
 
-_JAVA_CLASS: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
+_WAITED: Final = "Exception thrown in awaitResult"
+_JAVA_CLASS: Final = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: ")
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 _LONGEST: Final = 500
 
