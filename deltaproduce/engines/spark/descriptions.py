@@ -7,6 +7,7 @@ invariant: the user's own is there again afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -25,6 +26,7 @@ def describing(session: SparkSession) -> Callable[[str | None], None] | None:
     before = context.getLocalProperty(_PROPERTY)
 
     def describe(text: str | None) -> None:
-        context.setLocalProperty(_PROPERTY, before if text is None else text)
+        with suppress(Exception):  # of a connection to Java that Ctrl-C has cut off: no work fails
+            context.setLocalProperty(_PROPERTY, before if text is None else text)
 
     return describe

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -99,6 +99,8 @@ def run(
     """See `Store.run`."""
     moment = moment_of(as_of)
     most = None if max_tasks is None else arguments.integer(max_tasks, "max_tasks", least=0)
+    wanted = "retry" if on_conflict is None else on_conflict
+    arguments.choice(wanted, "on_conflict", get_args(OnConflict))
     if arguments.flag(dry_run, "dry_run"):
         return _rehearsed(writer.opened, moment, most)
     done, dropped = list[Partition](), list[Partition]()
@@ -109,7 +111,7 @@ def run(
         found = writer.published(
             "run",
             partial(_made, writer, moment, limit, set(failed), known),
-            "retry" if on_conflict is None else on_conflict,
+            wanted,
         )
         done += found.done
         dropped += found.dropped
