@@ -112,9 +112,9 @@ def test_windows_over_one_feeder_read_each_partition_once(
 
     store = dp.Store(spark, location, pipeline, limits=limits, progress=told)
     store.update({}, as_of="2013-03-13")
-    first, *others = (opened[name] - opened[WINDOWED[-1]] for name in WINDOWED)
-    assert others == [1, 0]  # beside what is kept of the stage
-    assert first >= 2  # and the feeder's log
+    first, second, _ = (opened[name] - opened[WINDOWED[-1]] for name in WINDOWED)
+    assert first >= 2  # beside what is kept of the stage: two days,
+    assert 1 <= second <= 2  # and one; either may read the feeder's log, too
     assert [counted(store, name) for name in WINDOWED] == [
         {0: 3, 1: 14, 2: 3, 5: 10},
         {0: 3, 1: 12, 2: 3, 5: 9},

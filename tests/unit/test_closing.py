@@ -10,6 +10,7 @@ import pytest
 from deltaproduce import ClosedError, Pipeline
 from deltaproduce.model.limits import Limits
 from deltaproduce.operations.compaction import Compactor
+from deltaproduce.operations.step.filing import Filing
 from deltaproduce.storage.figures import Base, StageFigures
 from deltaproduce.storage.versions import Version
 
@@ -41,7 +42,7 @@ def compacting() -> list[str]:
 
 def test_closing_waits_and_ends_the_thread() -> None:
     tables: Any = Slow()
-    compactor = Compactor(shop.graph(), tables, reader=None)  # type: ignore[arg-type]
+    compactor = Compactor(shop.graph(), tables, None, lambda _: Filing())  # type: ignore[arg-type]
     figures = StageFigures("seek", delta_versions={"updates": 4}, base=Base({"updates": 1_000}))
     version, before = Version(1, None, "update", None, {"orders": figures}), compacting()
     compactor.start(version, at_once=True)
@@ -59,7 +60,7 @@ def test_closing_waits_and_ends_the_thread() -> None:
 
 def test_of_a_store_that_published_nothing() -> None:
     tables: Any = Slow()
-    compactor = Compactor(shop.graph(), tables, reader=None)  # type: ignore[arg-type]
+    compactor = Compactor(shop.graph(), tables, None, lambda _: Filing())  # type: ignore[arg-type]
     compactor.close()
     with pytest.raises(ClosedError):
         compactor.check_open()

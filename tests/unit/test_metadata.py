@@ -151,6 +151,7 @@ def test_figures_read_back():
     assert figures_from_json(figures_to_json({"totals": FIGURES})) == (
         {"totals": FIGURES},
         NO_WINDOWS,
+        {},
     )
     assert figures_of({"mode": "skipped", "more": 1}) == StageFigures("skipped")
 

@@ -175,8 +175,8 @@ def test_what_versions_know_of_windows_is_stored_and_read_back() -> None:
         "events": StageFigures("seek"),
     }
     text = figures_to_json(figures, state)
-    assert figures_from_json(text) == (figures, state)
-    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS)
+    assert figures_from_json(text) == (figures, state, {})
+    assert figures_from_json(figures_to_json(figures)) == (figures, NO_WINDOWS, {})
     assert '"_windows": {"as_of": "2013-03-16", "present": ' in text
     assert '["events", "day", "day", [[15779, 15780], [15782, 15782]]]' in text
     assert '"window": {"first": "2013-03-15", "last": "2013-03-16", "entered": ["2013' in text
