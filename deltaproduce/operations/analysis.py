@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from deltaproduce.described.content import description
+from deltaproduce.described.content import check_stored
 from deltaproduce.errors import DefinitionError
 from deltaproduce.model.declarations import check_stage
 from deltaproduce.model.graph import Graph, Stage
@@ -53,5 +53,5 @@ def _resolved(stage: Stage, made: Mapping[str, Stage], tables: Tables) -> Stage:
     fed = stage.fed_by(inputs, tuple(made[one.name] for one in stage.auxiliary))
     check_stage(fed)
     found = stage_kind(fed).resolved(fed, tables)
-    description(found)
+    check_stored(found)
     return found
