@@ -8,12 +8,23 @@ def jobs(spark: SparkSession) -> int:
     return max(spark.sparkContext.statusTracker().getJobIdsForGroup(None), default=-1) + 1
 
 
-def files_read(spark: SparkSession) -> int:
-    """How many files all queries of the session have read, of those that Spark remembers."""
+def latest_query(spark: SparkSession) -> int:
+    """The number of the latest query of the session; -1 if there was none."""
+    queries = spark._jsparkSession.sharedState().statusStore().executionsList()
+    return max((queries.apply(n).executionId() for n in range(queries.size())), default=-1)
+
+
+def files_read(spark: SparkSession, after: int) -> int:
+    """How many files were read by the queries after the one of that number.
+
+    Spark forgets all but its last thousand queries, so a total over all of them would also fall.
+    """
     known = spark._jsparkSession.sharedState().statusStore()
     queries, total = known.executionsList(), 0
     for place in range(queries.size()):
         query = queries.apply(place)
+        if query.executionId() <= after:
+            continue
         values = known.executionMetrics(query.executionId())
         for n in range(query.metrics().size()):
             metric = query.metrics().apply(n)
