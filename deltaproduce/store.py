@@ -57,51 +57,52 @@ _NOTHING_GIVEN: Final[Mapping[str, object]] = MappingProxyType({})
 class Store(Tabular):
     """The tables of one pipeline at one location, and their versions.
 
-    Opening a store reads no rows and writes nothing; the location is made by the first update. A
-    store may be opened by many readers and writers; each version is published by one of them. After
-    the last update, `close` it or leave its ``with`` block, so that what is done beside the
-    versions comes to its end before Spark does.
+    Opening a store reads no rows and writes nothing; the first update creates the location. Many
+    readers and writers may open one store; one of them publishes each version. After the last
+    update, call `close` or leave the ``with`` block, so that background work ends before Spark
+    does.
 
     Args:
         spark: a session with Delta: `local_session()`, or a cluster's. None for a store without
-            Spark, and without Java: it takes and gives pyarrow Tables, and does all on this
-            machine; of rows beyond its ``limits`` it holds a part in memory at a time. What needs
-            Spark is then a SessionError: a stage of SQL, a table of others, a catalog, a file
-            system beside this machine's and object stores.
+            Spark and Java: it takes and returns pyarrow Tables, and does all work on this machine;
+            beyond its ``limits`` it holds only a part of the rows in memory at a time. What needs
+            Spark then raises a SessionError: a stage of SQL, a source that is an existing table, a
+            catalog, a file system other than this machine's and object stores.
         location: a path (with a ``/`` or a scheme), otherwise ``schema`` or ``catalog.schema``. A
-            relative path is one of the current directory. A schema of a catalog in memory, which
-            is forgotten when the process ends, must have been created in this process.
-        pipeline: what is defined in it now; later definitions do not count.
-        table_type: how updates are written. ``merge_on_read``: a small update of a large stage is
-            appended to a table of runs beside its content and key mappings, which is faster; read
-            them through a store. ``copy_on_write``: they are plain Delta tables at every version,
-            for whoever reads them by path. Updates tables, and all tables of a stage of up to
-            20,000 rows, are plain in both. A store may be opened with another type than before:
-            each stage changes over when it is next written.
-        policy: when a stage that has rows may be produced in full. ``auto``: when its definition
-            changed, or where at least nine in ten of 50,000 or more rows that it reads are of
-            changed keys, which is quicker. ``incremental``: only when its definition changed.
-            ``strict``: never; an update says so, and writes nothing.
+            relative path starts at the current directory. If the catalog is in memory, and so ends
+            with the process, create the schema in this process.
+        pipeline: its definitions so far; later ones do not count.
+        table_type: how the store writes updates. ``merge_on_read``: it appends a small update of a
+            large stage to a separate table of runs, which is faster; read such stages through a
+            store. ``copy_on_write``: content and key mappings are plain Delta tables at every
+            version, for readers by path. Updates tables, and all tables of a stage of up to 20,000
+            rows, are plain in both. You may open a store with another type than before: each stage
+            changes when it is next written.
+        policy: when the store may recompute a stage in full. ``auto``: if its definition changed,
+            or if at least nine in ten of 50,000 or more rows that it reads belong to changed keys,
+            because that is faster. ``incremental``: only if its definition changed. ``strict``:
+            never; an update says so, and writes nothing.
         on_conflict: what happens if another writer publishes first. ``raise``: a ConflictError.
-            ``retry``: it is tried again on what the other has published, up to 20 times, after
-            longer and longer waits.
-        limits: up to which sizes a step is done in which way; the defaults suit one machine.
-        progress: called when a stage, or the commit, of an update starts, with each phase of it,
-            and at the end. What it raises when something begins stops the update. If None, a line
-            on standard error says what is done, in a terminal or a notebook, after two seconds;
-            elsewhere nothing does.
-        clock: gives the time of a version, with time zone.
-        views: a schema, or ``catalog.schema``, in which each stage of the head has a view of its
-            name, for who reads by SQL alone. They are replaced after each version, one by one, and
-            brought to the head when the store is opened; so give it wherever versions are made. A
-            source that is read in place has none. Costs some tenths of a second a version.
+            ``retry``: the store tries again on top of the other's version, up to 20 times, with
+            growing waits.
+        limits: the sizes up to which a step is done in which way; the defaults suit one machine.
+        progress: called when a stage or phase of an update begins and ends, and at the end. If it
+            raises an error when something begins, the update stops. If None, a line on standard
+            error shows what an update is doing, after two seconds, in a terminal or a notebook
+            only.
+        clock: returns the time of a version, with time zone.
+        views: a schema, or ``catalog.schema``, in which the store keeps a view of each stage at the
+            head, for readers by SQL alone. It replaces the views after each version, one by one,
+            and brings them to the head when it is opened; so pass this in every writer. A source
+            that is read in place has no view. Costs some tenths of a second per version.
 
     Raises:
         SessionError: the session cannot work with Delta tables.
-        DefinitionError: the location is none, or cannot hold a stage of that name, or is a schema
-            that is not there and would be forgotten; or Spark refuses a query; or a stage cannot
-            have a view, because there is a table or a view of its name that is not the store's.
-        InvalidArgumentError: an argument is not of its type.
+        DefinitionError: the location is not valid, or cannot hold a stage of that name, or is a
+            schema that does not exist or would not last; or Spark refuses a query; or a stage
+            cannot have a view, because its name is taken by a table or view that is not the
+            store's.
+        InvalidArgumentError: an argument has the wrong type.
         ViewError: a view could not be brought to the head.
     """
 
@@ -151,12 +152,12 @@ class Store(Tabular):
         return one_line(self, place, pipeline=self._pipeline)
 
     def as_tables(self) -> tuple[Table, ...]:
-        """Its stages in the newest version that is known without a Spark job."""
+        """Its stages at the newest version that is known without a Spark job."""
         return (overview(self._opened, self._pipeline),)
 
     @property
     def head(self) -> Version:
-        """The newest version, read anew each time; number 0 if there is none."""
+        """The newest version, read again at each access; its number is 0 if there is none."""
         return self._opened.log.head().shown()
 
     def versions(self) -> list[Version]:
@@ -164,7 +165,7 @@ class Store(Tabular):
         return [version.shown() for version in self._opened.log.versions()]
 
     def update_ids(self) -> list[str]:
-        """The ids under which updates were published, oldest first; of dropped versions too."""
+        """The update ids of all versions, oldest first, including those of dropped versions."""
         self._opened.log.versions()
         return list(self._opened.log.with_ids())
 
@@ -178,48 +179,48 @@ class Store(Tabular):
         as_of: date | str | EllipsisType | None = ...,
         on_conflict: OnConflict | None = None,
     ) -> Version:
-        """Make a batch of changes the next version: all of it at once, or none.
+        """Apply a batch of changes as one new version: all of it, or nothing.
 
-        What is new in the tables of sources that are read in place (`Pipeline.delta_source`) is
-        taken too, without being given.
+        The update also takes what is new in existing Delta tables that are sources
+        (`Pipeline.delta_source`).
 
         Args:
             changes: source name -> rows: a DataFrame of Spark, pandas or Polars, a pyarrow Table,
-                RecordBatch or RecordBatchReader, anything else with ``__arrow_c_stream__``, or a
-                list of dicts. They have the source's key and value columns and, optionally,
-                ``_change_type`` (``upsert``, the default, or ``delete``; also the words of Delta's
-                change data feed) and ``_ordinal`` (orders the rows of a key, before the order that
-                they have). The rows of a key replace all that it had; keys not mentioned stay. Each
-                DataFrame is computed once, each reader read once.
-            update_id: a name for this batch. If a version was made under it, that version is
-                returned and the changes are not looked at: so a batch can be sent again, also when
-                a vacuum has dropped that version, which then has no ``stages``. If an
-                update under it was cut off, the same changes carry it on: functions are not run
-                again for stages that it has stored. Costs a Spark job a source.
-            snapshots: other sources -> all their rows, which become part of the same version; as
-                for `load`.
-            partitions: source -> partitions that are there, with or without rows: dates (also as
-                text in ISO 8601) or whole numbers, of the column that windows are over; column ->
-                partitions where they are over several; dicts of the columns that tasks read it by.
-                Others are there once they have rows.
-            as_of: the day that windows over dates end at, from now on, unless they have an end of
-                their own; None lets them end at their newest partitions; ``...`` is as before. The
-                tasks of a day that is named are made if the changes make them dirty.
-            on_conflict: as for the store, this time; as the store was opened if None.
+                RecordBatch or RecordBatchReader, any object with ``__arrow_c_stream__``, or a list
+                of dicts. Rows have the source's key and value columns and, optionally,
+                ``_change_type`` (``upsert``, the default, or ``delete``; the change types of
+                Delta's change data feed work too) and ``_ordinal`` (orders the rows of a key;
+                without it they keep their order). The rows of a key replace all rows that the key
+                had; other keys stay as they are. Each DataFrame is computed once, each reader is
+                read once.
+            update_id: a name for this batch. If a version with this id exists, it is returned and
+                the changes are ignored. So you can send a batch again, even after a vacuum has
+                dropped the version, which then has no ``stages``. If an update with this id was
+                interrupted, the same changes continue it, without running functions again for
+                stages that are stored. Costs a Spark job per source.
+            snapshots: other sources -> all their rows, as for `load`, in the same version.
+            partitions: source -> partitions to mark as present, with or without rows: dates (or
+                text in ISO 8601) or whole numbers, of the column of its windows; column ->
+                partitions if windows are over several columns; dicts of the columns by which tasks
+                read it. Other partitions are present once they have rows.
+            as_of: the day at which windows over dates end from now on, unless they have an end of
+                their own; None ends them at their newest partitions; ``...`` changes nothing. If
+                you give a day, tasks of that day run if the changes make them dirty.
+            on_conflict: overrides the store's for this call; None does not.
 
         Returns:
             The published version; the head if the changes change nothing and there is no update_id.
-            The last of several where a window with ``max_partitions`` had to catch up.
+            The last of several versions if a window with ``max_partitions`` had to catch up.
 
         Raises:
-            InvalidChangesError: before anything is written; also if what has changed in a table
-                that is read in place cannot be known any more.
-            ProducerError: a produce function failed; nothing is written.
-            MissingPartitionsError: a window with ``on_missing="error"`` lacks some; nothing is
-                written.
-            ConflictError: another writer published first; nothing of this is visible.
-            CommitUnknownError: it could not be found out whether the version was published.
-            CorruptStoreError: tables or the version log were changed by someone else.
+            InvalidChangesError: before anything is written; also if the changes of an existing
+                table cannot be found any more.
+            ProducerError: a function of a stage failed; nothing is written.
+            MissingPartitionsError: partitions of a window with ``on_missing="error"`` are missing;
+                nothing is written.
+            ConflictError: another writer published first; nothing of this update is visible.
+            CommitUnknownError: it is unknown whether the version was published.
+            CorruptStoreError: someone else changed tables or the version log.
         """
         return update.update(
             self._writer, "update", changes, snapshots, update_id, on_conflict, partitions, as_of
@@ -234,17 +235,17 @@ class Store(Tabular):
         as_of: date | str | EllipsisType | None = ...,
         on_conflict: OnConflict | None = None,
     ) -> Version:
-        """Make full snapshots of sources the next version: what differs becomes its updates.
+        """Load full snapshots of sources as one new version; the differences are its updates.
 
-        Keys that a snapshot lacks are deleted, others have the rows that it has. So an empty one
+        Keys that a snapshot lacks are deleted; the others get its rows. So an empty snapshot
         deletes all rows of its source, and one that equals the content changes nothing. Sources
-        without a snapshot stay as they are. Content and snapshot are compared in full, which costs
-        a shuffle of both if they are large: where changes are known, `update` is cheaper.
+        without a snapshot stay as they are. The store compares content and snapshot in full, which
+        costs a shuffle of both if they are large: if you know the changes, `update` is cheaper.
 
         Args:
             rows: source name -> all its rows; as for `update`, but without ``_change_type``. The
                 order of a key's rows counts here too.
-            update_id: as for `update`; the two share their names.
+            update_id: as for `update`, with which it shares its ids.
             partitions: as for `update`.
             as_of: as for `update`.
             on_conflict: as for `update`.
@@ -268,42 +269,42 @@ class Store(Tabular):
         partitions: Mapping[str, object] = _NOTHING_GIVEN,
         as_of: date | str | EllipsisType | None = ...,
     ) -> Plan:
-        """What an update would do, and why: nothing is computed, and nothing written.
+        """Show what an update would do, and why. It computes nothing and writes nothing.
 
-        Print it for a table: the stages, with what differs of their definitions, and what could be
-        read before and not after.
+        Print the plan to see a table of the stages, how their definitions changed, and what could
+        not be read any more after the update.
 
         Args:
-            given: the sources that changes would be given for; or, as for `update`, a mapping of
-                them to rows, whose keys are counted if they are Arrow Tables or lists of dicts.
-            snapshots: those that all rows would be given of.
+            given: the sources to change; or, as for `update`, a mapping of them to rows, whose keys
+                are counted if they are Arrow Tables or lists of dicts.
+            snapshots: the sources to load in full.
             partitions: as for `update`.
             as_of: as for `update`.
 
         Returns:
-            For each stage that would be looked at, feeders first, how and why. A stage that is
-            ``incremental`` is not reached after all if no key of its feeders turns out to have
-            changed.
+            For each stage that the update would process, feeders first, how and why. An
+            ``incremental`` stage is not reached after all if no key of its feeders turns out to
+            have changed.
 
         Raises:
             NotFoundError: there is no such source.
-            DefinitionError: as an update would.
+            DefinitionError: as for `update`.
         """
         return update.plan(self._writer, given, snapshots, partitions, as_of)
 
     def tasks(self, *, as_of: date | str | None = None) -> list[Task]:
-        """The tasks that there are to be at a date: one for each partition of partitioned stages.
+        """List the tasks that should exist at a date: one for each partition of partitioned stages.
 
-        Nothing is made. What each depends on is found from the text of its query; its state from
-        the rows of these dependencies, which are read once.
+        Nothing runs. The dependencies of a task are found from the text of its query, and its state
+        from the rows of the dependencies, which are read once.
 
         Args:
-            as_of: a date or a time, in UTC if it says no zone; also as text in ISO 8601. The newest
-                that tasks were made for if None.
+            as_of: a date or a time, in UTC if it has no zone; also as text in ISO 8601. If None,
+                the newest date for which tasks ran.
 
         Raises:
-            DefinitionError: a scope cannot be computed, or two make one partition.
-            NotFoundError: no date is given, and no task was ever made.
+            DefinitionError: a scope cannot be computed, or two scopes make one partition.
+            NotFoundError: no date is given, and no task ever ran.
         """
         return tasks.tasks(self._opened, as_of)
 
@@ -315,22 +316,22 @@ class Store(Tabular):
         on_conflict: OnConflict | None = None,
         dry_run: bool = False,
     ) -> Run:
-        """Make the tasks of a date that are missing or dirty, and have what they depend on.
+        """Run the tasks of a date that are missing or dirty and whose dependencies are present.
 
-        All that is known of tasks is in the store, so a run that was cut off is carried on by the
-        next, and two at once publish no task twice. Up to 100 tasks become one version.
+        The store holds all state of tasks. So if a run is interrupted, the next one continues it,
+        and two concurrent runs publish no task twice. Up to 100 tasks become one version.
 
         Args:
             as_of: as for `tasks`.
-            max_tasks: how many are made at most; all if None.
-            on_conflict: as for the store, this time; tried again if None.
-            dry_run: nothing is made or written, and what would be is told, for a date in the future
-                too: ``done`` are the tasks that are missing or dirty and do not wait. Rows that are
-                made again may dirty more of them.
+            max_tasks: the most tasks to run; all if None.
+            on_conflict: overrides the store's for this call; if None, the store tries again.
+            dry_run: run and write nothing, and return what would run, also for a date in the
+                future: ``done`` lists the tasks that are missing or dirty and do not wait. Rows
+                that are made again may make more of them dirty.
 
         Raises:
-            TasksFailedError: at the end, if tasks failed; with `run`. What they would have made is
-                as it was, and what needs it waits.
+            TasksFailedError: at the end, if tasks failed; with `run`. Their partitions are
+                unchanged, and tasks that need them wait.
             DeltaProduceError: as for `update`.
         """
         return tasks.run(self._writer, as_of, max_tasks, on_conflict, dry_run=dry_run)
@@ -343,54 +344,56 @@ class Store(Tabular):
         *,
         dry_run: bool = False,
     ) -> Backfill:
-        """Make tasks again, and those that depend on them, whatever their rows; one version.
+        """Run tasks again, and those that depend on them, whatever their state; in one version.
 
-        Tasks that are not made stay clean, even if rows that they were made of change.
+        Tasks that do not run stay clean, even if rows that they read change.
 
         Args:
-            where: partition columns -> a value, or a list of values; all tasks that meet it.
-            downstream: which stages that depend on it are made again, too: a task of theirs that
-                depends on one that is made again, through these stages only.
-            dry_run: nothing is made or written, and what would be is told.
+            where: partition columns -> a value, or a list of values; selects all tasks that match.
+            downstream: the downstream stages whose tasks run again too, if they depend on a task
+                that runs again, through these stages only.
+            dry_run: run and write nothing, and return what would run.
 
         Returns:
-            The tasks that are marked, as they were before, how many rows they had, and the number
-            of the version that was published.
+            The marked tasks as they were before, how many rows they had, and the number of the
+            published version.
 
         Raises:
-            InvalidArgumentError: another column is named, a stage that is not downstream, or no
-                task meets it.
+            InvalidArgumentError: another column is named, or a stage that is not downstream, or no
+                task matches.
             ProducerError: a task failed; nothing is written.
         """
         return tasks.backfill(self._writer, stage, where, downstream, dry_run=dry_run)
 
     def refresh(self, stage: str | Stage | None = None) -> Version:
-        """Produce a stage in full, and bring up to date what depends on it.
+        """Recompute a stage in full, and update what depends on it.
 
-        For what the library cannot notice, such as a changed function that the stage's function
-        calls; or for a table that is read in place and is not the same any more.
+        Use it for what the library cannot detect, such as a change in a function that the stage's
+        function calls, or for a source whose Delta table was replaced.
 
         Args:
-            stage: a stage that is no source; all of them if None. All tasks of a partitioned stage
-                are made again, and those that depend on them, as by `backfill`. Or a source that is
-                read in place: then all rows of its table are taken as they are, what reads it is
-                produced in full, and its updates begin anew, so `changes` cannot reach across.
+            stage: a stage that is not a source; None for all of them. For a partitioned stage, all
+                its tasks run again, and those that depend on them, as for `backfill`. Or a source
+                that is an existing Delta table: then all its rows are taken as they are, what reads
+                it is recomputed in full, and its updates start again, so `changes` cannot reach
+                across.
 
         Raises:
-            NotFoundError: there is no such stage, or it is a source whose rows are given.
-            DefinitionError: it was made of rows that a source has forgotten (``expire="forget"``).
+            NotFoundError: there is no such stage, or it is a source whose rows you give.
+            DefinitionError: the stage was made of rows that a source has forgotten
+                (``expire="forget"``).
         """
         return refresh.refresh(self._writer, stage).shown()
 
     def rollback(self, version: int) -> Version:
-        """Publish a new version that is equal to an earlier one in every table of every stage.
+        """Publish a new version that equals an earlier one in every table of every stage.
 
-        Its updates say what that changes, as those of every version do. A stage that the earlier
-        version did not have is empty afterwards, and is made again by the next update. All versions
-        stay as they are, so a rollback can be rolled back; the ids of updates stay used too.
+        Its updates contain what it changes, as in every version. A stage that the earlier version
+        did not have is empty afterwards; the next update computes it again. All versions stay, so
+        you can roll back a rollback. Update ids stay used too.
 
         Args:
-            version: the number of the version to go back to; 0 for a store without rows.
+            version: the number of the version to restore; 0 for a store without rows.
 
         Returns:
             The published version; the head if the earlier version has the same rows.
@@ -398,61 +401,61 @@ class Store(Tabular):
         Raises:
             NotFoundError: there is no such version.
             DefinitionError: a stage had other columns or feeders in it.
-            ConflictError: another writer published first; nothing of this is visible.
-            CommitUnknownError: it could not be found out whether the version was published.
+            ConflictError: another writer published first; nothing of this rollback is visible.
+            CommitUnknownError: it is unknown whether the version was published.
         """
         return rollback.rollback(self._writer, version).shown()
 
     def forget(self, source: str | Source, key: object) -> Forgotten:
-        """Delete a key of a source, and what was made from it; say where it can still be read.
+        """Delete a key of a source and what was made from it; report where it can still be read.
 
-        The deletion is a version like that of an update. Rows that are made from other keys too are
-        made again without this one.
+        This publishes a version, like an update. Rows that are also made from other keys are
+        computed again without this key.
 
         Args:
-            key: as functions get it: bare if it has one column, else a tuple, named tuple or dict.
+            key: as functions get it: the bare value of one column, or a tuple, named tuple or dict.
 
         Raises:
             NotFoundError: there is no such source.
-            InvalidArgumentError: it is no key of the source's columns; or the source is a table
-                that is read in place: delete the key there; or the source has forgotten its rows,
+            InvalidArgumentError: the key does not fit the source's columns; or the source is an
+                existing Delta table: delete the key there; or the source has forgotten its rows,
                 and what was made of them stays.
-            ProducerError: a produce function failed; nothing is written.
-            ConflictError: another writer published first; nothing of this is visible.
-            CommitUnknownError: it could not be found out whether the version was published.
+            ProducerError: a function of a stage failed; nothing is written.
+            ConflictError: another writer published first; nothing of this deletion is visible.
+            CommitUnknownError: it is unknown whether the version was published.
         """
         return forget.forget(self._writer, source, key)
 
     def verify(self, recompute: bool | int = False) -> tuple[Finding, ...]:
-        """Look for whatever is wrong with the head's tables; nothing is written.
+        """Check the head's tables for damage; nothing is written.
 
-        Whether its tables are there, readable and untouched by others, and have their columns;
-        rows are numbered, counted and in order; key mappings are those of the content; updates are
-        such as versions make, and come to the content; and the version log is whole. It reads all
-        of every table, each three times at most. Without a session that is done on the driver.
+        It checks that tables exist, can be read, were not changed by others and have their columns;
+        that rows are numbered, counted and in order; that key mappings match the content; that
+        updates are valid, and give the content when folded; and that the version log is whole. It
+        reads all rows of every table, at most three times each. Without a session the driver does
+        this.
 
         Args:
-            recompute: call the functions too, and compare: for all keys if True; for so many
-                source keys of each stage, drawn at random, if a number. A function that does not
-                return the same for the same rows is found to differ.
+            recompute: also call the functions, and compare: True for all keys, or a number of
+                source keys for each stage, drawn at random. A function that does not return the
+                same for the same rows is reported as different.
 
         Returns:
-            What is wrong, feeders first; nothing if all is right.
+            What is wrong, feeders first; empty if nothing is.
 
         Raises:
-            SessionError: the store has none, and a stage has rows that Spark has marked as deleted.
+            SessionError: the store has no session, and a stage has deletion vectors.
         """
         return repair.verify(self._opened, recompute)
 
     def repair(self, *, recompute: bool | int = False) -> Version:
-        """Publish a version in which whatever `verify` finds wrong with the head is put right.
+        """Publish a version that fixes what `verify` finds wrong with the head.
 
-        Tables that others have committed to are set back. Stages whose rows cannot be trusted are
-        produced in full from what their feeders have, those of a source are taken from its updates,
-        and what depends on them is brought up to date. The updates of the version say what that
-        changes for who has followed those before; only where these cannot be trusted do they begin
-        anew, with all rows, and `changes` does not reach across. A version log that others have
-        changed is set back first.
+        It restores tables that others have committed to. It recomputes stages whose rows cannot be
+        trusted from their feeders' content, takes those of a source from its updates, and updates
+        what depends on them. The updates of the version are the difference to the updates before
+        it. Only if these cannot be trusted, they start again with all rows, and `changes` does not
+        reach across. A version log that others have changed is restored first.
 
         Args:
             recompute: as for `verify`.
@@ -461,17 +464,18 @@ class Store(Tabular):
             The published version; the head if nothing is wrong.
 
         Raises:
-            CorruptStoreError: the rows of a source, or of the version log, are lost; what to do.
-            ConflictError: another writer published first; nothing of this is visible.
+            CorruptStoreError: the rows of a source, or of the version log, are lost; it says what
+                to do.
+            ConflictError: another writer published first; nothing of this repair is visible.
             SessionError: as for `verify`.
         """
         return repair.repair(self._writer, recompute).shown()
 
     def compact(self) -> None:
-        """Put the rows of all tables in order now: runs into their tables, small files together.
+        """Compact all tables now: fold runs into their tables, and merge small files.
 
-        No version changes, and none is published. It happens by itself, beside the versions, when
-        100 runs or small files have come together; this is for when there is time.
+        No version changes, and none is published. The store does this in the background when there
+        are 100 runs or small files; call it when there is time.
 
         Raises:
             ConflictError: another writer was faster; nothing is lost.
@@ -479,23 +483,23 @@ class Store(Tabular):
         self._writer.compact()
 
     def wait(self) -> None:
-        """Wait until nothing is done beside the versions any more.
+        """Wait until background work has ended.
 
-        Call it before Spark is stopped, so that a compaction is not cut off, and done in vain.
+        Call it before you stop Spark, so that a running compaction is not interrupted.
         """
         self._writer.executor.wait()
 
     def close(self) -> None:
-        """Wait until nothing is done beside the versions any more, and end the thread that does it.
+        """Wait until background work has ended, and end its thread.
 
-        Versions can be read as before, by this store too; only what publishes versions, compacts or
-        vacuums is refused from now on. Closing once more does nothing. ``with Store(…) as store:``
-        closes it at the end.
+        You can still read versions with this store; whatever publishes versions, compacts or
+        vacuums is refused from now on. You may call it again. ``with Store(…) as store:`` calls it
+        at the end.
         """
         self._writer.executor.close()
 
     def __enter__(self) -> Store:
-        """Open already; see `close`."""
+        """Return the store, which is open already; see `close`."""
         return self
 
     def __exit__(
@@ -514,59 +518,63 @@ class Store(Tabular):
         unfinished_hours: float = 24,
         dry_run: bool = False,
     ) -> Vacuumed:
-        """Drop old versions, and remove the files that only they are read from.
+        """Drop old versions, and remove the files that only they need.
 
-        Versions that either of the two keeps are kept; the newest always is. They can be read as
-        before, also by whoever had begun to. The updates of dropped versions are deleted from the
-        updates tables, so `changes` reaches back to the oldest kept version. Their update ids stay
-        known. A file that a kept version was read from until now is removed by the next vacuum.
-        Nothing is removed that the store has not written, nor anything behind a symbolic link.
+        A version is kept if one of the two arguments keeps it; the newest always is. Kept versions
+        can be read as before, also by readers that are reading one now. The updates of dropped
+        versions are deleted from the updates tables, so `changes` reaches back to the oldest kept
+        version. Their update ids stay known. A file that a kept version was read from until now is
+        removed by the next vacuum. A vacuum removes only what the store has written, and does not
+        follow symbolic links.
 
-        Costs some Spark jobs a table (none without a session), and lists the files of every table.
+        Costs some Spark jobs per table (none without a session), and lists the files of every
+        table.
 
         Args:
-            keep_versions: so many of the newest.
-            keep_days: those that were the newest at any time in so many days.
-            unfinished_hours: files and tables that no version has are what writers left that
-                stopped, or what others are writing now: they are removed once they are so old.
-            dry_run: write and remove nothing; say what would be removed, by path.
+            keep_versions: the number of newest versions to keep.
+            keep_days: keep the versions that were the newest at any time in the last ``keep_days``
+                days.
+            unfinished_hours: files and tables that belong to no version are left over from stopped
+                writers, or are being written now: they are removed once they are this old.
+            dry_run: write and remove nothing; return what would be removed, with paths.
 
         Raises:
-            InvalidArgumentError: neither is given, or nothing would be kept, or one is no number.
+            InvalidArgumentError: both are None, or nothing would be kept, or one is not a number.
             ConflictError: another writer was faster; no version was dropped.
-            CommitUnknownError: it could not be found out whether versions were dropped.
-            SessionError: the store has none, and only Spark can; no version was dropped.
+            CommitUnknownError: it is unknown whether versions were dropped.
+            SessionError: the store has no session, and only Spark can do this; no version was
+                dropped.
         """
         return vacuum.vacuum(self._writer, keep_versions, keep_days, unfinished_hours, dry_run)
 
     def content(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
     ) -> DataFrame | pa.Table:
-        """The rows of a source or stage.
+        """Read the rows of a source or stage.
 
         Args:
-            version: of this version; of the head if None.
-            ordered: sorted by key, source key and ``_ordinal``; otherwise in no order.
+            version: the version to read; the head if None.
+            ordered: sort by key, source key and ``_ordinal``; otherwise rows come in any order.
 
         Returns:
             Key columns, ``_source_<feeder's key column>``… (not for a source), ``_ordinal``, value
-            columns; a pyarrow Table without a session, as of `key_mappings` and `updates`.
+            columns. Without a session a pyarrow Table, also from `key_mappings` and `updates`.
 
         Raises:
             NotFoundError: there is no such stage or version.
-            CorruptStoreError: the table is not there, or not as the version has it. Files that are
-                lost are Spark's own error, when the DataFrame is used.
+            CorruptStoreError: the table does not exist, or is not as the version recorded it. If
+                files are lost, Spark raises its own error when you use the DataFrame.
         """
         return stage_tables.content(self._opened, stage, version, ordered)
 
     def key_mappings(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
     ) -> DataFrame | pa.Table:
-        """Which source key produced which target keys.
+        """Read which source key produced which target keys.
 
         Args:
-            version: of this version; of the head if None.
-            ordered: sorted by source key and key; otherwise in no order.
+            version: the version to read; the head if None.
+            ordered: sort by source key and key; otherwise rows come in any order.
 
         Returns:
             ``_source_<feeder's key column>``…, key columns; distinct.
@@ -579,11 +587,11 @@ class Store(Tabular):
     def updates(
         self, stage: str | Stage, version: int | None = None, *, ordered: bool = False
     ) -> DataFrame | pa.Table:
-        """What one version changed: each changed key with all its rows, or one ``delete`` row.
+        """Read what one version changed: each changed key with all its rows, or one ``delete`` row.
 
         Args:
-            version: by this version; by the head if None.
-            ordered: sorted by key and ``_position``; otherwise in no order.
+            version: the version whose changes to read; the head if None.
+            ordered: sort by key and ``_position``; otherwise rows come in any order.
 
         Returns:
             ``_version``, ``_change_type`` (``add``, ``update``, ``delete``), key columns,
@@ -595,17 +603,17 @@ class Store(Tabular):
         return stage_tables.updates(self._opened, stage, version, ordered)
 
     def dataset(self, stage: str | Stage, version: int | None = None) -> StageDataset:
-        """The content of a stage as a data set, to be read: some partitions, or some files.
+        """Open the content of a stage as a read-only data set, to read some partitions or files.
 
-        For who prunes by columns, as the stage's definition says with ``stored=``; of other stages,
-        which are stored by their key, too.
+        Use it to prune by the columns of the stage's ``stored=``. It also works for other stages,
+        whose files are sorted by key.
 
         Args:
-            version: of this version; of the head if None.
+            version: the version to read; the head if None.
 
         Returns:
-            The reading half of a `Dataset`: ``location``, ``descriptor``, ``read``, ``files`` and
-            ``partition``. What would write it is refused.
+            A `Dataset` to read from: ``location``, ``descriptor``, ``read``, ``files`` and
+            ``partition``. Methods that write are refused.
 
         Raises:
             NotFoundError: there is no such stage or version.
@@ -614,20 +622,20 @@ class Store(Tabular):
         return of_stage(self._opened, stage, version)
 
     def sql_name(self, stage: str | Stage, table: str = CONTENT) -> str:
-        """What one of the tables is called in SQL: ``f"SELECT * FROM {store.sql_name('totals')}"``.
+        """Return the name of a table in SQL: ``f"SELECT * FROM {store.sql_name('totals')}"``.
 
-        `sql` is the whole query for one version. By its name SQL reads what was written last, which
-        may be of a version that is not published, or never will be. So bound updates by the version
-        log, ``WHERE _version <= (SELECT max(number) FROM …)``, and read content and key mappings by
-        ``VERSION AS OF`` what `Version.delta_version` says.
+        For a whole query of one version, use `sql`. By this name SQL reads the last commit, which
+        may belong to a version that is not published, or never will be. So bound updates by the
+        version log, ``WHERE _version <= (SELECT max(number) FROM …)``, and read content and key
+        mappings with ``VERSION AS OF`` the result of `Version.delta_version`.
 
         Args:
             stage: a source or stage; or ``_versions``, the version log.
             table: ``content``, ``key_mappings``, ``updates`` or ``runs``.
 
         Returns:
-            ``delta.`<whole path>` ``, or the name in the catalog. There is a table of that name
-            once a version has written it.
+            ``delta.`<absolute path>` ``, or the name in the catalog. The table exists once a
+            version has written it.
 
         Raises:
             NotFoundError: there is no such stage, or it is a source, which has no key mappings.
@@ -643,47 +651,47 @@ class Store(Tabular):
         dialect: Dialect = "spark",
         table: str = CONTENT,
     ) -> str:
-        """A query as text that has the rows of `content`, `key_mappings` or `updates`, exactly.
+        """Return a query that selects exactly the rows of `content`, `key_mappings` or `updates`.
 
-        For who reads without the library: paste it into Spark SQL or DuckDB, in parentheses as part
-        of another query, or make a view of it. It has the same rows until a vacuum drops the
-        version, whatever is written later. Nothing is read for ``spark``; for ``duckdb`` the names
-        of files are read from Delta's log.
+        It is for readers without the library: paste it into Spark SQL or DuckDB, put it in
+        parentheses in another query, or make a view of it. It selects the same rows until a vacuum
+        drops the version, whatever is written later. For ``spark`` nothing is read; for ``duckdb``
+        the names of files are read from Delta's log.
 
         Args:
-            version: of this version; of the head if None.
-            dialect: ``spark``: tables are read by ``VERSION AS OF``. ``duckdb``: as the Parquet
-                files that they have, which takes no extension where they are in a directory, and
-                ``httpfs`` where they are in an object store.
+            version: the version to read; the head if None.
+            dialect: ``spark`` reads tables by ``VERSION AS OF``. ``duckdb`` reads their Parquet
+                files, which needs no extension if they are in a directory, and ``httpfs`` if they
+                are in an object store.
             table: ``content``, ``key_mappings`` or ``updates``.
 
         Returns:
-            A SELECT statement, or one that begins with WITH; without a semicolon.
+            A statement that begins with SELECT or WITH; without a semicolon.
 
         Raises:
             NotFoundError: there is no such stage or version, or it is a source, which has no key
                 mappings.
-            InvalidArgumentError: there is no such table or dialect; the rows are those of a table
-                that is read in place; or DuckDB cannot read them from files, because some are
-                marked as deleted (copy on write, above 4,000,000 rows).
-            CorruptStoreError: a table is not there, or not as the version has it.
+            InvalidArgumentError: there is no such table or dialect; the rows are those of an
+                existing table that is read in place; or DuckDB cannot read the files, because of
+                deletion vectors (copy on write, above 4,000,000 rows).
+            CorruptStoreError: a table does not exist, or is not as the version recorded it.
         """
         return selects.sql(self._opened, stage, version, dialect, table)
 
     def create_view(self, stage: str | Stage, version: int) -> str:
-        """Make a view of a stage at a version, ``<stage>__at_<version>``, beside those of the head.
+        """Create a view of a stage at a version, named ``<stage>__at_<version>``.
 
-        It is dropped by the vacuum that drops the version, and with the stage.
+        The vacuum that drops the version drops the view. It is also dropped with its stage.
 
         Returns:
-            Its whole name, for SQL.
+            Its full name, for SQL.
 
         Raises:
             NotFoundError: there is no such stage or version.
-            InvalidArgumentError: the store was opened without ``views``; or the source is a table
-                that is read in place.
-            DefinitionError: there is a table or a view of that name that is not the store's.
-            ViewError: it could not be made.
+            InvalidArgumentError: the store was opened without ``views``; or the source is an
+                existing table that is read in place.
+            DefinitionError: the name is taken by a table or view that is not the store's.
+            ViewError: the view could not be created.
         """
         return self._writer.view(stage, version)
 
@@ -694,52 +702,51 @@ class Store(Tabular):
         until: int | None = None,
         mode: FeedMode = "net",
     ) -> DataFrame | pa.Table:
-        """The rows that came and went between two versions, as Delta's change data feed has them.
+        """Read the rows that differ between two versions, in the form of Delta's change data feed.
 
-        Rows of a key are compared as a multiset: where only their order changed, or the source keys
-        that they come from, there is nothing to say. Rows that replace each other are an
-        ``update_preimage`` and an ``update_postimage``; the rest is ``delete`` or ``insert``.
+        Rows of a key are compared as a multiset: a change of their order, or of their source keys
+        alone, is no change. Rows that replace each other are an ``update_preimage`` and an
+        ``update_postimage``; the others are ``delete`` or ``insert``.
 
-        The cost is that of the updates in between and of looking up the rows that their keys had.
-        If the keys are few, one Spark job finds out which, at once; the rest waits for an action.
-        Without a session all is done at once.
+        The cost is that of reading the updates in between and of looking up the old rows of their
+        keys. If the keys are few, one Spark job finds them at once; the rest waits for an action.
+        Without a session everything is computed at once.
 
         Args:
             since: the version whose rows you have; 0 for none.
             until: the version whose rows you want; the head if None.
-            mode: ``net`` for one difference between the two; ``complete`` for one a version.
+            mode: ``net`` for one difference between the two; ``complete`` for one per version.
 
         Returns:
             Key columns, value columns, ``_change_type``, ``_commit_version`` (of the version that
-            changed the key, for ``net`` the last one), ``_commit_timestamp`` (when that was
-            published); in no order. A pyarrow Table without a session.
+            changed the key; with ``net`` the last one), ``_commit_timestamp`` (when it was
+            published); in any order. A pyarrow Table without a session.
 
         Raises:
-            NotFoundError: there is no such stage or version, or a pipeline without the stage, or
-                with other columns of it, made versions in between.
+            NotFoundError: there is no such stage or version, or a version in between was made
+                without the stage, or with other columns of it.
             InvalidArgumentError: ``since`` is after ``until``, or there is no such mode.
         """
         return changes_between.changes(self._opened, stage, since, until, mode)
 
     def diff(self, before: int, after: int | None = None, *, sample: int = 5) -> Diff:
-        """How two versions differ: keys added, removed and changed of each stage, and some rows.
+        """Compare two versions: keys added, removed and changed of each stage, and some rows.
 
-        The cost is that of the updates in between and of looking up the keys that they name. All
-        rows of a stage are read only where its updates do not tell: they were begun anew, its
-        columns are others, or it is a source that has forgotten rows.
+        The cost is that of reading the updates in between and of looking up the keys that they
+        name. All rows of a stage are read only if its updates do not suffice: they started again,
+        its columns differ, or it is a source that has forgotten rows.
 
         Args:
             before: the number of the version to start from; 0 for none.
-            after: that of the one to come to, which may be older; the head if None.
-            sample: so many keys of each sort are shown with their rows, the first ones; at most
-                1,000.
+            after: the number of the version to compare with, which may be older; the head if None.
+            sample: show rows for the first keys of each sort, this many; at most 1,000.
 
         Returns:
-            All stages of the pipeline, also those that are the same.
+            All stages of the pipeline, also those without a difference.
 
         Raises:
             NotFoundError: there is no such version.
-            InvalidArgumentError: a number is none.
+            InvalidArgumentError: an argument is not a valid number.
         """
         return diff(self._opened, before, after, sample)
 
@@ -753,75 +760,74 @@ class Store(Tabular):
         fetch: bool = False,
         ordered: bool = False,
     ) -> Lookup:
-        """All rows of some keys of a stage.
+        """Look up all rows of some keys of a stage.
 
-        Where its files are seen without Spark, the row groups that may have a key are read, and no
-        Spark job is run. The cost is that of these row groups (a *seek*), or of all (a *scan*).
+        If the files can be read without Spark, only row groups that may have a key are read,
+        without a Spark job. The cost is that of these row groups (a *seek*), or of all (a *scan*).
 
         Args:
-            keys: a DataFrame, a pyarrow Table or what else speaks Arrow, which has the key columns
-                by name, in types that lose nothing; or a list of keys as functions get them. Equal
-                keys count once; null is a value.
-            version: in this version; in the head if None.
+            keys: a DataFrame, a pyarrow Table or any object that speaks Arrow, with the key columns
+                by name, in types that convert without loss; or a list of keys as functions get
+                them. Equal keys count once; null is a value.
+            version: the version to read; the head if None.
             strategy: ``auto`` seeks in a file while the keys that it may have are less than 30 % of
-                its rows, and scans it above; ``seek`` and ``scan`` are forced. What cannot be
-                sought is scanned whichever is asked for, and the answer says so: what only Spark
-                reads, and keys of a type whose order the files do not tell.
-            fetch: of an index, give the rows of its feeder that have the keys in it, of the same
-                version; the strategy is for both.
+                its rows, and scans it otherwise; ``seek`` and ``scan`` force one. What cannot be
+                sought is always scanned, and the result says so: what only Spark can read, and keys
+                of a type whose order the files do not record.
+            fetch: for an index, return the rows of its feeder that have the keys in it, at the same
+                version; the strategy applies to both.
             ordered: sort the rows by the table's order.
 
         Raises:
-            NotFoundError: there is no such stage or version; or, with ``fetch``, the index was
-                defined otherwise in it.
+            NotFoundError: there is no such stage or version; or, with ``fetch``, the index had
+                another definition in it.
             InvalidArgumentError: the keys do not fit the stage's key columns; or, with ``fetch``,
-                the stage is no index.
+                the stage is not an index.
         """
         return lookups.lookup(
             self._opened, stage, keys, version, strategy, fetch=fetch, ordered=ordered
         )
 
     def lineage(self, stage: str | Stage, key: object, version: int | None = None) -> Lineage:
-        """The keys that a key was made from, up to the sources, and those made from it.
+        """Find the keys that a key was made from, up to the sources, and those made from it.
 
         Args:
-            key: as functions get it: bare if it has one column, else a tuple, named tuple or dict.
-            version: in this version; in the head if None.
+            key: as functions get it: the bare value of one column, or a tuple, named tuple or dict.
+            version: the version to read; the head if None.
 
         Returns:
-            Stage names -> DataFrames of keys, computed when they are used: those of the stage next
-            to this one by looking the key up, those further away by a join with key mappings.
-            Without rows if there is no such key. Without a session they are pyarrow Tables, for
-            which keys are looked up at once.
+            Stage names -> DataFrames of keys, computed when you use them: keys of adjacent stages
+            by a look-up, those further away by a join with key mappings. They are empty if there is
+            no such key. Without a session they are pyarrow Tables, computed at once.
 
         Raises:
             NotFoundError: there is no such stage or version.
-            InvalidArgumentError: it is no key of the stage's columns.
+            InvalidArgumentError: the key does not fit the stage's key columns.
         """
         return lineages.lineage(self._opened, stage, key, version)
 
     def report(
         self, path: str | os.PathLike[str], version: int | None = None, *, samples: int = 5
     ) -> Path:
-        """Write a report of the store: one HTML file, which needs no network to be read.
+        """Write a report of the store: one HTML file that opens without a network.
 
-        It draws the stages with what a version did to them, and why; all versions over time; and of
-        each stage its columns, definition, tables and some of the rows that changed. Rows are in
-        it, so give it to nobody who may not read them. Only sample rows are read, in Spark where
-        they are not seen without it.
+        It draws the stages with what a version did to them, and why; all versions over time; and
+        for each stage its columns, definition, tables and some of the rows that changed. It
+        contains rows, so share it only with people who may read them. Only sample rows are read,
+        with Spark if they cannot be read without it.
 
         Args:
-            path: the file; one that is there is replaced.
-            version: the stages are shown in this version; in the head if None.
-            samples: so many rows at most of what a version changed in a stage; 0 for none.
+            path: the file; an existing one is replaced.
+            version: show the stages at this version; the head if None.
+            samples: at most this many rows of what a version changed in a stage; 0 for none.
 
         Returns:
             The path.
 
         Raises:
             NotFoundError: there is no such version.
-            InvalidArgumentError: there is no directory for the file.
-            CorruptStoreError: tables are not there, or not as the version has them.
+            InvalidArgumentError: the file's directory does not exist.
+            CorruptStoreError: tables do not exist, or are not as the versions recorded them.
         """
         return writing.written(
             self._opened, self._pipeline, path, version, samples, self._writer.clock()
@@ -834,40 +840,40 @@ class Store(Tabular):
         namespace: str = "deltaproduce",
         emit: Callable[[Any], object] | None = None,
     ) -> int:
-        """Tell a catalog of lineage what a version did, as events of OpenLineage.
+        """Send what a version did to a catalog of lineage, as OpenLineage events.
 
-        There is an event of the pipeline, and one of each stage that the version touched: what it
-        read and wrote, with columns, Delta's version and how many rows came. Events that are sent
-        again are of the same runs. It needs the extra ``openlineage``.
+        There is one event for the pipeline, and one for each stage that the version touched: what
+        it read and wrote, with columns, Delta's version and the number of added rows. Events that
+        you send again belong to the same runs. This needs the extra ``openlineage``.
 
         Args:
-            version: the head if None.
-            namespace: that of the jobs.
-            emit: what sends an event; if None, a client as OpenLineage's own settings have it
-                (the variable ``OPENLINEAGE_URL``, a file ``openlineage.yml``).
+            version: the version to describe; the head if None.
+            namespace: the namespace of the jobs.
+            emit: called with each event; if None, a client with OpenLineage's own settings sends
+                them (the variable ``OPENLINEAGE_URL``, a file ``openlineage.yml``).
 
         Returns:
-            How many events there were.
+            The number of events.
 
         Raises:
             NotFoundError: there is no such version.
-            SyncError: the client is not installed, or events could not be sent. Nothing of the
-                store depends on it.
+            SyncError: the client is not installed, or events could not be sent. This does not
+                affect the store.
         """
         number = None if version is None else arguments.integer(version, "version")
         jobs = arguments.text(namespace, "namespace")
         return openlineage.sent(self._opened, self._pipeline, number, jobs, emit)
 
     def stream_writer(self, source: str | Source, *, stream: str | None = None) -> StreamWriter:
-        """What makes each micro-batch of a stream a version, exactly once: for ``foreachBatch``.
+        """Return a ``foreachBatch`` function that makes each micro-batch a version, exactly once.
 
         ``changes.writeStream.foreachBatch(store.stream_writer("orders")).start()``, with the
-        columns that `update` takes. A micro-batch that Spark runs again, after a crash or a
-        restart, is published only if it was not.
+        columns that `update` takes. If Spark runs a micro-batch again, after a crash or a restart,
+        it is published only if it was not before.
 
         Args:
             stream: a name for the stream, the same at each restart; the source's name if None. A
-                stream that begins anew, without its old checkpoint, needs another.
+                stream that starts again without its old checkpoint needs another name.
 
         Raises:
             NotFoundError: there is no such source.
