@@ -63,7 +63,7 @@ AnyStage = TypeVar("AnyStage", Source, Producer)
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Several feeders that a function reads as one; made by `merge`."""
+    """Several feeders that a function reads as one; `merge` makes it."""
 
     feeders: tuple[Stage | str, ...]
 
@@ -73,11 +73,11 @@ class Merged:
 
 
 def merge(*feeders: Stage | str) -> Merged:
-    """Lets a function read several feeders as one.
+    """Let a function read several feeders as one.
 
-    For each key that any of them has, the function gets one sequence: the values of the first, then
-    those of the second, and so on. They have the same key and value types, by position; the names
-    are those of the first.
+    For each key that any feeder has, the function gets one sequence: the values of the first
+    feeder, then those of the second, and so on. They have the same key and value types, by
+    position; the column names are those of the first.
 
     Args:
         *feeders: sources or producers of one pipeline, or their names.
@@ -94,7 +94,7 @@ def merge(*feeders: Stage | str) -> Merged:
 
 
 class Pipeline(Tabular):
-    """A named set of sources and stages, extended by one definition after the other.
+    """A named set of sources and stages. Define one after the other.
 
     Examples:
         >>> shop = Pipeline("shop")
@@ -129,7 +129,7 @@ class Pipeline(Tabular):
         return tuple(self._stages)
 
     def as_tables(self) -> tuple[Table, ...]:
-        """The stages: of which kind they are, what they read, and their columns."""
+        """The stages with their kind, feeders and columns."""
         columns = ("stage", "kind", "reads", "key", "value")
         rows = (
             (
@@ -144,10 +144,10 @@ class Pipeline(Tabular):
         return (Table(f"pipeline {self._name}", columns, tuple(rows)),)
 
     def graph(self) -> Graph:
-        """Returns what is defined so far; later definitions do not change it.
+        """Return what is defined so far; later definitions do not change it.
 
-        Stages that the definition of another brings along come before it; those that keep records
-        of its tasks after it.
+        Auxiliary stages that another stage needs come before it; those that keep records of its
+        tasks come after it.
         """
         found = (
             one for stage in self._stages for one in (*stage.auxiliary, stage, *records_of(stage))
@@ -166,24 +166,24 @@ class Pipeline(Tabular):
         scopes: str | None = None,
         stored: Stored = None,
     ) -> Source:
-        """Defines a source: rows that are given by `Store.update` or `Store.load`.
+        """Define a source: rows that you give to `Store.update` or `Store.load`.
 
         Args:
             name: its name, unique in the pipeline without regard to case.
             key: the key columns, as DDL or StructType; ``desc`` sorts a column descending.
             value: the value columns, as DDL or StructType.
-            retain: made by `window`, over a key column: rows of partitions before its first are not
-                kept, and not taken. All are if None.
-            expire: what becomes of rows that are not kept any more. ``"delete"``: they are deleted,
+            retain: made by `window`, over a key column: the source keeps and accepts no rows of
+                partitions before the window's first one. If None, it keeps all.
+            expire: what happens to rows that are not kept any more. ``"delete"``: they are deleted,
                 and so is what was made of them. ``"forget"``: they are dropped, and what was made
-                of them stays; stages that need them again are refused.
-            partition: the columns by which tasks read it (`partitioned`), as ``"day, store"``; with
-                ``scopes``, as there, what they are in each: ``"day = d, store"``.
-            scopes: which partitions it is to have at a date, as for `partitioned`: tasks wait for
-                those. Those that it has, if None.
-            stored: how files keep its content, with some of ``partition``, ``order`` and
-                ``compression``, as for `Dataset.create`: for who reads some of it, with
-                `Store.dataset`. It may change: then content is written anew.
+                of them stays; stages that would need them again are refused.
+            partition: the columns by which tasks read it (`partitioned`), such as ``"day, store"``;
+                with ``scopes`` also their values in each scope: ``"day = d, store"``.
+            scopes: which partitions should exist at a date, as for `partitioned`: tasks wait for
+                these. If None, those that it has.
+            stored: how files store its content, as some of ``partition``, ``order`` and
+                ``compression``, as for `Dataset.create`: for readers of a part of it, with
+                `Store.dataset`. You may change it: then the next update rewrites the content.
 
         Raises:
             DefinitionError: the name, a column or the window is refused; with `stage` and `column`.
@@ -205,22 +205,22 @@ class Pipeline(Tabular):
         partition: str | None = None,
         scopes: str | None = None,
     ) -> Source:
-        """Defines a source that is a Delta table which exists, and is written by someone else.
+        """Define a source that is an existing Delta table, which someone else writes.
 
-        It is read in place, and nothing of it is copied. Each `Store.update` takes what is new in
-        it: from its change data feed, if that is on, otherwise from the files that were added and
-        removed. The delta version that a version has read is in the version log. Rows of a key are
-        in the order of their values.
+        The store reads it in place and copies nothing. Each `Store.update` takes what is new in it:
+        from its change data feed, if that is on, otherwise from the files that were added and
+        removed. The version log records the Delta version that each version has read. Rows of a key
+        are ordered by their values.
 
         Args:
             name: its name, unique in the pipeline without regard to case.
-            table: where it is: a path (with a ``/`` or a scheme), or a name in a catalog.
-            key: the columns that say which rows belong together: their names, as ``"a, b desc"``,
-                or DDL or a StructType, which are then checked. A key may have many rows.
-            value: the columns that functions get: their names, DDL, or a StructType; all others
-                of the table if None. A query (`sql`) can read the source only if they are named.
+            table: a path (with a ``/`` or a scheme), or a name in a catalog.
+            key: the columns that group rows: their names, such as ``"a, b desc"``, or DDL or a
+                StructType, which are then checked. A key may have many rows.
+            value: the columns that functions get: their names, DDL, or a StructType; all others of
+                the table if None. A query (`sql`) can read the source only if you name them.
             partition: as for `source`: columns that are declared with their types, whatever the
-                table is stored by.
+                table is partitioned by.
             scopes: as for `source`.
 
         Raises:
@@ -263,33 +263,33 @@ class Pipeline(Tabular):
         revision: str | None = None,
         stored: Stored = None,
     ) -> Callable[[ProduceFunction], Producer]:
-        """Returns a decorator that makes a stage of ``function(key, values)``.
+        """Return a decorator that makes a stage of ``function(key, values)``.
 
-        The function is called for every key that the feeder has, with an iterator over its values,
-        and yields (target key, value) pairs of the stage.
+        The library calls the function for every key of the feeder, with an iterator over the key's
+        values. The function yields (target key, value) pairs of the stage.
 
-        With several feeders it is a join: ``function(key, values_of_a, values_of_b, …)`` is called
-        for every key that any of them has, with an empty iterator for a feeder without it. The
-        values stream by in the order of the feeders: to read those of a later one first holds the
-        key's values of those before it in memory.
+        Several feeders are a join: the library calls ``function(key, values_of_a, values_of_b, …)``
+        for every key that any of them has, with an empty iterator for a feeder without it. Values
+        are streamed in the order of the feeders: if the function reads a later feeder first, the
+        key's values of the earlier ones are held in memory.
 
         Args:
-            *feeders: what it reads: a source or producer of this pipeline, or the name of one, or
-                several made one by `merge`. All have the same key types and directions, by
-                position; the columns of the source key are named after the first's.
+            *feeders: what it reads: a source or producer of this pipeline, its name, or several
+                merged by `merge`. All have the same key types and directions, by position; the
+                source key columns have the names of the first feeder's key.
             key: the target key columns, as DDL or StructType; ``desc`` sorts a column descending.
             value: the value columns, as DDL or StructType.
-            name: the stage's name, if it is not the function's.
+            name: the stage's name; by default the function's.
             surrogate: a value column of an integer type, which the function emits as None. The
                 library fills it with a number for each target key: 1, 2, 3, … in key order for
                 those that are new in a version. A key keeps its number as long as it has rows; no
-                number is given out twice.
+                number is used twice.
             preserve: ``preserve(value, example)``, called once for each emitted row, in key order,
-                with another value of its target key or None; returns the value to be stored. The
-                example is one that the key had before this version, if it had any, otherwise the
-                first one stored in it. So a value may depend on what the key was first given.
-            revision: a name for what the function does. The stage is produced again in full when it
-                changes, and not when the function's text does.
+                with another value of its target key or None; it returns the value to store. The
+                example is a value that the key had before this version, or else the first one
+                stored in it. So a value may depend on the first value of its key.
+            revision: a name for what the function does. If given, the stage is recomputed in full
+                when the revision changes, and not when the function's text does.
             stored: as for `source`.
 
         Raises:
@@ -319,25 +319,25 @@ class Pipeline(Tabular):
         revision: str | None = None,
         stored: Stored = None,
     ) -> Callable[[ArrowFunction], Producer]:
-        """Returns a decorator that makes a stage of a function from pyarrow Tables to Tables.
+        """Return a decorator that makes a stage of a function from pyarrow Tables to Tables.
 
-        The function is called with tables of whole keys: the feeder's key columns, then its value
-        columns; a key's rows together and in order. A table has many keys, about 10,000 rows, and
-        more only if one key alone has; which keys come together is chance. Timestamps are in the
-        session's zone.
+        The library calls the function with tables of whole keys: the feeder's key columns, then its
+        value columns; a key's rows are together and in order. A table has many keys, about 10,000
+        rows, and more only if a single key has more; which keys come together is not defined.
+        Timestamps are in the session's time zone.
 
-        It returns a Table or RecordBatch with the stage's key and value columns and, for each key
-        column of the feeder, a column ``_source_<name>``: the key of the input that the row is made
-        from, and with which it goes when that key changes. Columns are found by name; their types
-        may differ from the declared ones where no value is lost. Rows may come in any order; for
-        one source key and target key, theirs is the order of emission.
+        The function returns a Table or RecordBatch with the stage's key and value columns and, for
+        each key column of the feeder, a column ``_source_<name>``: the source key that the row was
+        made from. When that key changes, its rows are replaced. Columns are found by name; their
+        types may differ from the declared ones if no value is lost. Rows may come in any order; for
+        one source key and target key, it is the order of emission.
 
         Args:
-            feeder: what it reads: a source or producer of this pipeline, or the name of one, or
-                several made one by `merge`.
+            feeder: what it reads: a source or producer of this pipeline, its name, or several
+                merged by `merge`.
             key: the target key columns, as DDL or StructType; ``desc`` sorts a column descending.
             value: the value columns, as DDL or StructType.
-            name: the stage's name, if it is not the function's.
+            name: the stage's name; by default the function's.
             streaming: call the function for each key, with an iterator over RecordBatches of that
                 key's rows; it yields Tables or RecordBatches as above. So a key needs no more
                 memory than one batch, but many small keys are slow.
@@ -345,7 +345,7 @@ class Pipeline(Tabular):
             stored: as for `source`.
 
         Raises:
-            DefinitionError: when the decorator is applied, as `producer` does.
+            DefinitionError: when the decorator is applied, as for `producer`.
         """
 
         def decorate(function: ArrowFunction) -> Producer:
@@ -363,21 +363,21 @@ class Pipeline(Tabular):
         return decorate
 
     def sql(self, name: str, query: str, *, key: str, stored: Stored = None) -> Producer:
-        """Makes a stage of a query over other stages, which Spark runs without Python.
+        """Make a stage of a query over other stages, which Spark runs without Python.
 
-        The query names the stages that it reads as its tables, and must be *key-local*: each of its
-        rows depends on rows of one source key only, so that it can be run for changed keys alone.
+        The query uses the names of stages as its tables. It must be *key-local*: each of its rows
+        depends on rows of one source key only, so that Spark can run it for changed keys alone.
         Projections, filters, ``explode``, ``GROUP BY`` with the source key, windows partitioned by
-        it, joins on it, and unions of such are. The page docs/sql.md says what else, and how to
-        write what is not as two stages.
+        it, joins on it, and unions of such queries are key-local. The page docs/sql.md has the full
+        list, and shows how to write other queries as two stages.
 
-        Its columns' types are found when a store is opened. An ORDER BY at its end orders the rows
-        that one source key gives to one target key; other rows are in the order of their values.
+        The types of its columns are found when a store is opened. An ORDER BY at its end orders the
+        rows that one source key returns for one target key; other rows are ordered by their values.
 
         Args:
             name: its name, unique in the pipeline without regard to case.
-            query: one SELECT in Spark's SQL.
-            key: the names of those of its columns that form the target key, as ``"a, b desc"``; the
+            query: one SELECT in Spark SQL.
+            key: the names of its columns that form the target key, such as ``"a, b desc"``; the
                 others form the value.
             stored: as for `source`.
 
@@ -409,24 +409,25 @@ class Pipeline(Tabular):
         retention: str = "keep",
         stored: Stored = None,
     ) -> Producer:
-        """Makes a stage whose partitions tasks make, one each, when a date is scheduled.
+        """Make a stage that tasks compute, one partition each, when a date is scheduled.
 
-        Which partitions there are to be follows from the date: each scope makes one. Which
-        partitions of its feeders a task reads follows from the conditions in its query. So
-        `Store.run` knows what is missing, what is to be made again, and in which order.
+        The date decides which partitions should exist: each scope makes one. The conditions in the
+        query decide which partitions of its feeders a task reads. So `Store.run` knows what is
+        missing, what to run again, and in which order.
 
         Args:
             name: its name, unique in the pipeline without regard to case.
-            query: one SELECT in Spark's SQL over stages that are defined before, which may use the
-                names of the scope. It does not select the partition columns.
-            key: names of its columns that form the key, behind the partition columns, as
+            query: one SELECT in Spark SQL over stages that are defined before. It may use the names
+                of the scope, and does not select the partition columns.
+            key: names of its columns that form the key, after the partition columns, such as
                 ``"product_id"``; the partition columns alone if None.
-            partition: the partition columns, and what they are in a scope, as
+            partition: the partition columns, and their values in a scope, such as
                 ``"day = partition_day, store"``.
-            scopes: ``FOR x IN list`` and ``LET x = value``, separated by commas, as ``"FOR t IN
-                timeseries('1 day', 2), LET day = date_format(t, 'yyyy-MM-dd')"``; one scope without
-                names if None. A list is ``array(…)``, ``sequence(…)`` or ``timeseries(…)``:
-                so many hours, days, weeks or months that end at the date, newest first.
+            scopes: ``FOR x IN list`` and ``LET x = value``, separated by commas, such as
+                ``"FOR t IN timeseries('1 day', 2), LET day = date_format(t, 'yyyy-MM-dd')"``; one
+                scope without names if None. A list is ``array(…)``, ``sequence(…)`` or
+                ``timeseries(…)``: this many hours, days, weeks or months that end at the date,
+                newest first.
             retention: ``"keep"``: partitions that no task asks for any more stay. ``"tasks"``: they
                 are dropped.
             stored: as for `source`.
@@ -450,25 +451,25 @@ class Pipeline(Tabular):
         revision: str | None = None,
         stored: Stored = None,
     ) -> Callable[[ForeignFunction], Producer]:
-        """Returns a decorator that makes a stage of a function that makes its partitions.
+        """Return a decorator that makes a stage whose partitions a function computes.
 
-        As `partitioned`, but a function makes the rows of a partition: of a pyarrow Table of what
-        its query reads, and of the `Task`, whose ``scope`` and ``partition`` it may use. It returns
-        a pyarrow Table. It is called beside the driver's other work, in its process.
+        Like `partitioned`, but a function makes the rows of a partition. It gets a pyarrow Table of
+        what the query reads, and the `Task`, whose ``scope`` and ``partition`` it may use. It
+        returns a pyarrow Table. It runs in the driver's process.
 
         Args:
-            name: the stage's name, if it is not the function's.
-            reads: one SELECT, as for `partitioned`; its columns are what the function gets.
-            schema: the columns that the function makes, as DDL, without the partition columns.
+            name: the stage's name; by default the function's.
+            reads: one SELECT, as for `partitioned`; the function gets its columns.
+            schema: the columns that the function returns, as DDL, without the partition columns.
             key: as for `partitioned`, of these columns.
             partition: as for `partitioned`.
             scopes: as for `partitioned`.
             retention: as for `partitioned`.
-            revision: as for `producer`: its tasks are dirty when it changes.
+            revision: as for `producer`: its tasks become dirty when it changes.
             stored: as for `source`.
 
         Raises:
-            DefinitionError: when the decorator is applied, as `partitioned` does.
+            DefinitionError: when the decorator is applied, as for `partitioned`.
         """
 
         def decorate(function: ForeignFunction) -> Producer:
@@ -496,23 +497,23 @@ class Pipeline(Tabular):
         revision: str | None = None,
         stored: Stored = None,
     ) -> Producer:
-        """Makes a stage with one row for each key, as ``GROUP BY`` does, kept up by what changes.
+        """Make a stage with one row for each key, like ``GROUP BY``, updated at a change's cost.
 
-        A step costs what the change costs, whatever the size of a group: the stage keeps states,
-        from which it takes what is gone, and to which it adds what has come. It has no key
-        mappings.
+        An update costs what the change costs, whatever the size of a group: the stage keeps states,
+        from which the store subtracts rows that went, and to which it adds rows that came. It has
+        no key mappings.
 
         Args:
             name: its name, unique in the pipeline without regard to case.
-            feeder: what it reads: a stage of this pipeline, or the name of one, or several made one
-                by `merge`.
-            key: columns of the feeder, or expressions over them, as ``"a, year(day) AS year"``;
-                one row over all, as long as there is a row, if it is empty.
-            values: the names of the value columns, in order -> what they are, by `agg`.
-            where: a condition over the feeder's columns, in SQL: rows in which it is not true do
-                not count.
-            window: made by `window`: it is then of the rows of some partitions of the feeder, and
-                what leaves them is taken from the states.
+            feeder: what it reads: a stage of this pipeline, its name, or several merged by `merge`.
+            key: columns of the feeder, or expressions over them, such as
+                ``"a, year(day) AS year"``; if empty, there is one row over all rows, as long as
+                there is one.
+            values: the names of the value columns, in order -> functions of `agg`.
+            where: a condition over the feeder's columns, in SQL; rows for which it is not true are
+                left out.
+            window: made by `window`: limits the stage to some partitions of the feeder; rows that
+                leave them are subtracted from the states.
             revision: as for `producer`.
             stored: as for `source`.
 
@@ -540,19 +541,19 @@ class Pipeline(Tabular):
         include: str | None = None,
         stored: Stored = None,
     ) -> Producer:
-        """Makes a stage that finds the rows of another by other columns than its key.
+        """Make a stage that finds the rows of another one by other columns than its key.
 
         It has one row for each row of the feeder, in the same version; null is a key like others.
-        Its value is the feeder's key columns that are not in its own key, and what is included.
+        Its value is the feeder's key columns that are not in its own key, and the included columns.
         `Store.lookup` finds rows by its key, and with ``fetch=True`` the feeder's rows.
 
         Args:
             name: its name, unique in the pipeline without regard to case.
-            feeder: what it is an index of: a stage of this pipeline, or the name of one.
-            key: columns of the feeder, or expressions over them, as ``"email, lower(name) AS
-                name"``. A column may have a type, which is then checked, and a direction: ``"email
-                string, day date desc"``.
-            include: further columns or expressions that it has of each row; none if None.
+            feeder: what it indexes: a stage of this pipeline, or its name.
+            key: columns of the feeder, or expressions over them, such as
+                ``"email, lower(name) AS name"``. A column may have a type, which is then checked,
+                and a direction: ``"email string, day date desc"``.
+            include: further columns or expressions to store for each row; none if None.
             stored: as for `source`.
 
         Raises:
@@ -567,11 +568,11 @@ class Pipeline(Tabular):
         return self.add(Producer(name, ((indexed,),), schema, kind, stored=files))
 
     def add(self, stage: AnyStage) -> AnyStage:
-        """Adds a stage of any kind, such as one of your own; the other methods make theirs so.
+        """Add a stage of any kind, such as one of your own; the other methods use this one.
 
         Args:
-            stage: its name is unique in the pipeline without regard to case; its feeders are
-                stages of this pipeline.
+            stage: its name must be unique in the pipeline without regard to case; its feeders must
+                be stages of this pipeline.
 
         Raises:
             DefinitionError: the name, a feeder, or what its kind says of it is refused; with
