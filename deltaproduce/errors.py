@@ -2,21 +2,21 @@
 
     DeltaProduceError
     ├── DefinitionError       a pipeline, stage or schema that cannot work
-    ├── InvalidChangesError   changes given to an update that contradict themselves or the schema
-    ├── ProducerError         a produce function failed, or emitted what its schema does not allow
+    ├── InvalidChangesError   given changes contradict themselves or the schema
+    ├── ProducerError         a function of a stage failed, or emitted what its schema refuses
     ├── MissingPartitionsError  partitions of a window are missing
-    ├── TasksFailedError      tasks of a run failed; what others made is published
+    ├── TasksFailedError      tasks of a run failed; those that succeeded are published
     ├── ConflictError         another writer published first; nothing of this update is visible
-    ├── InvalidArgumentError  an argument of a call is not of its type, or out of its range
-    ├── NotFoundError         a stage, version, store, data set or index that does not exist
-    ├── AlreadyExistsError    something is where a data set or an index is to be made
-    ├── DescriptorMismatchError  what is there is described otherwise than what is wanted
-    ├── CorruptStoreError     tables that do not agree with the version log
-    ├── CommitUnknownError    whether a version was published could not be found out
-    ├── ClosedError           a store that was closed, and is to publish something
-    ├── SyncError             a copy elsewhere that cannot be brought up to date as it is
-    ├── ViewError             a version that is published, and a view that does not show it yet
-    ├── StorageError          a table that cannot be written: a full disk, a missing right
+    ├── InvalidArgumentError  an argument of a call has the wrong type, or is out of range
+    ├── NotFoundError         a stage, version, store, data set or index does not exist
+    ├── AlreadyExistsError    something exists where a data set or an index should be created
+    ├── DescriptorMismatchError  the existing data set or index has another descriptor
+    ├── CorruptStoreError     tables do not agree with the version log
+    ├── CommitUnknownError    it is unknown whether a version was published
+    ├── ClosedError           a closed store should publish something
+    ├── SyncError             a copy elsewhere cannot be updated as it is
+    ├── ViewError             a version is published, and a view does not show it yet
+    ├── StorageError          a table cannot be written: a full disk, a missing permission
     └── SessionError          no Spark session that can work with Delta tables
 
 Invariant: an error can be pickled with its fields, because it may cross from an executor to the
@@ -37,7 +37,7 @@ class DeltaProduceError(Exception):
     """The root of all errors that the library raises on purpose.
 
     Attributes:
-        resume_from: of an error from a data set's writer with a checkpoint, the number of the first
+        resume_from: for an error of a data set's writer with a checkpoint, the number of the first
             input row that is not durable; otherwise None.
     """
 
@@ -48,10 +48,10 @@ class DefinitionError(DeltaProduceError):
     """A pipeline, stage or schema cannot work as it is written.
 
     Attributes:
-        stage: the name of the stage that is wrong, if it is one stage.
-        column: the name of the column that is wrong, if it is one column.
-        file: the file of a project in which it is written, relative to the project's folder.
-        line: the line in that file, or in the text that was read, from 1.
+        stage: the name of the wrong stage, if it is one stage.
+        column: the name of the wrong column, if it is one column.
+        file: the file of a project that contains it, relative to the project's folder.
+        line: the line in that file, or in the parsed text, from 1.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class InvalidChangesError(DeltaProduceError):
     """Changes contradict themselves or the schema of their source; nothing was written.
 
     Attributes:
-        source: the name of the source the changes were meant for, or a data set's location.
-        column: the name of the column that is wrong; of the first, if there are several.
-        columns: the names of all columns that are wrong.
-        keys: some of the keys that are wrong, as produce functions get them; maybe not all.
-        row: the number, from 0, of the first row that a data set's writer does not take.
+        source: the name of the source that the changes are for, or a data set's location.
+        column: the name of the wrong column; of the first, if there are several.
+        columns: the names of all wrong columns.
+        keys: some of the wrong keys, as functions get them; perhaps not all.
+        row: the number, from 0, of the first row that a data set's writer refuses.
     """
 
     def __init__(
@@ -100,18 +100,19 @@ class InvalidChangesError(DeltaProduceError):
 
 
 class ProducerError(DeltaProduceError):
-    """A produce function failed; where it raised an error itself, that one is the ``__cause__``.
+    """A function of a stage failed; if it raised an error, that is the ``__cause__``.
 
-    From a Python worker the cause comes as plain text: an error of one of Python's own classes has
-    its class and, if they are plain values, its arguments; of any other, the nearest of Python's
-    own that it is a subclass of, and its class is said in the text. The worker's traceback is a
-    note on this error.
+    A Python worker sends the cause as plain text. An error of one of Python's own classes keeps its
+    class and, if they are plain values, its arguments. Any other error becomes one of the nearest
+    built-in class that it is a subclass of, and its text names its own class. The worker's
+    traceback is a note on this error.
 
     Attributes:
         stage: the name of the stage.
-        key: the key it was called with, as it got it; None if its Python worker died. Of an Arrow
-            producer the source key of the row at fault, or of the table, if that has only one.
-        column: of an aggregate the value column that was computed, otherwise None.
+        key: the key that the function was called with, as it got it; None if its Python worker
+            died. For an Arrow producer, the source key of the wrong row, or of the table, if that
+            has only one.
+        column: for an aggregate, the value column that was computed; otherwise None.
     """
 
     def __init__(
@@ -129,12 +130,12 @@ class ProducerError(DeltaProduceError):
 
 
 class MissingPartitionsError(DeltaProduceError):
-    """Partitions of a window are missing that has ``on_missing="error"``; nothing was written.
+    """Partitions of a window with ``on_missing="error"`` are missing; nothing was written.
 
     Attributes:
         stage: the name of the stage.
-        partitions: those that are missing, the first 1,000 of them, by their first values: dates,
-            or whole numbers.
+        partitions: the missing ones, up to the first 1,000, by their first values: dates, or whole
+            numbers.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class MissingPartitionsError(DeltaProduceError):
 
 
 class TasksFailedError(DeltaProduceError):
-    """Tasks of a run failed; what the others made is published, and theirs is as it was.
+    """Tasks of a run failed; the others are published, and the failed partitions are unchanged.
 
     Attributes:
         run: a `Run`: what was done, what failed and why, and what is left.
@@ -165,8 +166,8 @@ class ConflictError(DeltaProduceError):
     """Another writer published a version first; nothing of this update is visible.
 
     Attributes:
-        attempt: the id of the other's attempt; None if it is not known.
-        started_at: when that began, with time zone, by the other's clock; None if it is not known.
+        attempt: the id of the other writer's attempt; None if unknown.
+        started_at: when that started, with time zone, by the other writer's clock; None if unknown.
     """
 
     def __init__(
@@ -178,10 +179,10 @@ class ConflictError(DeltaProduceError):
 
 
 class InvalidArgumentError(DeltaProduceError):
-    """An argument of a method does not fit, such as a key of another shape than its stage's.
+    """An argument of a method does not fit, such as a key that does not match its stage's columns.
 
     Attributes:
-        argument: the name of the argument that is wrong.
+        argument: the name of the wrong argument.
     """
 
     def __init__(self, message: str, *, argument: str | None = None) -> None:
@@ -190,14 +191,14 @@ class InvalidArgumentError(DeltaProduceError):
 
 
 class NotFoundError(DeltaProduceError):
-    """A stage, version, store, data set or index that was asked for does not exist."""
+    """A stage, version, store, data set or index does not exist."""
 
 
 class AlreadyExistsError(DeltaProduceError):
-    """Something is already where a data set or an index is to be made; it is as it was.
+    """Something exists where a data set or an index should be created; it is unchanged.
 
     Attributes:
-        location: where.
+        location: where it is.
     """
 
     def __init__(self, message: str, *, location: str | None = None) -> None:
@@ -206,12 +207,12 @@ class AlreadyExistsError(DeltaProduceError):
 
 
 class DescriptorMismatchError(DeltaProduceError):
-    """What is there is described otherwise than what is wanted; nothing was changed.
+    """An existing data set or index has another descriptor than wanted; nothing was changed.
 
     Attributes:
         location: where it is.
-        differences: each part of the descriptor that differs, and what was wanted of it and what
-            was found, as plain values.
+        differences: each part of the descriptor that differs -> what was wanted and what was found,
+            as plain values.
     """
 
     def __init__(
@@ -227,12 +228,12 @@ class DescriptorMismatchError(DeltaProduceError):
 
 
 class CorruptStoreError(DeltaProduceError):
-    """The tables of a store do not agree with its version log; `Store.repair` puts that right.
+    """The tables of a store do not agree with its version log; `Store.repair` fixes that.
 
     Someone else has written to them or to the log, or removed a table, or files are lost.
 
     Attributes:
-        table: the name of the table that is wrong, if it is one table.
+        table: the name of the wrong table, if it is one table.
     """
 
     def __init__(self, message: str, *, table: str | None = None) -> None:
@@ -241,20 +242,20 @@ class CorruptStoreError(DeltaProduceError):
 
 
 class CommitUnknownError(DeltaProduceError):
-    """The commit of a version failed such that its outcome could not be read back either."""
+    """The commit of a version failed, and its outcome could not be read back either."""
 
 
 class ClosedError(DeltaProduceError):
-    """A store was closed, so it can be read, and publishes nothing any more."""
+    """The store is closed: you can read it, but it publishes nothing any more."""
 
 
 class SyncError(DeltaProduceError):
-    """A copy of a store's rows in another database cannot be brought up to date; it is as it was.
+    """A copy of a store's rows in another database cannot be updated; it is unchanged.
 
     Attributes:
         stage: the name of the stage, if it is about one.
         column: the name of the column, if it is about one.
-        keys: some of the keys that are wrong, a tuple each; maybe not all.
+        keys: some of the wrong keys, a tuple each; perhaps not all.
     """
 
     def __init__(
@@ -284,7 +285,7 @@ class StorageError(DeltaProduceError):
 
 
 class ViewError(DeltaProduceError):
-    """A version is published, and a view could not be brought to it; the next update tries again.
+    """A version is published, but a view does not show it yet; the next update tries again.
 
     Attributes:
         view: its name.
@@ -302,13 +303,13 @@ class ViewError(DeltaProduceError):
 class SessionError(DeltaProduceError):
     """There is no Spark session that can work: no Java, no Delta jars, or no Delta extension.
 
-    Also: PySpark's package is not installed, whose types are those of columns.
+    Also raised if the package PySpark is not installed, which provides the types of columns.
     """
 
 
 @contextmanager
 def packages_named() -> Iterator[None]:
-    """Says of an import in the block that lacks PySpark which package to install.
+    """Say which package to install if an import in the block fails for lack of PySpark.
 
     Raises:
         SessionError: there is no package `pyspark`.
