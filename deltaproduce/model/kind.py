@@ -244,6 +244,11 @@ class Kind(ABC):
         return False
 
     @property
+    def is_read_by_ends(self) -> bool:
+        """Whether the first or the last rows of many that are beside each other are read alone."""
+        return False
+
+    @property
     def reads_states(self) -> bool:
         """Whether it goes by the states of its feeders, which may change where no value does."""
         return False

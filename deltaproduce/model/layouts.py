@@ -38,15 +38,17 @@ class Layout:
         schema: the key and value columns, and those of states.
         sources: the columns that hold the key of the stage's feeders; none in a source, and in a
             stage whose rows do not come from one source key each.
+        by_ends: see `Kind.is_read_by_ends`.
     """
 
     schema: RowSchema
     sources: tuple[Column, ...] = ()
+    by_ends: bool = False
 
     @staticmethod
     def of(stage: Stage) -> Layout:
         """The layout of a source or stage."""
-        return Layout(stage.schema, sources_of(stage.source_key))
+        return Layout(stage.schema, sources_of(stage.source_key), stage.kind.is_read_by_ends)
 
     @property
     def key(self) -> tuple[Column, ...]:

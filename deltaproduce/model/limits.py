@@ -52,6 +52,8 @@ class Limits:
             seconds.
         group_rows: the most rows of a row group in files where keys are looked up
             (`parquet.seeks`).
+        end_rows: the same where a step reads the first or the last of many rows that are beside
+            each other: the values of a group, of which it asks for the least.
         partition_rows: where windows are over a stage, a file of its content has one partition of
             at least so many rows, or some smaller ones: a row group each by default.
         partition_files: in about how many files its content is at most, so that large tables have
@@ -89,6 +91,7 @@ class Limits:
     rewritten_rows: int = 4_000_000
     seek_keys: int = 10_000
     group_rows: int = 8_192
+    end_rows: int = 1_024
     partition_rows: int = 8_192
     partition_files: int = 1_000
     seek_rows: int = 16_000_000
@@ -109,6 +112,10 @@ class Limits:
             local_bytes=min(self.local_bytes, self.cluster_bytes),
             written_bytes=min(self.written_bytes, self.cluster_bytes),
         )
+
+    def rows_of_group(self, *, by_ends: bool) -> int:
+        """How many rows a row group has in a table where keys, or ends as well, are looked up."""
+        return min(self.group_rows, self.end_rows) if by_ends else self.group_rows
 
     def partition_rows_of(self, rows: int) -> int:
         """The fewest rows of a partition that has a file of its own, in a table of so many."""

@@ -25,6 +25,7 @@ class Edit:
         file_rows: a file that Spark writes has at most so many rows; without it, those of a
             partition.
         sought: keys are looked up in the files, so that small row groups are worth their place.
+        by_ends: and so are even smaller ones; see `Layout.by_ends`.
         marked: a table that is new lets rows be marked as replaced (deletion vectors), because
             later edits will replace some by predicate.
         file_ends: see `Write.file_ends`.
@@ -41,6 +42,7 @@ class Edit:
     lookup: tuple[Column, ...]
     file_rows: int | None = None
     sought: bool = False
+    by_ends: bool = False
     marked: bool = False
     file_ends: tuple[int, ...] = ()
     partition: tuple[Column, ...] = ()

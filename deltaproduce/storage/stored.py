@@ -209,7 +209,8 @@ class Stored:
         """
         overlay = None if self.overlay is None or not keys.is_here else self.overlay.only(keys)
         found = None
-        if keys.is_here and self.files is not None and not self.small:
+        is_held = isinstance(self.base, pa.Table)
+        if keys.is_here and self.files is not None and not is_held:
             names = [] if overlay is None else [c.name for c in overlay.pair]
 
             def alive(rows: pa.Table) -> Marks:

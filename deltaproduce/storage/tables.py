@@ -508,14 +508,14 @@ class Tables:
 
     def _write(self, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool) -> Write:
         """An edit as a write of Delta's."""
-        small = edit.sought and self._root.directory is not None
+        limits, small = self.engines.limits, edit.sought and self._root.directory is not None
         write = Write(
             edit.rows,
             edit.columns,
             "append",
             attempt.metadata(table.name),
             file_rows=edit.file_rows,
-            group_rows=self.engines.limits.group_rows if small else None,
+            group_rows=limits.rows_of_group(by_ends=edit.by_ends) if small else None,
             file_ends=edit.file_ends,
             lookup=edit.lookup,
             partition=edit.partition,

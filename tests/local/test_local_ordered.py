@@ -184,6 +184,24 @@ def test_a_change_of_a_large_group_reads_few_row_groups(
         assert sum(read) <= 12
 
 
+@pytest.mark.parametrize("size", [1_000, 12_000, 50_000])
+def test_a_change_of_a_group_reads_as_much_whatever_its_size(location: str, size: int) -> None:
+    """All functions that read an end, by a store that has just been opened, as limits are."""
+    pipeline = orders(**{name: call for name, (call, _) in ENDS.items()})
+    with dp.Store(None, location, pipeline) as store:
+        ids = pa.array(range(size))
+        rows = {"id": ids, "k": pa.repeat("a", size), "n": ids, "x": ids.cast(pa.float64())}
+        store.update({"orders": pa.table(rows)})
+    rest = list(range(1, size - 1))
+    for gone in (0, size - 1):
+        with dp.Store(None, location, pipeline) as store:
+            figures = store.update({"orders": [{"id": gone, "_change_type": "delete"}]}).stages
+            assert 0 < figures["by_k"].rows_read <= 4 * dp.Limits().end_rows + 1
+    with dp.Store(None, location, pipeline) as store:
+        (row,) = store.content("by_k").to_pylist()
+    assert row == {"k": "a", "_ordinal": 0, **{name: of(rest) for name, (_, of) in ENDS.items()}}
+
+
 GROUPS: dict[str, tuple[str, Any]] = {
     "all": ("int", 1),
     "null": ("string", None),

@@ -80,7 +80,7 @@ def content_edit(
     else:
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
-    edit = Edit(rows, columns, rewritten, predicate, key, sought=rewritten)
+    edit = Edit(rows, columns, rewritten, predicate, key, sought=rewritten, by_ends=layout.by_ends)
     filed = filing.filed(edit, layout, total, comparison.engines)
     if filed is not None or comparison.ranged:
         return filed or edit
@@ -154,6 +154,7 @@ def compacted_edit(stored: Stored, stage: Stage, kind: str, filing: Filing = BY_
     edit = Edit(rows, stored.columns, True, None, by, file_rows=ROWS_PER_FILE, sought=True)
     filed = None
     if kind == CONTENT:
+        edit = replace(edit, by_ends=layout.by_ends)
         filed = filing.filed(edit, layout, stored.count, stored.engines, asides=True)
     if filed is not None:
         return filed

@@ -42,6 +42,11 @@ class Multiset(Aggregate):
         """See `Kind.word`."""
         return "multiset"
 
+    @property
+    def is_read_by_ends(self) -> bool:
+        """See `Kind.is_read_by_ends`: those of a group."""
+        return True
+
     def typed(
         self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
     ) -> RowSchema:

@@ -79,7 +79,7 @@ class Answers:
     def in_spark(self, rows: DataFrame, known: Known | None) -> DataFrame:
         """The same for rows in Spark; lazily."""
         for lookup, functions in self._shares():
-            for (reach, _), asked in _demands(functions).items():
+            for reach, asked in _demands(functions).items():
                 if known is None or reach != "changes":
                     keys = None if known is None else known.keys
                     columns = _columns(lookup, asked)
@@ -111,7 +111,7 @@ class Answers:
         old, change = _places(keys, before), _places(keys, moved)
         changed = keys.filter(pa.array(change >= 0))
         sought = Selection(self.layout.key, changed, self.engines)
-        for (reach, _), asked in _demands(functions).items():
+        for reach, asked in _demands(functions).items():
             if reach == "changes":
                 for name in asked:
                     numbers = _numbers(before.column(name), old)
@@ -126,7 +126,7 @@ class Answers:
 
     def _answered(self, lookup: Lookup, groups: Selection | None, asked: _Functions) -> Rows:
         """The groups that have values, of some or of all, and what functions give for them."""
-        reach, count = _demand(next(iter(asked.values())))
+        (reach,), count = _demands(asked), max(function.count for function in asked.values())
         rows = (
             lookup.rows(groups) if reach in ("all", "changes") else lookup.end(groups, reach, count)
         )
@@ -157,15 +157,11 @@ class Answers:
             yield Lookup(given, width, self.engines), functions
 
 
-def _demand(function: Ordered) -> tuple[Reach, int]:
-    return function.reach, function.count
-
-
-def _demands(functions: _Functions) -> dict[tuple[Reach, int], dict[str, Ordered]]:
-    """Functions by what they read."""
-    found = dict[tuple[Reach, int], dict[str, Ordered]]()
+def _demands(functions: _Functions) -> dict[Reach, dict[str, Ordered]]:
+    """Functions by what they read: of those that read from one end, what the longest takes."""
+    found = dict[Reach, dict[str, Ordered]]()
     for name, function in functions.items():
-        found.setdefault(_demand(function), {})[name] = function
+        found.setdefault(function.reach, {})[name] = function
     return found
 
 

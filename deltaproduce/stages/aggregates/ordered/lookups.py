@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
@@ -65,11 +66,14 @@ class Lookup:
             return empty(columns) if found is None else found
         wanted = groups.renamed(self.group)
         before, step = self.given.before(), self.given.step
-        found = None if before is None else before.of(wanted)
+        known = None if before is None else partial(before.of, wanted)
         if step is not None:
-            known = found
-            found = step.content_after(None if known is None else lambda: known)
-        return empty(columns) if found is None else wanted.only(found, columns)
+            found = step.content_after(known)  # which reads nothing if the step has all rows
+        elif known is None:
+            return empty(columns)
+        else:
+            found = known()
+        return wanted.only(found, columns)
 
     def end(self, groups: Selection | None, reach: Reach, count: int) -> Rows:
         """So many rows of each of some groups from one end, and perhaps more; of all if None."""
