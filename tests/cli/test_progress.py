@@ -63,6 +63,21 @@ def test_what_is_quick_shows_nothing_and_the_next_version_begins_anew():
     assert stream.getvalue() == ""
 
 
+def test_a_stage_that_nothing_reached_is_not_among_those_done():
+    stream, clock = io.StringIO(), Clock()
+    show, table = Lines(stream, clock), LiveTable(Terminal(), clock)
+    for told in (begins("orders", 0), ends("orders", 0), begins("totals", 1)):
+        show(told)
+        table(told)
+    clock.seconds = 3.0
+    unreached = Progress("update", "totals", 1, 2, "", "ends", 0.0)
+    show(unreached)
+    table(unreached)
+    assert stream.getvalue() == LINE.format("orders")
+    assert shown(table)[2:] == [["orders", "seek", "1,200", "3", "9", "1.00"]]
+    table(OVER)
+
+
 def shown(table: LiveTable) -> list[list[str]]:
     stream = io.StringIO()
     Console(file=stream, width=100).print(table.drawn())

@@ -121,6 +121,16 @@ def test_selections_of_verbs(project, call, asked):
     ]
 
 
+def test_verbs_that_find_nothing_to_do_say_so_by_3_if_asked(project, call, asked):
+    call("run")
+    for args in (("rollback", "1"), ("repair",), ("vacuum", "--keep-versions", "9")):
+        asked(*args)
+        asked(*args, "--exit-code", code=3)
+    assert asked("refresh", "--exit-code")["made"]
+    assert asked("rollback", "0", "--exit-code")["made"]
+    assert asked("vacuum", "--keep-versions", "1", "--exit-code")["versions"]
+
+
 def test_damage_is_exit_code_1_and_is_mended(project, call, asked):
     call("run")
     table = project / "lake" / "shop" / "customer_totals" / "content"

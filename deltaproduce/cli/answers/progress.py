@@ -55,10 +55,11 @@ class Lines:
             if not progress.stage:  # the operation
                 self._started, self._held = None, []
                 return
-            cells = zip(COLUMNS[2:5], _row(progress)[2:5], strict=True)
-            told = ", ".join(f"{name} {cell_text(cell)}" for name, cell in cells)
-            line = f"{cell_text(progress.stage)}: {progress.mode}, {told}, {progress.seconds:.2f} s"
-            self._held.append(line)
+            if progress.mode is not None:  # else nothing reached it
+                cells = zip(COLUMNS[2:5], _row(progress)[2:5], strict=True)
+                told = ", ".join(f"{name} {cell_text(cell)}" for name, cell in cells)
+                done = f"{progress.mode}, {told}, {progress.seconds:.2f} s"
+                self._held.append(f"{cell_text(progress.stage)}: {done}")
         if self._held and now - self._started >= _SECONDS:
             self.stream.write("".join(f"{line}\n" for line in self._held))
             self.stream.flush()
@@ -89,7 +90,8 @@ class LiveTable:
                 self._end()
                 return
             case Progress(event="ends", phase=""):
-                self._done[progress.stage] = progress
+                if progress.mode is not None:  # else nothing reached it
+                    self._done[progress.stage] = progress
                 self._now = None
             case Progress(event="begins", phase=""):
                 self._begun, self._now = self.clock(), progress

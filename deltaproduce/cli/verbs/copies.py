@@ -10,6 +10,7 @@ from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.completion import stages as known
 from deltaproduce.cli.commands.invocation import Invocation
+from deltaproduce.cli.commands.options import ExitCode
 
 
 def sync(
@@ -37,6 +38,7 @@ def sync(
     reload: Annotated[
         bool, typer.Option("--reload", help="Send all rows where changes are not known.")
     ] = False,
+    exit_code: ExitCode = False,
 ) -> Answer:
     """Bring tables of a PostgreSQL database to the newest version, in one transaction."""
     from deltaproduce.postgres import Sync
@@ -50,4 +52,5 @@ def sync(
             schema=schema,
             on_break="reload" if reload else "raise",
         ).run()
-    return summaries.synced(found)
+    done = any(one.reason or one.deleted or one.inserted for one in found.tables)
+    return summaries.nothing_is_3(summaries.synced(found), done, exit_code=exit_code)

@@ -9,7 +9,7 @@ import typer
 from deltaproduce.cli.answers import summaries
 from deltaproduce.cli.answers.answer import Answer
 from deltaproduce.cli.commands.invocation import Invocation
-from deltaproduce.cli.commands.options import Key, Recompute, Sample, Select, Source
+from deltaproduce.cli.commands.options import ExitCode, Key, Recompute, Sample, Select, Source
 
 
 def forget(call: Invocation, source: Source, key: Key) -> Answer:
@@ -33,11 +33,17 @@ def verify(
         return summaries.findings(store.verify(sample or recompute), stages)
 
 
-def repair(call: Invocation, recompute: Recompute = False, sample: Sample = None) -> Answer:
+def repair(
+    call: Invocation,
+    recompute: Recompute = False,
+    sample: Sample = None,
+    exit_code: ExitCode = False,
+) -> Answer:
     """Make a version in which whatever verify finds is put right."""
     with call.store() as store:
         before, version = store.head, store.repair(recompute=sample or recompute)
-    return summaries.version_made(before, version, tuple(version.stages))
+    answer = summaries.version_made(before, version, tuple(version.stages))
+    return summaries.nothing_is_3(answer, answer.data["made"], exit_code=exit_code)
 
 
 def compact(call: Invocation) -> Answer:
@@ -65,10 +71,13 @@ def vacuum(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Remove nothing; list the files.")
     ] = False,
+    exit_code: ExitCode = False,
 ) -> Answer:
     """Drop old versions, and remove the files that only they need."""
     with call.store() as store:
         found = store.vacuum(
             keep_versions, keep_days, unfinished_hours=unfinished_hours, dry_run=dry_run
         )
-    return summaries.vacuumed(found, dry_run=dry_run)
+    answer = summaries.vacuumed(found, dry_run=dry_run)
+    done = bool(found.versions or found.tables or found.files)
+    return summaries.nothing_is_3(answer, done, exit_code=exit_code)

@@ -84,7 +84,7 @@ def versions(call: Invocation, select: Select = None) -> Answer:
     return summaries.versions(found, {*stages, *past})
 
 
-def refresh(call: Invocation, select: Select = None) -> Answer:
+def refresh(call: Invocation, select: Select = None, exit_code: ExitCode = False) -> Answer:
     """Produce stages in full, and bring up to date what depends on them.
 
     All stages without --select; else each one selected, a version each.
@@ -100,7 +100,8 @@ def refresh(call: Invocation, select: Select = None) -> Answer:
         before = version = store.head
         for name in chosen if select else (None,):
             version = store.refresh(name)
-    return summaries.version_made(before, version, tuple(version.stages))
+    answer = summaries.version_made(before, version, tuple(version.stages))
+    return summaries.nothing_is_3(answer, answer.data["made"], exit_code=exit_code)
 
 
 def backfill(
@@ -136,8 +137,10 @@ def backfill(
 def rollback(
     call: Invocation,
     version: Annotated[int, typer.Argument(metavar="VERSION", help="Its number; 0 for no rows.")],
+    exit_code: ExitCode = False,
 ) -> Answer:
     """Make a version that is equal to an earlier one."""
     with call.store() as store:
         before, made = store.head, store.rollback(version)
-    return summaries.version_made(before, made, tuple(made.stages))
+    answer = summaries.version_made(before, made, tuple(made.stages))
+    return summaries.nothing_is_3(answer, answer.data["made"], exit_code=exit_code)
