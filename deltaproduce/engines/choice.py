@@ -2,9 +2,9 @@
 
 The invariant: this is the only place that decides it. Rows stay where they are: on the driver while
 all that take part are there, else in Spark. What Spark has computed comes to the driver if it is
-little (`Limits.is_local`). Without a session rows are always on the driver. Of rows there that are
-many it holds a part in memory (`local.large`). A user's function is called for rows where they are:
-in worker processes beside the driver, or in Spark's.
+little (`Limits.is_local`). Without a session rows are always on the driver. Rows there that are
+many for one core, or for its memory, are worked on in parts (`local.large`). A user's function is
+called for rows where they are: in worker processes beside the driver, or in Spark's.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class Engines:
         """The engine that works on some rows together."""
         if not all(map(is_local, rows)):
             return self.distributed
-        return _LOCAL if self.holds(*rows) else OutOfCoreEngine(self.limits)
+        tables = [table for table in rows if isinstance(table, pa.Table)]
+        is_quick = sum(map(len, tables)) < parting.THREADS * parting.THREAD_ROWS
+        return _LOCAL if is_quick and self.holds(*tables) else OutOfCoreEngine(self.limits)
 
     def holds(self, *tables: pa.Table) -> bool:
         """Whether a step holds some rows of the driver in memory, all at once."""

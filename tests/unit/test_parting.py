@@ -1,6 +1,8 @@
 """Rows that are worked on in parts: all are in one, and in order; and what is made is the same."""
 
 import os
+import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 
 from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.local.large.out_of_core import OutOfCoreEngine
-from deltaproduce.engines.local.large.parting import by_ranges, by_slices, slices
+from deltaproduce.engines.local.large.parting import by_ranges, by_slices, side_by_side, slices
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.model.layouts import Layout, sources_of
 from deltaproduce.model.limits import Limits
@@ -40,11 +42,14 @@ def content(seed: int, rows: int, *, sort: bool = False) -> pa.Table:
     return LocalEngine().filed(found, rows, LAYOUT.key, LAYOUT.order("content")) if sort else found
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("sort", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_ranges_have_all_rows_of_their_keys_in_order(seed: int, sort: bool) -> None:
+def test_ranges_have_all_rows_of_their_keys_in_order(seed: int, sort: bool, threads: int) -> None:
+    """Also where some rows come in the key's order, and others after them in no order."""
     one, other = content(seed, 150, sort=sort), content(seed + 9, 70)
-    parts = [*by_ranges([one, other], LAYOUT.key, LIMITS)]
+    one = pa.concat_tables([one, content(seed + 20, 30)])
+    parts = [*by_ranges([one, other], LAYOUT.key, LIMITS, threads=threads)]
     assert len(parts) > 5
     for number, whole in enumerate((one, other)):
         together = pa.concat_tables([part[number] for part in parts])
@@ -95,6 +100,26 @@ def test_a_spill_keeps_the_order_and_leaves_no_file(
     assert spill.of([*places[7], *places[2]]).column("n").to_pylist() == [7] * 4 + [2] * 4
     del spill
     assert table.column("n").to_pylist()[-1] == 8
+
+
+def test_what_is_made_side_by_side_comes_in_the_order_of_the_parts() -> None:
+    """No part is taken long before it can be worked on, and two are worked on at once."""
+    taken, together = list[int](), threading.Barrier(2, timeout=20)
+
+    def parts() -> Iterator[int]:
+        for number in range(8):
+            taken.append(number)
+            yield number
+
+    def made(number: int) -> int:
+        together.wait()
+        return 10 * number
+
+    for place, found in enumerate(side_by_side(made, parts(), 2)):
+        assert found == 10 * place
+        assert len(taken) == min(place + 3, 8)
+    with pytest.raises(ZeroDivisionError):
+        [*side_by_side(lambda number: 1 // (2 - number), range(9), 2)]
 
 
 def test_no_rows_are_one_part() -> None:

@@ -29,6 +29,7 @@ Marks = NDArray[np.bool_]
 _NULL: Final = -1
 _BEYOND: Final = 1 << 63
 _MARKS_A_ROW: Final = 8
+_FEW_NUMBERS: Final = 1 << 16
 _PLAIN_DIGITS: Final = 18
 """A decimal of so many digits is a whole number of 64 bits."""
 
@@ -45,7 +46,15 @@ def factorize(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
 
 def numbered(columns: Sequence[Numbers]) -> Numbers:
     """As `factorize`, for columns of numbers."""
-    return _dense(_joined(columns))
+    return _dense(single(columns))
+
+
+def single(columns: Sequence[Numbers]) -> Numbers:
+    """One column of numbers in which rows are as equal, and in the same order, as in some."""
+    packed = _packed(columns)
+    while len(packed) > 1:
+        packed = _packed([_dense(numbers) for numbers in packed])
+    return packed[0]
 
 
 def grouped(in_order: Sequence[Numbers]) -> Numbers:
@@ -180,13 +189,16 @@ def sorting(numbers: Sequence[Numbers]) -> Numbers:
     rows, bits = len(one), len(one).bit_length()
     if _is_sorted(one):
         return np.arange(rows)
+    most = int(one.max())
+    if most < _FEW_NUMBERS:  # numpy sorts these by their digits
+        return one.astype(np.uint16).argsort(kind="stable")
     if _is_narrow(one):
-        at = np.full(int(one.max()) + 1, rows)
+        at = np.full(most + 1, rows)
         at[one] = np.arange(rows)
         found = at[at < rows]
         if len(found) == rows:  # no two are equal
             return found
-    if rows and int(one.max()) < _BEYOND >> bits:  # with its place, each is sorted as one number
+    if most < _BEYOND >> bits:  # with its place, each is sorted as one number
         together = one << bits
         together |= np.arange(rows)
         together.sort()
@@ -319,15 +331,7 @@ def _in_order_of_floats(array: pa.Array) -> Numbers:
 
 def _row_codes(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
     """For each row of some columns a number, the same for equal rows only."""
-    return _joined([codes(array) for array in arrays])
-
-
-def _joined(columns: Sequence[Numbers]) -> Numbers:
-    """One column of numbers, the same for equal rows of some only."""
-    packed = _packed(columns)
-    while len(packed) > 1:
-        packed = _packed([_dense(numbers) for numbers in packed])
-    return packed[0]
+    return single([codes(array) for array in arrays])
 
 
 def _packed(columns: Sequence[Numbers]) -> list[Numbers]:

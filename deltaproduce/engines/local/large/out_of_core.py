@@ -1,15 +1,17 @@
-"""The local engine for rows that do not fit in memory: see `engines.engine`.
+"""The local engine for many rows, which need not fit in memory: see `engines.engine`.
 
 Rows are Arrow tables as those of the local engine, but large ones lie in files that the system maps
 (`spilling`). The invariant: each operation is the local engine's, part by part, so both give the
-same rows; and of what it reads and makes it holds one part in memory (`parting`).
+same rows; and of what it reads and makes it holds in memory what fits there (`parting`). All cores
+work on it, each on a part.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +21,22 @@ from deltaproduce.engines.change_feed import TIMES, FeedMode
 from deltaproduce.engines.engine import Compared, Part, Rows
 from deltaproduce.engines.local.arrays import empty, isin_rows
 from deltaproduce.engines.local.engine import LocalEngine, compared, counts_of, on_driver
-from deltaproduce.engines.local.large.parting import by_ranges, by_slices, gathered
+from deltaproduce.engines.local.large.parting import (
+    THREADS,
+    by_ranges,
+    by_slices,
+    gathered,
+    side_by_side,
+)
 from deltaproduce.engines.local.large.spanning import joined
+from deltaproduce.engines.local.large.spilling import LARGE_BYTES, Spill
 from deltaproduce.engines.marks import Counts, Which
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
+
+_Made = TypeVar("_Made")
 
 _LOCAL: Final = LocalEngine()
 _STAYS: Final = Column("_stays", BooleanType())
@@ -35,10 +46,10 @@ _MANY_PARTS: Final = 4
 
 
 class OutOfCoreEngine(LocalEngine):
-    """What is done on the driver with rows that do not fit in its memory.
+    """What is done on the driver with rows that are many for one core, or do not fit in memory.
 
     Args:
-        limits: how large a part is.
+        limits: how many rows it has in memory.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -46,7 +57,7 @@ class OutOfCoreEngine(LocalEngine):
 
     def pick(self, rows: pa.Table, columns: Sequence[Column], which: Which) -> pa.Table:
         """See `Engine.pick`."""
-        return by_slices(rows, lambda part: _LOCAL.pick(part, columns, which), self._limits)
+        return self._by_slices(rows, lambda part: _LOCAL.pick(part, columns, which))
 
     def only(self, rows: pa.Table, keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
         """See `Engine.only`."""
@@ -62,8 +73,8 @@ class OutOfCoreEngine(LocalEngine):
 
     def distinct(self, rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
         """See `Engine.distinct`."""
-        parts = by_ranges([self.here(rows, columns)], columns, self._limits)
-        return self._gathered(_LOCAL.distinct(part, columns) for (part,) in parts)
+        rows = self.here(rows, columns)
+        return self._by_ranges([rows], columns, lambda part: _LOCAL.distinct(part, columns))
 
     def by_key(
         self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
@@ -71,23 +82,19 @@ class OutOfCoreEngine(LocalEngine):
         """See `Engine.by_key`."""
         places = [columns.index(column) for column in key]
         names = [[str(part.fillings[place]) for place in places] for part in parts]
-        ranges = by_ranges([on_driver(part.rows) for part in parts], key, self._limits, names)
-        return self._gathered(
-            _LOCAL.by_key(
-                [
-                    Part(rows, part.columns, part.order, part.fillings)
-                    for rows, part in zip(found, parts, strict=True)
-                ],
-                columns,
-                key,
-            )
-            for found in ranges
-        )
+
+        def of_range(*found: pa.Table) -> pa.Table:
+            ranged = [
+                Part(rows, part.columns, part.order, part.fillings)
+                for rows, part in zip(found, parts, strict=True)
+            ]
+            return _LOCAL.by_key(ranged, columns, key)
+
+        return self._by_ranges([on_driver(part.rows) for part in parts], key, of_range, names)
 
     def placed(self, rows: pa.Table, layout: Layout) -> pa.Table:
         """See `Engine.placed`."""
-        parts = by_ranges([rows], layout.key, self._limits)
-        return self._gathered(_LOCAL.placed(part, layout) for (part,) in parts)
+        return self._by_ranges([rows], layout.key, lambda part: _LOCAL.placed(part, layout))
 
     def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
         """See `Engine.with_all`: the same values serve all rows."""
@@ -100,8 +107,7 @@ class OutOfCoreEngine(LocalEngine):
         self, rows: pa.Table, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> pa.Table:
         """See `Engine.filed`: all rows are one file."""
-        parts = by_ranges([rows], order, self._limits)
-        return self._gathered(_LOCAL.filed(part, count, by, order) for (part,) in parts)
+        return self._by_ranges([rows], order, lambda part: _LOCAL.filed(part, count, by, order))
 
     def compare(
         self,
@@ -119,45 +125,42 @@ class OutOfCoreEngine(LocalEngine):
         else:
             by = layout.sources or layout.key
             old = self._looked_up(old, gone, by, lambda some, of: _with_stays(some, of, by))
-        counts = Counts.of_new(0, 0, 0, 0)
-
-        def made() -> Iterator[pa.Table]:
-            nonlocal counts
-            for were, are in by_ranges([old, come], layout.key, self._limits):
-                for rows, found in self._compared(were, are, layout, all_differ=all_differ):
-                    counts += found
-                    yield rows
-
-        rows = self._gathered(made())
-        return Compared(rows, counts)
+        counts, found = Counts.of_new(0, 0, 0, 0), _kept(self._limits)
+        ranges = by_ranges([old, come], layout.key, self._limits, threads=THREADS)
+        compare = partial(self._compared, layout=layout, all_differ=all_differ)
+        for made in side_by_side(lambda sides: compare(*sides), ranges):
+            for rows, of_rows in made:
+                found.add(rows)
+                counts += of_rows
+        return Compared(found.table(), counts)
 
     def _compared(
         self, old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
-    ) -> Iterator[tuple[pa.Table, Counts]]:
-        """The comparison of some keys, in parts if a key has many rows, and what it counts."""
-
-        def of_part(were: pa.Table, are: pa.Table) -> tuple[pa.Table, Counts]:
-            stays = np.asarray(were.column(_STAYS.name), bool)
-            rows = were.drop_columns([_STAYS.name])
-            return compared(rows, stays, are, layout, all_differ=all_differ)
-
+    ) -> Iterable[tuple[pa.Table, Counts]]:
+        """The comparison of some keys and what it counts; made later if one has very many rows."""
         rows = len(old) + len(come)
-        if not layout.sources or self._limits.parts(rows, old.nbytes + come.nbytes) < _MANY_PARTS:
-            yield of_part(old, come)
-            return
+        if layout.sources and self._limits.parts(rows, old.nbytes + come.nbytes) >= _MANY_PARTS:
+            return self._spanning(old, come, layout, all_differ=all_differ)
+        return [_compared(old, come, layout, all_differ=all_differ)]
+
+    def _spanning(
+        self, old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
+    ) -> Iterator[tuple[pa.Table, Counts]]:
+        """The comparison of some keys of which one has very many rows, and what it counts."""
         counted = 0
-        gone = by_slices(old, lambda part: _keys_of_gone(part, layout), self._limits)
+        gone = self._by_slices(old, lambda part: _keys_of_gone(part, layout))
         touched = pa.concat_tables([gone, self.here(come, layout.key)])
         keys = len(self.distinct(touched, layout.key))
         by = (*layout.key, *layout.sources)
-        parts = (of_part(*part)[0] for part in by_ranges([old, come], by, self._limits))
+        ranges = by_ranges([old, come], by, self._limits)
+        parts = (_compared(were, are, layout, all_differ=all_differ)[0] for were, are in ranges)
         for part in joined(parts, layout, self._limits, all_differ=all_differ):
             yield part, counts_of(part, keys - counted)
             counted = keys
 
     def updates(self, compared: pa.Table, layout: Layout) -> pa.Table:
         """See `Engine.updates`."""
-        return by_slices(compared, lambda part: _LOCAL.updates(part, layout), self._limits)
+        return self._by_slices(compared, lambda part: _LOCAL.updates(part, layout))
 
     def feed(
         self,
@@ -171,11 +174,9 @@ class OutOfCoreEngine(LocalEngine):
     ) -> pa.Table:
         """See `Engine.feed`."""
         old = empty(layout.content) if before is None else self.here(before, layout.content)
-        told = self.here(updates, layout.updates)
-        return self._gathered(
-            _LOCAL.feed(were, of, layout, self.here(times, TIMES), since=since, mode=mode)
-            for were, of in by_ranges([old, told], layout.key, self._limits)
-        )
+        told, published = self.here(updates, layout.updates), self.here(times, TIMES)
+        feed = partial(_LOCAL.feed, layout=layout, times=published, since=since, mode=mode)
+        return self._by_ranges([old, told], layout.key, feed)
 
     def give_numbers(
         self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int
@@ -189,18 +190,18 @@ class OutOfCoreEngine(LocalEngine):
                 rows, last = _LOCAL.give_numbers(were, are, layout, surrogate, last)
                 yield rows
 
-        rows = self._gathered(made())
+        rows = gathered(made(), self._limits)
         return rows, last
 
     def latest(self, updates: Rows, layout: Layout) -> pa.Table:
         """See `Engine.latest`."""
-        parts = by_ranges([self.here(updates, layout.updates)], layout.key, self._limits)
-        return self._gathered(_LOCAL.latest(part, layout) for (part,) in parts)
+        told = self.here(updates, layout.updates)
+        return self._by_ranges([told], layout.key, lambda part: _LOCAL.latest(part, layout))
 
     def folded(self, updates: Rows, layout: Layout) -> pa.Table:
         """See `Engine.folded`."""
-        parts = by_ranges([self.here(updates, layout.updates)], layout.key, self._limits)
-        return self._gathered(_LOCAL.folded(part, layout) for (part,) in parts)
+        told = self.here(updates, layout.updates)
+        return self._by_ranges([told], layout.key, lambda part: _LOCAL.folded(part, layout))
 
     def unfolded(
         self, updates: Rows | None, content: Rows | None, layout: Layout, *, complete: bool
@@ -210,26 +211,25 @@ class OutOfCoreEngine(LocalEngine):
             return _LOCAL.unfolded(None, content, layout, complete=complete)
         told = self.here(updates, layout.updates)
         rows = empty(layout.content) if content is None else self.here(content, layout.content)
-        return sum(
-            _LOCAL.unfolded(of, part, layout, complete=complete)
-            for of, part in by_ranges([told, rows], layout.key, self._limits)
-        )
+        count = partial(_LOCAL.unfolded, layout=layout, complete=complete)
+        return sum(self._each([told, rows], layout.key, count))
 
     def faults(self, updates: Rows, layout: Layout, head: int) -> Mapping[str, int]:
         """See `Engine.faults`."""
-        parts = by_ranges([self.here(updates, layout.updates)], layout.key, self._limits)
-        return _sums(_LOCAL.faults(part, layout, head) for (part,) in parts)
+        told = self.here(updates, layout.updates)
+        return _sums(self._each([told], layout.key, lambda part: _LOCAL.faults(part, layout, head)))
 
     def pair_faults(
         self, content: Rows, mappings: Rows | None, layout: Layout
     ) -> Mapping[str, int]:
         """See `Engine.pair_faults`."""
         rows = self.here(content, layout.content)
-        if mappings is None:
-            parts = by_ranges([rows], layout.key, self._limits)
-            return _sums(_LOCAL.pair_faults(part, None, layout) for (part,) in parts)
-        pairs = by_ranges([rows, self.here(mappings, layout.pair)], layout.key, self._limits)
-        return _sums(_LOCAL.pair_faults(part, of, layout) for part, of in pairs)
+        sides = [rows] if mappings is None else [rows, self.here(mappings, layout.pair)]
+
+        def faults(part: pa.Table, pairs: pa.Table | None = None) -> Mapping[str, int]:
+            return _LOCAL.pair_faults(part, pairs, layout)
+
+        return _sums(self._each(sides, layout.key, faults))
 
     def _looked_up(
         self,
@@ -241,13 +241,45 @@ class OutOfCoreEngine(LocalEngine):
         """What a function makes of rows, which looks each up among keys."""
         sought = self.here(keys, by)
         if self._limits.is_local(len(sought), sought.nbytes):
-            return by_slices(rows, lambda part: function(part, sought), self._limits)
-        return self._gathered(
-            function(part, of) for part, of in by_ranges([rows, sought], by, self._limits)
-        )
+            return self._by_slices(rows, lambda part: function(part, sought))
+        return self._by_ranges([rows, sought], by, function)
 
-    def _gathered(self, made: Iterator[pa.Table]) -> pa.Table:
-        return gathered(made, self._limits)
+    def _by_slices(self, rows: pa.Table, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
+        return by_slices(rows, function, self._limits, THREADS)
+
+    def _by_ranges(
+        self,
+        tables: Sequence[pa.Table],
+        columns: Sequence[Column],
+        function: Callable[..., pa.Table],
+        names: Sequence[Sequence[str]] | None = None,
+    ) -> pa.Table:
+        return gathered(self._each(tables, columns, function, names), self._limits)
+
+    def _each(
+        self,
+        tables: Sequence[pa.Table],
+        columns: Sequence[Column],
+        function: Callable[..., _Made],
+        names: Sequence[Sequence[str]] | None = None,
+    ) -> Iterator[_Made]:
+        """What a function makes of the rows of each range of a key."""
+        ranges = by_ranges(tables, columns, self._limits, names, THREADS)
+        return side_by_side(lambda sides: function(*sides), ranges)
+
+
+def _compared(
+    old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
+) -> tuple[pa.Table, Counts]:
+    """The comparison of some keys, all at once, and what it counts."""
+    stays = np.asarray(old.column(_STAYS.name), bool)
+    rows = old.drop_columns([_STAYS.name])
+    return compared(rows, stays, come, layout, all_differ=all_differ)
+
+
+def _kept(limits: Limits) -> Spill:
+    """A place for rows that are kept until a version's last step is computed."""
+    return Spill(min(limits.local_bytes, LARGE_BYTES), limits.local_rows)
 
 
 def _with_stays(rows: pa.Table, gone: pa.Table, by: Sequence[Column]) -> pa.Table:

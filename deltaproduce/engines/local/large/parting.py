@@ -5,27 +5,68 @@ the ranges, so that each has about as many rows (DeWitt, Naughton, Schneider: "P
 shared-nothing architecture using probabilistic splitting", 1991). What is made of a part lies in a
 file as soon as it is more than one part (`spilling`). The invariant: all rows of a key are in one
 range, in the order that they had, and ranges come in the order of the key.
+
+Kernels of Arrow and numpy let other threads go on, so parts are worked on side by side. Threads
+share the memory that one part may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from deltaproduce.engines.local.arrays import Numbers, order_codes, sorting, taken
+from deltaproduce.engines.local.arrays import Numbers, order_codes, single, sorting, taken
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
 
-_SAMPLED = 100
+THREADS: Final = os.cpu_count() or 1
+"""So many parts are worked on side by side."""
+THREAD_ROWS: Final = 1 << 18
+"""Fewer rows are not worth another thread."""
+_SAMPLED: Final = 100
 """How many keys are sampled for each range."""
+_Part = TypeVar("_Part")
+_Made = TypeVar("_Made")
 
 
-def slices(rows: pa.Table, limits: Limits) -> Iterator[pa.Table]:
-    """All rows, in tables of which each fits in memory; one without rows if there are none."""
-    size = -(-len(rows) // limits.parts(len(rows), rows.nbytes)) or 1
+def side_by_side(
+    function: Callable[[_Part], _Made], parts: Iterable[_Part], threads: int = THREADS
+) -> Iterator[_Made]:
+    """What a function makes of some parts, in their order.
+
+    Parts are taken in the caller's thread, and no more than there are threads before their results
+    are. One alone, and all of one thread, are worked on in the caller's, too.
+    """
+    ahead = iter(parts)
+    first = [*islice(ahead, threads)]
+    if len(first) <= 1:
+        yield from map(function, chain(first, ahead))
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        begun = deque(pool.submit(function, part) for part in first)
+        while begun:
+            made = begun.popleft().result()
+            begun.extend(pool.submit(function, part) for part in islice(ahead, 1))
+            yield made
+
+
+def slices(rows: pa.Table, limits: Limits, threads: int = 1) -> Iterator[pa.Table]:
+    """All rows, in tables of which each fits in memory; one without rows if there are none.
+
+    Args:
+        threads: how many tables are to fit there together.
+    """
+    count = _parts(len(rows), rows.nbytes, limits, threads)
+    size = -(-len(rows) // count) or 1
     for start in range(0, max(len(rows), 1), size):
         yield rows.slice(start, size)
 
@@ -43,9 +84,15 @@ def spill_of(limits: Limits) -> Spill:
     return Spill(limits.local_bytes, limits.local_rows)
 
 
-def by_slices(rows: pa.Table, function: Callable[[pa.Table], pa.Table], limits: Limits) -> pa.Table:
-    """What a function makes of rows, which looks at each row alone."""
-    return gathered(map(function, slices(rows, limits)), limits)
+def by_slices(
+    rows: pa.Table, function: Callable[[pa.Table], pa.Table], limits: Limits, threads: int = 1
+) -> pa.Table:
+    """What a function makes of rows, which looks at each row alone.
+
+    Args:
+        threads: how many call it side by side.
+    """
+    return gathered(side_by_side(function, slices(rows, limits, threads), threads), limits)
 
 
 def by_ranges(
@@ -53,19 +100,28 @@ def by_ranges(
     columns: Sequence[Column],
     limits: Limits,
     names: Sequence[Sequence[str]] | None = None,
+    threads: int = 1,
 ) -> Iterator[tuple[pa.Table, ...]]:
     """The rows of some tables by ranges of a key, in its order: each time those of one range.
 
     Args:
         columns: the key.
         names: what its columns are called in each table, if it is not as the key's.
+        threads: the rows of how many ranges are to fit in memory together.
     """
     own = [column.name for column in columns]
     keys = [
         table.select(list(called)).rename_columns(own)
         for table, called in zip(tables, names or [own] * len(tables), strict=True)
     ]
-    bounds = _bounds(tables, keys, columns, limits)
+    rows = sum(map(len, tables))
+    count = _parts(rows, sum(table.nbytes for table in tables), limits, threads)
+    if count > 1 and threads > 1:  # many ranges are shared out evenly, and each is quick to sort
+        count = max(count, rows // THREAD_ROWS)
+    bounds = _bounds(keys, columns, count, limits)
+    if not len(bounds):
+        yield tuple(tables)
+        return
     split = [
         _split(table, key, columns, bounds, limits) for table, key in zip(tables, keys, strict=True)
     ]
@@ -73,13 +129,17 @@ def by_ranges(
         yield tuple(part(number) for part in split)
 
 
+def _parts(rows: int, total_bytes: int, limits: Limits, threads: int) -> int:
+    """In how many parts rows are worked on by so many threads, which hold a part each."""
+    count = limits.parts(rows, total_bytes)
+    return count * threads if count > 1 or rows >= threads * THREAD_ROWS else count
+
+
 def _bounds(
-    tables: Sequence[pa.Table], keys: Sequence[pa.Table], columns: Sequence[Column], limits: Limits
+    keys: Sequence[pa.Table], columns: Sequence[Column], count: int, limits: Limits
 ) -> pa.Table:
-    """The keys that ranges begin with, in order; the first one begins before them."""
-    rows = sum(map(len, tables))
-    count = limits.parts(rows, sum(table.nbytes for table in tables))
-    step = max(1, rows // (_SAMPLED * count))
+    """The keys that about so many ranges begin with, in order; the first one begins before them."""
+    step = max(1, sum(map(len, keys)) // (_SAMPLED * count))
     sampled = pa.concat_tables(
         part.take(pa.array(np.arange(0, len(part), step)))
         for key in keys
@@ -102,41 +162,39 @@ def _split(
     bounds: pa.Table,
     limits: Limits,
 ) -> Callable[[int], pa.Table]:
-    """Finds the rows of a range by its number."""
-    found = _ends(keys, columns, bounds, limits)
-    if found is not None:
-        ends = found
-        return lambda number: table.slice(ends[number], ends[number + 1] - ends[number])
-    spill, pieces = spill_of(limits), [list[int]() for _ in range(len(bounds) + 1)]
+    """Finds the rows of a range by its number.
+
+    They lie where they are as far as they are in the order of the ranges, and else in copies.
+    """
+    pieces = [list[Callable[[], pa.Table]]() for _ in range(len(bounds) + 1)]
+    spill = spill_of(limits)
     spill.add(table.slice(0, 0))
-    start = 0
-    for part in slices(keys, limits):
-        numbers = _numbers(part, columns, bounds)
-        rows = taken(table.slice(start, len(part)), sorting([numbers]))
-        ends = np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=len(pieces)))])
-        for number, of_range in enumerate(pieces):
-            of_range += spill.add(rows.slice(ends[number], ends[number + 1] - ends[number]))
-        start += len(part)
-    return lambda number: spill.of(pieces[number])
 
+    def apart(first: int) -> tuple[pa.Table | None, Numbers, int]:
+        """A slice: copied if it is not in order, where in it each range ends, where it begins."""
+        numbers = _numbers(keys.slice(first, size), columns, bounds)
+        ends = np.cumsum(np.bincount(numbers, minlength=len(pieces)))
+        in_order = bool((numbers[1:] >= numbers[:-1]).all())
+        rows = None if in_order else taken(table.slice(first, size), sorting([numbers]))
+        return rows, ends, first
 
-def _ends(
-    keys: pa.Table, columns: Sequence[Column], bounds: pa.Table, limits: Limits
-) -> Numbers | None:
-    """Where each range begins and the last one ends, in rows that are in order; None if not."""
-    counts, last = np.zeros(len(bounds) + 1, np.int64), 0
-    for part in slices(keys, limits):
-        numbers = _numbers(part, columns, bounds)
-        if len(numbers) and (numbers[0] < last or (numbers[1:] < numbers[:-1]).any()):
-            return None
-        counts += np.bincount(numbers, minlength=len(counts))
-        last = int(numbers[-1]) if len(numbers) else last
-    return np.concatenate([[0], np.cumsum(counts)])
+    fits = -(-len(table) // _parts(len(table), table.nbytes, limits, THREADS))
+    size = max(1, min(fits, THREAD_ROWS))
+    for rows, ends, first in side_by_side(apart, range(0, len(table), size)):
+        for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+            begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
+            if rows is None:
+                pieces[number].append(partial(table.slice, first + begin, end - begin))
+            else:
+                pieces[number].append(partial(spill.of, spill.add(rows.slice(begin, end - begin))))
+
+    def of_range(number: int) -> pa.Table:
+        return pa.concat_tables([table.slice(0, 0), *(piece() for piece in pieces[number])])
+
+    return of_range
 
 
 def _numbers(keys: pa.Table, columns: Sequence[Column], bounds: pa.Table) -> Numbers:
-    """In which range each key is."""
-    order = sorting(order_codes(pa.concat_tables([bounds, keys]), columns))
-    found = np.empty(len(order), np.int64)
-    found[order] = np.cumsum(order < len(bounds))  # a bound comes before the keys equal to it
-    return found[len(bounds) :]
+    """In which range each key is; a bound is in the range that it begins."""
+    found = single(order_codes(pa.concat_tables([bounds, keys]), columns))
+    return found[: len(bounds)].searchsorted(found[len(bounds) :], "right")
