@@ -173,22 +173,24 @@ class Partitioning:
     def values(self, partitions: Ranges) -> Ranges:
         """The values of some partitions, as numbers: days, microseconds, or themselves."""
         size = self.unit_size
-        return Ranges(
-            tuple(
-                (
-                    max(self.first_unit(first) * size, _LEAST),
-                    min(self.first_unit(last + 1) * size - 1, _GREATEST),
-                )
-                for first, last in partitions.pairs
+        found = (
+            (
+                max(self.first_unit(first) * size, _LEAST),
+                min(self.first_unit(last + 1) * size - 1, _GREATEST),
             )
+            for first, last in partitions.pairs
         )
+        return Ranges(tuple((first, last) for first, last in found if first <= last))
+
+    def named(self, partitions: Ranges) -> Ranges:
+        """Those of some partitions that have a name: Python has no date before the year 1."""
+        if not self.of_dates:
+            return partitions
+        first, last = (self.number(self.unit_of(end)) for end in (date.min, date.max))
+        return partitions.within(Ranges(((first, last),)))
 
     def name(self, number: int) -> Partition:
-        """What a partition is called.
-
-        Raises:
-            ValueError: Python has no such date.
-        """
+        """What a partition is called that is `named`."""
         unit = self.first_unit(number)
         return date.fromordinal(_EPOCH + unit) if self.of_dates else unit * self.unit_size
 

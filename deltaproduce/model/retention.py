@@ -20,7 +20,6 @@ from deltaproduce.model.partitions import (
     Partitioning,
     Ranges,
     Step,
-    day_number,
     day_of,
 )
 from deltaproduce.model.windows import PlannedWindow, Window, making, over, planned
@@ -31,7 +30,6 @@ Expire: TypeAlias = Literal["delete", "forget"]
 """Whether rows that leave are deleted, downstream too, or dropped without a word."""
 
 _LEAST_DAY: Final = -(2**31)
-_FIRST_DAY: Final = day_number(date.min)
 LEAST: Final = -(2**63)
 _SIZES: Final = {"day": (1, 1), "week": (7, 7), "month": (28, 31)}
 """How many days a step has, at least and at most."""
@@ -104,8 +102,7 @@ def first_kept(window: PlannedWindow, present: Ranges, as_of: int | None) -> int
         first = place.pairs[0][0]
     else:
         return None
-    least = _FIRST_DAY if window.partitions.of_dates else LEAST
-    return max(_first_value(window.partitions, first), least)
+    return max(_first_value(window.partitions, first), LEAST)
 
 
 def values_before(partitions: Partitioning, first: int) -> Ranges:

@@ -91,8 +91,11 @@ class PlannedWindow:
             edge = present.greatest - self.window.lag
         else:
             return NOWHERE
-        first = self._first(edge)
-        return Ranges(((first, edge),)) if first <= edge else NOWHERE
+        return self._between(self._first(edge), edge)
+
+    def _between(self, first: int, edge: int) -> Ranges:
+        """The partitions between two that have names."""
+        return self.partitions.named(Ranges(((first, edge),))) if first <= edge else NOWHERE
 
     def _first(self, edge: int) -> int:
         """Its first partition, if it ends at one."""
@@ -116,7 +119,7 @@ class PlannedWindow:
         ahead = [*Ranges(((begun[1] + 1, edge),)).within(present)] if edge > begun[1] else []
         if len(ahead) > most:
             edge = ahead[most - 1]
-            return Ranges(((self._first(edge), edge),))
+            return self._between(self._first(edge), edge)
         behind = [*Ranges(((first, begun[0] - 1),)).within(present)] if edge < begun[1] else []
         if len(behind) > most and self.window.last is not None:
             first = behind[-most]
@@ -124,8 +127,8 @@ class PlannedWindow:
         return goal
 
     def present(self, units: Ranges) -> Ranges:
-        """The numbers of the partitions that some units are in."""
-        return units.mapped(self.partitions.number)
+        """The numbers of the partitions that some units are in; of those that have names."""
+        return self.partitions.named(units.mapped(self.partitions.number))
 
 
 def making(found: Window) -> tuple[object, ...]:

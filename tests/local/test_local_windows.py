@@ -286,6 +286,27 @@ def test_a_month_is_moved_by_what_leaves_and_enters(location: str) -> None:
         assert counts(store) == {1: 4, 2: 7, 3: 1}
 
 
+@pytest.mark.parametrize("step", ["day", "week", "month"])
+def test_a_window_begins_where_dates_do(location: str, step: Any) -> None:
+    """The first of all, which stands for no day in much data, is as any other."""
+    pipeline = views(
+        dp.window("day", last=30, step=step),
+        dp.window("day", last=2, lag=3, step=step),
+        dp.window("day", last=3, step=step, max_partitions=1),
+    )
+    days = [date.min, date.min + timedelta(days=1), date.min + timedelta(days=70), date.max]
+    oracle = Oracle(pipeline)
+    with dp.Store(None, location, pipeline) as store:
+        for number, at in enumerate(days):
+            batch = {"events": [Upsert((at, number), (number,))]}
+            version = store.update(as_rows(pipeline, batch))
+            assert version.number == oracle.update(batch)
+        store.update({}, as_of=days[1])
+        oracle.update({}, as_of=days[1])
+        assert_same_here(store, oracle, pipeline, range(store.head.number + 1))
+        assert store.verify(recompute=True) == ()
+
+
 def test_a_move_reads_the_row_groups_of_what_leaves_and_enters(
     location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

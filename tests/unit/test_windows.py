@@ -128,6 +128,36 @@ def test_a_day_is_the_edge_of_windows_over_dates(arguments, where) -> None:
 
 
 @given(
+    st.sampled_from(["day", "week", "month"]),
+    st.sampled_from([date.min, date.max]),
+    st.integers(-3, 3),
+    st.integers(1, 4),
+    st.integers(0, 4),
+)
+def test_a_window_ends_where_dates_do(step: str, end: date, off: int, last: int, lag: int) -> None:
+    """Python has years 1 to 9999, and Spark others too: their partitions have no names."""
+    given = dp.window("day", last=last, step=step, lag=lag)  # type: ignore[arg-type]
+    window = windows.planned(given, key_columns("day date"), stage="s")
+    partitions = window.partitions
+    first, newest = (partitions.number(day_number(one)) for one in (date.min, date.max))
+    unit = partitions.first_unit(partitions.number(day_number(end)) + off)
+    present = window.present(Ranges(((unit, unit),)))
+    edge = partitions.number(unit)
+    wanted = set(range(edge - lag - last + 1, edge - lag + 1)) & set(range(first, newest + 1))
+    place = window.place(present, None)
+    assert set(present) == {edge} & set(range(first, newest + 1))
+    assert set(place) == (wanted if present else set())
+    move = Shift(window, None, NOWHERE, place, present).move(reused=False, why="")
+    assert place_of(window, move) == place
+
+
+def test_a_window_over_numbers_ends_where_they_do() -> None:
+    window = planned(last=2, lag=3)
+    place = window.place(Ranges(((-(2**63), -(2**63)),)), None)
+    assert not window.partitions.values(place)
+
+
+@given(
     NUMBERS,
     st.integers(-9, 9),
     st.integers(-9, 9),

@@ -127,7 +127,7 @@ class Windows:
             first, edge = found
             for units in mine:
                 there, at = {_partition(unit, window.step) for unit in units}, first
-                while at <= edge:
+                while at is not None and at <= edge:
                     if at not in there:
                         message = f"stage {stage.name!r}: partition {at} is missing"
                         raise MissingPartitionsError(message, stage=stage.name, partitions=(at,))
@@ -148,11 +148,12 @@ class Windows:
             edge = _moved(edge, window.step, -window.lag)
         else:
             return None
+        if edge is None:
+            return None
         if window.start is not None:
             first = _partition(window.start, window.step)
         else:
-            assert window.last is not None
-            first = _moved(edge, window.step, 1 - window.last)
+            first = _first(window, edge)
         return None if first > edge else (first, edge)
 
     def has(self, stage: Stage, value: Any) -> bool:  # noqa: ANN401 as it may be
@@ -197,7 +198,7 @@ def _on_the_way(window: Window, at: Place, goal: tuple[Any, Any], there: Sequenc
     ahead = [p for p in there if p <= edge and (p >= first if at is None else p > at[1])]
     if len(ahead) > most:
         edge = ahead[most - 1]
-        return (first if window.last is None else _moved(edge, window.step, 1 - window.last)), edge
+        return (first if window.last is None else _first(window, edge)), edge
     behind = [] if at is None or at[1] <= edge else [p for p in there if first <= p < at[0]]
     if window.last is not None and len(behind) > most:
         first = behind[-most]
@@ -258,14 +259,24 @@ def _partition(value: Any, step: Any) -> Any:  # noqa: ANN401 as it may be
     return value.replace(day=1) if step == "month" else value
 
 
+def _first(window: Window, edge: Any) -> Any:  # noqa: ANN401 as it may be
+    """The first partition of a window of a fixed length that ends at one; none has no name."""
+    assert window.last is not None
+    found = _moved(edge, window.step, 1 - window.last)
+    return date.min if found is None else found
+
+
 def _moved(first: Any, step: Any, by: int) -> Any:  # noqa: ANN401 as it may be
-    """The partition so many after one."""
+    """The partition so many after one; None if Python has no such date."""
     if not isinstance(first, date):
         return first + by * (step or 1)
-    if step != "month":
-        return first + timedelta(days=by * (7 if step == "week" else 1))
-    months = first.year * 12 + first.month - 1 + by
-    return date(months // 12, months % 12 + 1, 1)
+    try:
+        if step != "month":
+            return first + timedelta(days=by * (7 if step == "week" else 1))
+        months = first.year * 12 + first.month - 1 + by
+        return date(months // 12, months % 12 + 1, 1)
+    except (OverflowError, ValueError):
+        return None
 
 
 def _day(named: date | str | None) -> date | None:
