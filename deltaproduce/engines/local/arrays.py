@@ -30,6 +30,8 @@ _NULL: Final = -1
 _BEYOND: Final = 1 << 63
 _MARKS_A_ROW: Final = 8
 _FEW_NUMBERS: Final = 1 << 16
+_SEARCHED_SHARE: Final = 64
+"""To search a value takes as long as to mark about so many rows."""
 _PLAIN_DIGITS: Final = 18
 """A decimal of so many digits is a whole number of 64 bits."""
 
@@ -263,18 +265,22 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
     """Which rows of a column have one of the values; null is among them if one is null.
 
     Whole numbers and dates in order, as those of a table's first key column are, are searched for
-    the values, and among values that lie close together, as numbers that were given out one after
-    the other, there is a mark for each: to look each row up by its hash takes several times as
-    long.
+    the values, if these are few. Else, where values lie close together, as numbers that were given
+    out one after the other, there is a mark for each: to look each row up by its hash takes several
+    times as long.
     """
     plain = pa.types.is_integer(column.type) or pa.types.is_date(column.type)
     rows = column.to_numpy() if plain and not column.null_count else None
     if rows is None or not len(rows):
         return np.asarray(pc.is_in(column, value_set=values), bool)
     sought = np.array(values.drop_null().to_numpy())
-    if (rows[1:] < rows[:-1]).any():
+    is_sorted = _is_sorted(rows)
+    if not is_sorted or len(sought) * _SEARCHED_SHARE > len(rows):
         marked = _marked(rows.astype(np.int64, copy=False), sought.astype(np.int64, copy=False))
-        return np.asarray(pc.is_in(column, value_set=values), bool) if marked is None else marked
+        if marked is not None:
+            return marked
+    if not is_sorted:
+        return np.asarray(pc.is_in(column, value_set=values), bool)
     sought.sort()  # the next one is found where the last one was, which is still in the cache
     first, last = (rows.searchsorted(sought, side) for side in ("left", "right"))
     there = first < last
