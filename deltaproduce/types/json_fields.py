@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +16,7 @@ Kind: TypeAlias = Callable[[object], bool]
 """Tells whether a value is of a kind."""
 
 _LARGEST: Final = 2**63
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def parsed(text: str | None) -> object:
@@ -40,7 +42,7 @@ def fields(
 
 def is_text(value: object) -> bool:
     """Whether it is text that can be stored: without half characters."""
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return isinstance(value, str) and (value.isascii() or not _HALF.search(value))
 
 
 def is_integer(value: object) -> bool:
