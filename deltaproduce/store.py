@@ -453,9 +453,11 @@ class Store(Tabular):
 
         It restores tables that others have committed to. It recomputes stages whose rows cannot be
         trusted from their feeders' content, takes those of a source from its updates, and updates
-        what depends on them. The updates of the version are the difference to the updates before
-        it. Only if these cannot be trusted, they start again with all rows, and `changes` does not
-        reach across. A version log that others have changed is restored first.
+        what depends on them. It takes rows of a partitioned stage from the stage's updates. If
+        those do not have them, the stage is empty, and the next run runs its tasks. The updates of
+        the version are the difference to the updates before it. Only if these cannot be trusted,
+        they start again with all rows, and `changes` does not reach across. A version log that
+        others have changed is restored first.
 
         Args:
             recompute: as for `verify`.

@@ -137,7 +137,7 @@ FAULTS: Mapping[str, tuple[Mapping[str, Fault], set[tuple[str, str]]]] = {
 
 def planted(store: Store, faults: Mapping[str, Fault], stage: str = "by_customer") -> None:
     """Make tables of a stage wrong, as if a version had done so."""
-    head = store.head
+    head = store._opened.log.head()
     attempt = Attempt.after(head, datetime.now(UTC))
     stages = {name: figures.carried() for name, figures in head.stages.items()}
     for kind, fault in faults.items():

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from crashing import CrashAt, CrashError, fail
+from damaging import LOSSES, drop, planted
 
 import deltaproduce as dp
 from deltaproduce import (
@@ -550,3 +551,76 @@ def test_a_feeder_without_partitions_dirties_all_that_read_it(tmp_path: Path) ->
         assert set(states(store, "2022-03-31").values()) == {"dirty"}
         store.update({"prices": [{"n": 2, "_change_type": "delete", "price": 0, "version": ""}]})
         assert set(states(store, "2022-03-31").values()) == {"present"}
+
+
+_TABLES = [
+    f"{stage}/{kind}"
+    for stage in ("stores", "recent", "_tasks_1_stores", "_tasks_1_recent", "_tasks_2_sales")
+    for kind in ("content", "updates", "runs")
+]
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.long] if n >= 2 else []) for n in range(30)]
+)
+def test_what_is_damaged_is_repaired_and_then_run(seed: int, tmp_path: Path) -> None:
+    """After any losses a repair leaves nothing wrong, and a run makes all as if nothing had been.
+
+    What the stage's own updates have is there again with the repair itself.
+    """
+    chance = random.Random(seed)
+    limits = chance.choice([dp.Limits(), dp.Limits(small_table_rows=0)])
+    place, as_of = tmp_path / "shop", "2022-03-31"
+    with Store(None, place, shop(), limits=limits) as store:
+        for number in range(3):
+            days = chance.sample(["28", "29", "30", "31"], 2)
+            store.update({"sales": [row(day, n=number + 1, sold=number * 7) for day in days]})
+            store.run(as_of=as_of)
+        wanted = {stage: contents(store, stage) for stage in ("stores", "recent")}
+    harmed = chance.sample([one for one in _TABLES if (place / one).exists()], chance.randint(1, 4))
+    for table in harmed:
+        LOSSES[chance.choice(["drop", "removed files", "truncated files"])](place / table)
+    with Store(None, place, shop(), limits=limits) as store:
+        store.repair()
+        assert store.verify() == ()
+        for stage, rows in wanted.items():
+            if not {f"{stage}/updates", f"_tasks_1_{stage}/updates"} & {*harmed}:
+                assert contents(store, stage) == rows
+        store.run(as_of=as_of)
+        assert {stage: contents(store, stage) for stage in wanted} == wanted
+        assert set(states(store, as_of).values()) == {"present"}
+        assert store.run(as_of=as_of) == dp.Run()
+        store.update({"sales": [row("31", n=2, sold=9)]}, as_of=as_of)
+        assert set(states(store, as_of).values()) == {"present"}
+        assert store.verify() == ()
+
+
+@pytest.mark.parametrize("harm", ["lost", "wrong", "without records"])
+def test_a_stage_that_only_tasks_can_make_again_is_empty_until_a_run(
+    store: Store, tmp_path: Path, harm: str
+) -> None:
+    """Its rows and updates are lost, or differ; or nobody knows what it was made of."""
+    store.update({"sales": [row("31"), row("30", n=2)]})
+    store.run(as_of="2022-03-31")
+    wanted = {stage: contents(store, stage) for stage in ("stores", "recent")}
+    if harm == "wrong":
+        planted(store, {"content": doubled}, "stores")
+    for kind in ("content", "updates"):
+        if harm != "wrong":
+            drop(tmp_path / "shop" / ("stores" if harm == "lost" else "_tasks_1_stores") / kind)
+    with Store(None, tmp_path / "shop", shop()) as again:
+        again.repair()
+        assert not again.verify()
+        assert not contents(again, "stores")
+        assert contents(again, "recent") == wanted["recent"]
+        found = states(again, "2022-03-31").items()
+        assert {state for name, state in found if name.startswith("stores/")} == {"missing"}
+        run = again.run(as_of="2022-03-31")
+        assert {str(of).split("/")[0] for of in run.done} == {"stores"}  # equal rows dirty nobody
+        assert {stage: contents(again, stage) for stage in wanted} == wanted
+        assert not again.verify()
+
+
+def doubled(rows: pa.Table) -> pa.Table:
+    sold = pa.array([2 * one + 1 for one in rows.column("sold").to_pylist()])
+    return rows.set_column(rows.column_names.index("sold"), "sold", sold)

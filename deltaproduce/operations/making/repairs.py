@@ -1,11 +1,11 @@
 """Repairs: how the tables of a stage are put right, and which updates that makes.
 
 What is wrong with a stage decides what is done (`findings.RepairAction`): its rows stay, are
-written anew, or are made again from what its feeders, or its own updates, have. They are compared
-with the rows that readers last had, as far as anybody knows, and the difference is the stage's
-updates, as in any version. The invariant: afterwards all updates together come to the content,
-those of older versions too unless they had to be begun anew, which the version says
-(`StageFigures.past`).
+written anew, or are made again from what its feeders, or its own updates, have. Where only tasks
+could make them again, the stage has none until they are run. The rows are compared with those that
+readers last had, as far as anybody knows, and the difference is the stage's updates, as in any
+version. The invariant: afterwards all updates together come to the content, those of older versions
+too unless they had to be begun anew, which the version says (`StageFigures.past`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,6 @@ class Repair(Update):
             if reader.kind.reads_states  # nobody knows which states the feeder had
         }
         for name in refreshed:
-            _check_made_at_once(graph.stage(name))
             _check_remembered(graph.stage(name), head)
         update = Update.of(
             means, operation, head, started_at, batches=batches, arrivals={}, refreshed=refreshed
@@ -192,10 +191,19 @@ class Repair(Update):
             _check_remembered(stage, self.head)
             made, after = produced(before), None
         else:
-            made = None
-            after = self.damage.folded(stage) if rows == "updates" else self.damage.content(stage)
+            made, after = None, self._rows_left(stage, rows)
         given_out = self.damage.head.stages[stage.name].numbering.surrogates
         return made or Found(difference(stage, before, after, None, self.means.engines), given_out)
+
+    def _rows_left(self, stage: Stage, rows: str) -> Stored | None:
+        """The rows of a damaged stage that are written anew, or stay; see `RepairAction`."""
+        match rows:
+            case "none":
+                return None
+            case "updates":
+                return self.damage.folded(stage)
+            case _:
+                return self.damage.content(stage)
 
     def _readers_had(self, stage: Stage) -> Stored | None:
         """The rows that readers last had; None if there were none, or nobody knows."""
@@ -228,21 +236,6 @@ def _check_remembered(stage: Stage, head: Version) -> None:
         raise CorruptStoreError(
             f"stage {name!r} cannot be made again: {source!r} has forgotten rows that it was made "
             "of; roll back to a version before, or restore its tables from a backup",
-            table=name,
-        )
-
-
-def _check_made_at_once(stage: Stage) -> None:
-    """Refuse to make a stage again whose rows tasks make.
-
-    Raises:
-        CorruptStoreError: with the stage.
-    """
-    if stage.kind.scheduled:
-        name = belongs_to(stage.name)
-        raise CorruptStoreError(
-            f"stage {name!r} has lost rows that tasks made: roll back to a version before, or "
-            "restore its tables from a backup, and run its tasks again",
             table=name,
         )
 

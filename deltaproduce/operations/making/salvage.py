@@ -6,14 +6,14 @@ its updates come to.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
 from deltaproduce.errors import CorruptStoreError
-from deltaproduce.model.graph import Graph, Source, Stage
+from deltaproduce.model.graph import Graph, Source, Stage, belongs_to
 from deltaproduce.model.layouts import (
     Layout,
 )
@@ -21,7 +21,7 @@ from deltaproduce.operations.step.expiry import remembered
 from deltaproduce.operations.verifying.findings import Finding, RepairAction
 from deltaproduce.reading.readers import Reader
 from deltaproduce.storage.stored import Stored
-from deltaproduce.storage.versions import Version, stage_at, told_since
+from deltaproduce.storage.versions import Version, has_tables, stage_at, told_since
 
 ROW_BYTES: Final = 100
 """How many bytes a row has, where nobody knows better."""
@@ -83,6 +83,7 @@ class Damage:
                 found[stage.name],
                 runs=self.head.stages[stage.name].base.runs > 0,
                 is_source=not stage.feeders,
+                by_tasks=stage.kind.scheduled,
             )
             for stage in graph.stages
             if stage.name in found
@@ -92,7 +93,36 @@ class Damage:
             for source in graph.sources
             if source.name in actions
         }
-        return {**actions, **settled}
+        return {**actions, **settled, **self._by_tasks(graph, actions)}
+
+    def _by_tasks(
+        self, graph: Graph, actions: Mapping[str, RepairAction]
+    ) -> dict[str, RepairAction]:
+        """What is done about damaged stages whose rows tasks make, each with its records.
+
+        If the rows of one of both are lost, both are begun anew: then all tasks are missing, and
+        the next run makes them.
+        """
+        found = {
+            stage.name: self._of_tasks(stage, actions[stage.name])
+            for stage in graph.stages
+            if stage.kind.scheduled and stage.name in actions
+        }
+        lost = {belongs_to(name) for name, action in found.items() if action.rows == "none"}
+        anew = {
+            stage.name: RepairAction.begun_anew(found.get(stage.name))
+            for stage in graph.stages
+            if stage.kind.scheduled
+            and belongs_to(stage.name) in lost
+            and has_tables(self.head, stage.name)
+        }
+        return {**found, **anew}
+
+    def _of_tasks(self, stage: Stage, found: RepairAction) -> RepairAction:
+        """What is done about a stage whose rows tasks make, which its updates may have."""
+        if found.rows != "updates" or (found.before == "updates" and self._is_whole(stage)):
+            return found
+        return RepairAction.begun_anew(found.without_updates())
 
     def _action(self, source: Source, found: RepairAction, *, is_given: bool) -> RepairAction:
         """What is done about a source, which may have lost rows that its updates have.

@@ -82,7 +82,7 @@ class RepairAction:
         runs_lost: the table of runs is written anew, without rows.
     """
 
-    rows: Literal["kept", "content", "updates", "feeders"]
+    rows: Literal["kept", "content", "updates", "feeders", "none"]
     before: Literal["content", "updates", "nothing"]
     begins: bool
     set_back: tuple[str, ...]
@@ -90,12 +90,16 @@ class RepairAction:
     runs_lost: bool
 
     @staticmethod
-    def of(findings: Iterable[Finding], *, runs: bool, is_source: bool) -> RepairAction:
+    def of(
+        findings: Iterable[Finding], *, runs: bool, is_source: bool, by_tasks: bool = False
+    ) -> RepairAction:
         """What is to be done about the findings of one stage.
 
         Args:
             runs: whether rows of the version are in the table of runs only.
             is_source: there is no function that makes the rows; the updates may have them.
+            by_tasks: only tasks make the rows, which a repair does not run; the updates may have
+                them.
         """
         found: dict[str, set[str]] = {}
         for finding in findings:
@@ -106,9 +110,12 @@ class RepairAction:
         bad = bool(content & {*_LOST, "rows", "recomputed"}) or (runs and RUNS in lost)
         differs = "fold" in updates
         moved = "order" in content or found.get(KEY_MAPPINGS, set()) - {"foreign"} or differs
-        made: Literal["updates", "feeders"] = "updates" if is_source else "feeders"
-        rows: Literal["kept", "content", "updates", "feeders"] = "content" if moved else "kept"
-        rows = made if bad or (differs and not is_source) else rows
+        rows: Literal["kept", "content", "updates", "feeders", "none"]
+        rows = "content" if moved else "kept"
+        if bad:
+            rows = "updates" if is_source or by_tasks else "feeders"
+        elif differs and not is_source:
+            rows = "none" if by_tasks else "feeders"  # nobody knows which of both is right
         before: Literal["content", "updates", "nothing"] = "content"
         if bad or differs:
             before = "nothing" if begins and bad else "content" if begins else "updates"
@@ -124,3 +131,13 @@ class RepairAction:
     def without_updates(self) -> RepairAction:
         """The same where the updates turn out not to say all either."""
         return replace(self, before="nothing", begins=True)
+
+    @staticmethod
+    def begun_anew(found: RepairAction | None) -> RepairAction:
+        """The same where tasks are to make all rows again.
+
+        Args:
+            found: None if nothing is wrong with the stage itself.
+        """
+        whole = RepairAction("kept", "content", False, (), (), False)
+        return replace(found or whole, rows="none")
