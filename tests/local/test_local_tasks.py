@@ -1,7 +1,9 @@
 """Partitioned stages without Spark: what a run makes, what it does not make, and what is dirty."""
 
+import json
 import random
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date, timedelta
@@ -13,6 +15,8 @@ import pyarrow as pa
 import pytest
 from crashing import CrashAt, CrashError, fail
 from damaging import LOSSES, drop, planted
+from processes import started
+from task_runs import AS_OF, DAYS, row, shop
 
 import deltaproduce as dp
 from deltaproduce import (
@@ -27,42 +31,7 @@ from deltaproduce import (
 from deltaproduce.stages.partitioned.digests import digests
 from deltaproduce.storage import failpoints
 
-DAYS = "FOR t IN timeseries('1 day', 3), LET d = date_format(t, 'yyyy-MM-dd')"
-STORES = f"{DAYS}, FOR s IN array('Detroit', 'Paris')"
 FIRST = date(2022, 3, 29)
-
-
-def shop(*, retention: str = "keep", scopes: bool = False, plus: int = 1) -> Pipeline:
-    pipeline = Pipeline("shop")
-    pipeline.source(
-        "sales",
-        key="day string, store string, n bigint",
-        value="sold bigint",
-        partition="day = d, store = s" if scopes else "day, store",
-        scopes=STORES if scopes else None,
-    )
-    pipeline.partitioned(
-        "stores",
-        f"SELECT n, sold DIV n + {plus} AS sold FROM sales WHERE day = d AND sales.store = s",
-        key="n",
-        partition="day = d, store = s",
-        scopes=STORES,
-        retention=retention,
-    )
-    pipeline.partitioned(
-        "recent",
-        "SELECT stores.day AS of, store, n, sold FROM stores "
-        "WHERE stores.day BETWEEN date_sub(d, 1) AND d AND sold > 0",
-        key="of, store, n",
-        partition="day = d",
-        scopes=DAYS,
-        retention=retention,
-    )
-    return pipeline
-
-
-def row(day: str, store: str = "Paris", n: int = 1, sold: int = 3) -> dict[str, Any]:
-    return {"day": f"2022-03-{day}", "store": store, "n": n, "sold": sold}
 
 
 def states(store: Store, as_of: str | date) -> dict[str, str]:
@@ -624,3 +593,67 @@ def test_a_stage_that_only_tasks_can_make_again_is_empty_until_a_run(
 def doubled(rows: pa.Table) -> pa.Table:
     sold = pa.array([2 * one + 1 for one in rows.column("sold").to_pylist()])
     return rows.set_column(rows.column_names.index("sold"), "sold", sold)
+
+
+def test_two_processes_at_once_publish_no_task_twice(tmp_path: Path) -> None:
+    """Each makes what the other has not made, in versions of two tasks."""
+    place = tmp_path / "shop"
+    with Store(None, place, shop()) as store:
+        store.update({"sales": [row("31"), row("30", "Detroit")]})
+    runs = [started("task_runs", "at-once", place) for _ in range(2)]
+    lines = [str(run.stdout.readline()).strip() for run in runs if run.stdout]
+    assert lines == ["ready", "ready"]
+    for run in runs:
+        assert run.stdin
+        run.stdin.write("go\n")
+        run.stdin.flush()
+    done = [name for run in runs for name in json.loads(run.communicate(timeout=300)[0])]
+    assert len(done) == len(set(done)) == 9
+    made_once(place)
+
+
+@pytest.mark.parametrize("which", ["some", pytest.param("all", marks=pytest.mark.long)])
+def test_a_run_that_is_killed_goes_on_and_makes_no_task_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """Between two versions, or at any other fail point of the five that it makes."""
+    monkeypatch.setattr("deltaproduce.operations.verbs.tasks._PER_VERSION", 2)
+    with Store(None, tmp_path / "new", shop()) as store:
+        store.update({"sales": [row("31"), row("30", "Detroit")]})
+    shutil.copytree(tmp_path / "new", tmp_path / "whole")
+    points = list[tuple[str, str]]()
+    with Store(None, tmp_path / "whole", shop()) as store:
+        with failpoints.armed(lambda when, effect, _: points.append((when, effect))):
+            store.run(as_of=AS_OF)
+        wanted = {stage: contents(store, stage) for stage in ("stores", "recent")}
+    published = [number for number, point in enumerate(points) if point == ("after", "publish")]
+    assert len(published) == 5
+    stops = range(len(points)) if which == "all" else [published[0], published[2], published[3] - 1]
+    for stop in stops:
+        shutil.copytree(tmp_path / "new", tmp_path / f"{stop}")
+    with started(
+        "task_runs", "killed", *(f"{tmp_path / str(stop)}:{stop}" for stop in stops)
+    ) as run:
+        said, _ = run.communicate(timeout=300)
+    assert said.split() == ["True"] * len(stops)
+    for stop in stops:
+        made = made_once(tmp_path / f"{stop}", wanted)
+        assert made == 1 + sum(number <= stop for number in published)
+
+
+def made_once(place: Path, wanted: Mapping[str, list[str]] | None = None) -> int:
+    """A store in which a run that ends makes each task that none has made, and no other.
+
+    Returns:
+        How many versions there were before.
+    """
+    with Store(None, place, shop()) as store:
+        head = store.head.number
+        assert not store.verify()
+        store.run(as_of=AS_OF)
+        made = [task for version in store.versions() for task in version.tasks]
+        assert len(made) == len(set(made)) == 9
+        assert set(states(store, AS_OF).values()) == {"present"}
+        assert wanted in (None, {stage: contents(store, stage) for stage in wanted or ()})
+        assert not store.verify()
+        return head
