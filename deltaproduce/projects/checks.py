@@ -54,6 +54,7 @@ class Problem:
 def broken(
     before: Mapping[str, RowSchema],
     stages: Sequence[Stage],
+    now: Mapping[str, RowSchema],
     files: Iterable[SqlFile],
     errors: Iterable[DefinitionError],
 ) -> list[Problem]:
@@ -62,10 +63,10 @@ def broken(
     Args:
         before: the columns that the store's stages have.
         stages: those of the project, as far as they could be defined.
+        now: their columns, with the types that are known.
         files: the project's SQL files.
         errors: why others could not.
     """
-    now = {stage.name: stage.schema for stage in stages}
     by_stage = {file.statement.name: file for file in files}
     users = _Users.of(before, stages, by_stage, errors)
     found = list[Problem]()
@@ -186,7 +187,7 @@ def _of_stage(name: str, before: RowSchema, now: RowSchema | None) -> Iterator[P
 
 
 def _is_other(one: Column, other: Column) -> bool:
-    return one.is_known and other.is_known and one.data_type != other.data_type
+    return one.is_known and other.is_known and _type(one) != _type(other)
 
 
 def _type(column: Column) -> str:

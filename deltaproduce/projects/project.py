@@ -14,6 +14,7 @@ from deltaproduce.model import arguments
 from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.checks import Problem, broken
 from deltaproduce.projects.file import read
+from deltaproduce.projects.inference import inferred
 from deltaproduce.projects.pipelines import examined, loaded, sql_files
 from deltaproduce.projects.stores import opened_with
 from deltaproduce.shown.tabular import one_line
@@ -92,16 +93,19 @@ class Project:
             An empty list if all is well.
         """
         pipeline, errors, files = examined(self._file)
-        if store is None:
-            return [Problem.of(error) for error in errors]
-        for error in refused(store, pipeline):
+        now, unfit = inferred(pipeline.stages)
+        found = [] if store is None else refused(store, pipeline)
+        told = {error.stage for error in found}  # by Spark, which says more
+        for error in [*found, *(error for error in unfit if error.stage not in told)]:
             places = (file for file in files if file.statement.name == error.stage)
             errors += [file.at(error) for file in places] or [error]
+        problems = [Problem.of(error) for error in errors]
+        if store is None:
+            return problems
         stages = store.head.stages
         before = {
             name: stored_schema(*figures.columns.own, stage=name)
             for name, figures in stages.items()
             if figures.columns.key
         }
-        problems = [Problem.of(error) for error in errors]
-        return [*problems, *broken(before, pipeline.stages, files, errors)]
+        return [*problems, *broken(before, pipeline.stages, now, files, errors)]

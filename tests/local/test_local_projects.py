@@ -9,6 +9,7 @@ import pytest
 
 import deltaproduce as dp
 from deltaproduce import DefinitionError, Project
+from deltaproduce.projects.inference import inferred
 from deltaproduce.projects.statements import SqlFile
 
 FILES = {
@@ -339,6 +340,56 @@ def test_what_nobody_uses_breaks_nothing(folder: Path) -> None:
         store.run(as_of="2022-03-31")
         write(folder, edited("stages/a_days.sql", lambda text: text.replace("sold, price", "sold")))
         assert Project(folder).check(store) == []
+
+
+PLAIN = {
+    "stages/e_totals.sql": "STAGE totals (key (day, n));\n"
+    "SELECT day, n, sum(sold) AS total, sort_array(collect_list(price)) AS ns\n"
+    "FROM stores GROUP BY day, n\n",
+    "stages/f_large.sql": "STAGE large (key (day, n));\n"
+    "SELECT day, n, total + 1 AS more\nFROM totals WHERE total > 1\n",
+}
+
+
+def test_types_of_plain_queries_are_told_without_spark(folder: Path) -> None:
+    """So what does not fit them is refused by file and line; what only Spark knows is not told."""
+    write(folder, PLAIN)
+    types, errors = inferred(Project(folder).pipeline.stages)
+    assert not errors
+    told = {
+        c.name: c.data_type.simpleString() for c in (*types["totals"].key, *types["totals"].value)
+    }
+    assert told == {"day": "string", "n": "bigint", "total": "bigint", "ns": "void"}
+    (more,) = types["large"].value
+    assert more.data_type.simpleString() == "bigint"
+    assert Project(folder).check() == []
+    days = PLAIN["stages/e_totals.sql"].replace("sum(sold)", "max(DATE '2022-03-31')")
+    write(folder, {"stages/e_totals.sql": days})
+    (problem,) = Project(folder).check()
+    assert (problem.stage, problem.file, problem.line) == ("large", "stages/f_large.sql", 3)
+    assert problem.message.startswith("stages/f_large.sql:3: ")
+
+
+@pytest.mark.parametrize(
+    ("total", "severity"),
+    [("sum(sold)", None), ("sum(sold) * 1.5", "warning"), ("max(DATE '2022-03-31')", "error")],
+)
+def test_plain_queries_of_other_types_are_told_with_their_users(
+    folder: Path, total: str, severity: str | None
+) -> None:
+    head = "STAGE totals (partition (day = d), key (n), scopes LET d = '2022-03-31');\n"
+    text = "SELECT n, sold AS total, '' AS ns FROM stores WHERE stores.day = d\n"
+    write(folder, {"stages/e_totals.sql": head + text})
+    with Project(folder).store() as store:
+        store.update({"sales": [ROW]})
+        store.run(as_of="2022-03-31")
+        write(folder, PLAIN)
+        plain = PLAIN["stages/e_totals.sql"].replace("sum(sold)", total)
+        write(folder, {"stages/e_totals.sql": plain})
+        found = [one for one in Project(folder).check(store) if one.column == "total"]
+        assert [(one.severity, one.users) for one in found] == (
+            [(severity, ("large",))] if severity else []
+        )
 
 
 def test_a_stage_is_gone_if_no_file_has_it_any_more(folder: Path) -> None:

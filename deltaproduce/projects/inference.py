@@ -1,0 +1,80 @@
+"""Inference: the types of stages' columns that the text of their queries tells, without Spark.
+
+The invariant: a type that is told is the one that Spark finds, and what is refused here is refused
+by Spark; all else is not known until there is a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pyspark.sql.types import DataType
+
+from deltaproduce.errors import DefinitionError
+from deltaproduce.model.graph import Stage
+from deltaproduce.stages.kind import stage_kind
+from deltaproduce.stages.partitioned.frames import UNKNOWN
+from deltaproduce.stages.partitioned.kind import feeder_of
+from deltaproduce.stages.partitioned.query import read_query
+from deltaproduce.types.columns import Columns, RowSchema
+
+
+def inferred(stages: Iterable[Stage]) -> tuple[dict[str, RowSchema], list[DefinitionError]]:
+    """The columns of stages, and why queries are refused that read what others tell.
+
+    Args:
+        stages: feeders first.
+    """
+    found, errors = dict[str, RowSchema](), list[DefinitionError]()
+    for stage in stages:
+        try:
+            types = _types(stage, found)
+        except DefinitionError as error:
+            said = f"stage {stage.name!r}: {error}"
+            errors.append(
+                DefinitionError(said, stage=stage.name, column=error.column, line=error.line)
+            )
+            types = {}
+        found[stage.name] = _with_types(stage.schema, types)
+    return found, errors
+
+
+def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
+    """The types of the columns that a stage's query has, by lower-case name.
+
+    Args:
+        known: the columns of those before it.
+
+    Raises:
+        DefinitionError: the query does not fit what is known only here.
+    """
+    query = stage_kind(stage).select
+    if query is None:
+        return {}
+    text, sample = query
+    try:
+        read_query(text, map(feeder_of, stage.merged), sample)
+    except DefinitionError:  # of which these types know nothing
+        return {}
+    feeders = (
+        replace(feeder_of(one), columns=(*known[one.name].key, *known[one.name].value))
+        for one in stage.merged
+    )
+    return {name.lower(): kind for name, kind in read_query(text, feeders, sample).outputs}
+
+
+def _with_types(schema: RowSchema, types: Mapping[str, DataType]) -> RowSchema:
+    """Columns whose types are not known, with those that are told."""
+    key, value = (
+        Columns(
+            tuple(
+                column
+                if column.is_known
+                else replace(column, data_type=types.get(column.name.lower(), UNKNOWN))
+                for column in columns
+            )
+        )
+        for columns in (schema.key, schema.value)
+    )
+    return replace(schema, key=key, value=value)
