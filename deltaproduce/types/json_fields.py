@@ -57,7 +57,7 @@ def is_number(value: object) -> bool:
 
 def is_texts(value: object) -> bool:
     """Whether it is a list of texts."""
-    return isinstance(value, list) and all(map(is_text, value))
+    return isinstance(value, list) and {*map(type, value)} <= {str} and is_text("".join(value))
 
 
 def objects_of(kind: Kind) -> Kind:
