@@ -5,7 +5,7 @@ The invariant: what does not fit is refused in one line that says what to give i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NullType
@@ -59,14 +59,12 @@ def key_of(snapshot: table.Snapshot, listed: Sequence[Column]) -> tuple[Column, 
 
     Raises:
         DefinitionError: it has none of a name, or of another type than is said, or one by which
-            records cannot be known.
+            records cannot be known; or a key or partition column is named as what an index gives.
     """
     found = []
     for wanted in listed:
         column = column_of(snapshot, wanted.name)
-        if column.name in runs.OWN_COLUMNS:
-            message = f"key column {column.name!r} is named as one of the index's own; rename it"
-            raise DefinitionError(message, column=column.name)
+        _check_name(column.name, "key column", runs.OWN_COLUMNS)
         if wanted.is_known and wanted.data_type != column.data_type:
             raise DefinitionError(
                 f"key column {column.name!r} is declared as {wanted.data_type.simpleString()} and "
@@ -76,7 +74,15 @@ def key_of(snapshot: table.Snapshot, listed: Sequence[Column]) -> tuple[Column, 
             )
         check_key_type(column.name, column.data_type)
         found.append(column)
+    for name in snapshot.partitioned_by:
+        _check_name(name, "partition column", {runs.FILE})
     return tuple(found)
+
+
+def _check_name(name: str, what: str, own: Collection[str]) -> None:
+    if name.lower() in own:
+        message = f"{what} {name!r} is named as one of the index's own; rename it"
+        raise DefinitionError(message, column=name)
 
 
 def column_of(snapshot: table.Snapshot, name: object) -> Column:

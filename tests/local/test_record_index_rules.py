@@ -194,6 +194,9 @@ def test_rows_that_do_not_fit_are_refused(tmp_path):
             with pytest.raises(dp.InvalidArgumentError) as refused:
                 method(wrong)
             assert refused.value.argument == "keys"
+    with pytest.raises(dp.InvalidChangesError, match=r"^[^\n]*'k'[^\n]*'v'[^\n]*$") as refused:
+        index.upsert(pa.table({"k": [0.5], "v": [1]}))  # both are told, in one line
+    assert refused.value.columns == ("k", "v")
     assert DeltaTable(str(tmp_path / "t")).version() == 0
 
 
@@ -601,12 +604,17 @@ def test_columns_are_named_as_the_table_has_them(tmp_path):
             dp.RecordIndex(None, table, key, str(tmp_path / "j"))
 
 
-def test_a_key_column_that_is_named_as_one_of_the_index_is_refused(tmp_path):
+def test_a_column_that_is_named_as_one_of_the_index_is_refused(tmp_path):
     for name in ("_file", "_group", "_run", "_bucket"):
         table = make(tmp_path / name, [{name: 1}])
         with pytest.raises(dp.DefinitionError) as refused:
             dp.RecordIndex(None, table, name, str(tmp_path / "i"))
         assert refused.value.column == name
+    partitioned = str(tmp_path / "by file")
+    write_deltalake(partitioned, pa.table({"k": [1], "_File": ["x"]}), partition_by=["_File"])
+    with pytest.raises(dp.DefinitionError, match="partition column '_File'") as refused:
+        dp.RecordIndex(None, partitioned, "k", str(tmp_path / "i"))  # a look-up gives both
+    assert refused.value.column == "_File"
 
 
 def test_keys_come_as_for_a_look_up_in_a_store(tmp_path):

@@ -61,7 +61,7 @@ class Fault:
 
 
 def check(faults: Sequence[Fault], source: Source) -> None:
-    """Refuse changes with faults, and tell all of them.
+    """Refuse changes with faults, and tell all of them in one line.
 
     Raises:
         InvalidChangesError: with ``source``, ``columns`` and, of the first, ``column`` and
@@ -70,10 +70,9 @@ def check(faults: Sequence[Fault], source: Source) -> None:
     if not faults:
         return
     declared = f"declared: {source.schema.key.ddl}; {source.schema.value.ddl}"
-    told = [f"column {fault.column!r} {fault.finding}" for fault in faults]
-    said = f" {told[0]}; " if len(told) == 1 else "".join(f"\n- {one}" for one in told) + "\n"
+    told = "; ".join(f"column {fault.column!r} {fault.finding}" for fault in faults)
     raise InvalidChangesError(
-        f"changes of source {source.name!r}:{said}{declared}",
+        f"changes of source {source.name!r}: {told}; {declared}",
         source=source.name,
         column=faults[0].column,
         columns=tuple(dict.fromkeys(fault.column for fault in faults)),
