@@ -7,18 +7,19 @@ once is taken. Rows are numbered from 0 over all that a writer is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, tzinfo
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import tzinfo
 from functools import partial
 from itertools import chain
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import types as t
+from pyspark.sql.types import DataType
 
+from deltaproduce.datasets.writing.sure import sure_of
 from deltaproduce.engines.spark.columns import col
 from deltaproduce.errors import InvalidChangesError
 from deltaproduce.stages.given.formats import without_pandas
@@ -28,12 +29,6 @@ from deltaproduce.types.conversions import conformed, misfits, widens
 from deltaproduce.types.excerpts import described
 from deltaproduce.types.row_writers import row_by_position, rows_writer, settled
 
-_Look: TypeAlias = Callable[[Any], bool]
-_Looks: TypeAlias = tuple[tuple[int, _Look], ...]
-"""Places of values, and how it is seen that one fits."""
-_MOST_KINDS: Final = 1000
-"""Of so many combinations of types is known how their values are looked at."""
-_UNSEEN: Final[_Looks] = ((-1, bool),)
 _TAKEN: Final = (
     "give tuples, dicts, a pyarrow Table, RecordBatch or RecordBatchReader, a frame of pandas or "
     "Polars or, with a session, a DataFrame of Spark"
@@ -46,6 +41,9 @@ class RowTaker:
     Args:
         location: of the data set, for messages.
         clock: what times without a zone are on, where a timestamp is declared.
+
+    Attributes:
+        sure: whether it is seen at once that a tuple is a row whose values fit.
     """
 
     def __init__(self, columns: Columns, location: str, clock: tzinfo) -> None:
@@ -55,42 +53,7 @@ class RowTaker:
         fields: tuple[str, ...] = row_type(columns.names)._fields  # type: ignore[attr-defined]
         self._by_position = partial(row_by_position, names=columns.names, fields=fields)
         self._writers = [rows_writer(Columns((c,)), clock) for c in columns]
-        self._looks: dict[tuple[type, ...], _Looks | None] = {}
-
-    def sure(self, row: tuple[Any, ...]) -> bool:
-        """Whether it is seen at once that a tuple is a row whose values fit, and will not change.
-
-        What types its values have says so, and for some types a look at the value.
-        """
-        kinds = tuple(map(type, row))
-        looks = self._looks.get(kinds, _UNSEEN)
-        if looks is _UNSEEN:
-            looks = self._looks_at(kinds)
-        if looks is None:
-            return False
-        for place, fits in looks:  # noqa: SIM110 a generator takes as long as all the rest
-            if not fits(row[place]):
-                return False
-        return True
-
-    def _looks_at(self, kinds: tuple[type, ...]) -> _Looks | None:
-        """At which values of a tuple of these types is to be looked; None if it has to be tried."""
-        found = self._looks_of(kinds) if len(kinds) == len(self._columns) else None
-        if len(self._looks) < _MOST_KINDS:
-            self._looks[kinds] = found
-        return found
-
-    def _looks_of(self, kinds: tuple[type, ...]) -> _Looks | None:
-        looks = list[tuple[int, _Look]]()
-        for place, (kind, column) in enumerate(zip(kinds, self._columns, strict=True)):
-            if kind is type(None) and column.nullable:
-                continue
-            sure, look = _SURE.get(type(column.data_type), (None, None))
-            if kind is not sure:
-                return None
-            if look is not None:
-                looks.append((place, look))
-        return tuple(looks)
+        self.sure = sure_of(columns)
 
     def row(self, row: object, number: int) -> Sequence[Any]:
         """One row as a sequence of values, which are sure to fit, as they are now.
@@ -127,8 +90,10 @@ class RowTaker:
 
     def of_rows(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
         """Rows that `row` has given, as a table."""
-        parts: Any = zip(*rows, strict=True) if rows else ((),) * len(self._columns)
-        arrays = [write(values)[0] for write, values in zip(self._writers, parts, strict=True)]
+        arrays = [
+            write(list(map(itemgetter(place), rows)))[0]
+            for place, write in enumerate(self._writers)
+        ]
         return pa.Table.from_arrays(arrays, names=list(self._columns.names))
 
     def tables(self, given: object, first: int) -> Iterator[pa.Table]:
@@ -265,7 +230,7 @@ def _read(given: object, location: str, first: int) -> Iterator[tuple[pa.Table, 
         ) from error
 
 
-def _fits(array: pa.Array, data_type: t.DataType, clock: tzinfo, start: int, end: int) -> bool:
+def _fits(array: pa.Array, data_type: DataType, clock: tzinfo, start: int, end: int) -> bool:
     try:
         conformed(array.slice(start, end - start), data_type, clock=clock)
     except Misfit:
@@ -276,26 +241,6 @@ def _fits(array: pa.Array, data_type: t.DataType, clock: tzinfo, start: int, end
 def _said(misfit: Misfit, column: Column) -> str:
     text = str(misfit).removeprefix(f"{column.name}: ")
     return f"does not fit: {text}"
-
-
-def _whole(bits: int) -> _Look:
-    least, most = -(1 << (bits - 1)), 1 << (bits - 1)
-    return lambda value: least <= value < most
-
-
-_SURE: Final[Mapping[type[t.DataType], tuple[type, _Look | None]]] = MappingProxyType(
-    {
-        t.BooleanType: (bool, None),
-        t.ByteType: (int, _whole(8)),
-        t.ShortType: (int, _whole(16)),
-        t.IntegerType: (int, _whole(32)),
-        t.LongType: (int, _whole(64)),
-        t.DoubleType: (float, None),
-        t.StringType: (str, str.isascii),
-        t.DateType: (date, None),
-    }
-)
-"""Of which type a value is that fits, and how that is seen of the value; others are tried."""
 
 
 def is_row(given: object) -> bool:

@@ -101,9 +101,9 @@ class DatasetWriter:
         self._opened = snapshot
         self._descriptor: Description = snapshot.descriptor
         self._grouping = grouping
-        self._checks_rows = grouping.checks_rows
         self._roll_rows = roll_rows
         self._taker = RowTaker(self._descriptor.columns, table.address, zone_of(engines.time_zone))
+        self._sure, self._checks_rows = self._taker.sure, grouping.checks_rows
         self._pending = Pending(open_files, engines.limits.local_bytes)
         self._checkpoint = None if checkpoint is None else Checkpoint.of(checkpoint, snapshot)
         self._durable: dict[Values, int] = {}
@@ -171,7 +171,9 @@ class DatasetWriter:
         if not self._is_whole:
             self._check_whole()
         try:
-            if type(rows) is tuple or is_row(rows):
+            if type(rows) is tuple and self._sure(rows):
+                self._take_values(rows)
+            elif is_row(rows):
                 self._take_row(rows)
             elif isinstance(rows, list):
                 for row in rows:
@@ -194,11 +196,13 @@ class DatasetWriter:
             self._take(self._taker.table(table, self._next))
 
     def _take_row(self, row: object) -> None:
-        rows = self._rows
-        if type(row) is tuple and self._taker.sure(row):
-            values: Sequence[Any] = row
+        if type(row) is tuple and self._sure(row):
+            self._take_values(row)
         else:
-            values = self._taker.row(row, self._next + len(rows))
+            self._take_values(self._taker.row(row, self._next + len(self._rows)))
+
+    def _take_values(self, values: Sequence[Any]) -> None:
+        rows = self._rows
         if self._checks_rows:
             self._grouping.check_row(values, self._next + len(rows), self._taker)
         rows.append(values)

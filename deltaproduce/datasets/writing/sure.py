@@ -1,0 +1,76 @@
+"""Sure rows: tuples of which it is seen at once that their values fit, and will not change.
+
+A row that comes alone costs more to check than to write, so what is to be seen of the columns of
+one data set is compiled into one function, as `dataclasses` and `namedtuple` do it. The invariant:
+what it takes is written as it is; what it does not take may fit, and is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql import types as t
+
+from deltaproduce.types.columns import Column, Columns
+
+SureOf: TypeAlias = Callable[[tuple[Any, ...]], bool]
+
+
+def sure_of(columns: Columns) -> SureOf:
+    """What says of a tuple that it is sure."""
+    places = range(len(columns))
+    seen = [_seen(column, f"v{place}") for place, column in enumerate(columns)]
+    lines = (
+        "def sure(row):",
+        f" if len(row) != {len(columns)}: return False",
+        f" {''.join(f'v{place}, ' for place in places)} = row",
+        f" return {' and '.join(f'({one})' for one in seen)}",
+    )
+    made: dict[str, Any] = dict(_NAMES)
+    exec("\n".join(lines), made)  # noqa: S102 of text that is all from this module
+    found: SureOf = made["sure"]
+    return found
+
+
+def _seen(column: Column, value: str) -> str:
+    seen = _SEEN.get(type(column.data_type), "False").format(v=value)
+    return f"{value} is None or {seen}" if column.nullable else seen
+
+
+def _encodes(text: str) -> bool:
+    """Whether UTF-8 has all of a text: it has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _whole(bits: int) -> str:
+    most = 1 << (bits - 1)
+    return f"type({{v}}) is int and {-most} <= {{v}} < {most}"
+
+
+_SEEN: Final[Mapping[type[t.DataType], str]] = MappingProxyType(
+    {
+        t.BooleanType: "type({v}) is bool",
+        t.ByteType: _whole(8),
+        t.ShortType: _whole(16),
+        t.IntegerType: _whole(32),
+        t.LongType: _whole(64),
+        t.DoubleType: "type({v}) is float",
+        t.StringType: "type({v}) is str and ({v}.isascii() or encodes({v}))",
+        t.BinaryType: "type({v}) is bytes",
+        t.DateType: "type({v}) is date",
+        t.TimestampType: "type({v}) is datetime and {v}.tzinfo is UTC",
+        t.TimestampNTZType: "type({v}) is datetime and {v}.tzinfo is None",
+    }
+)
+"""How it is seen that a value of a type fits; other types, and other values, are tried."""
+
+_NAMES: Final[Mapping[str, Any]] = MappingProxyType(
+    {"UTC": UTC, "date": date, "datetime": datetime, "encodes": _encodes}
+)
