@@ -4,7 +4,9 @@ The whole matrix, in each run: `tests/spark/test_crashes.py` has a part of it in
 processes too.
 """
 
+import shutil
 from contextlib import suppress
+from copy import deepcopy
 from itertools import count
 from pathlib import Path
 
@@ -56,14 +58,13 @@ def test_a_crash_before_any_effect(
     """Before each effect in turn, and after the version; then the same is done, or an update."""
     if not small:
         limited(monkeypatch, small_table_rows=0)
-    operation = HERE[name]
+    operation, origin = HERE[name], tmp_path / "origin"
+    before = prepared(str(origin), name)
+    origin.mkdir(exist_ok=True)  # a store without a version has no files
     for point in count():
         FACTOR[0] = 1
-        location = str(tmp_path / f"{point}")
-        oracle = built(None, location, operation.beforehand.versions)
-        if operation.beforehand.ahead:
-            run_ahead(None, location)
-        harmed(location, name)
+        location, oracle = str(tmp_path / f"{point}"), deepcopy(before)
+        shutil.copytree(origin, location)
         store = Store(None, location, orders())
         crashed = True
         with failpoints.armed(CrashAt(point, fail)), suppress(CrashError):
@@ -89,6 +90,16 @@ def test_a_crash_before_any_effect(
     assert point >= (2 if name == "compaction" else 3)
 
 
+def prepared(location: str, name: str) -> Oracle:
+    """The store that an operation is for, to be copied; returns its oracle."""
+    beforehand = HERE[name].beforehand
+    oracle = built(None, location, beforehand.versions)
+    if beforehand.ahead:
+        run_ahead(None, location)
+    harmed(location, name)
+    return oracle
+
+
 def harmed(location: str, name: str) -> None:
     """What there is to be repaired: someone else's commit, files and a table that are gone."""
     if name == "repair":
@@ -99,10 +110,8 @@ def harmed(location: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", HERE)
 def test_nothing_is_stored_outside_of_an_effect(location: str, name: str) -> None:
-    operation = HERE[name]
-    built(None, location, operation.beforehand.versions)
-    harmed(location, name)
-    assert recorded(None, location, operation, VERSIONS) or name in LEAVES_TO_DO
+    prepared(location, name)
+    assert recorded(None, location, HERE[name], VERSIONS) or name in LEAVES_TO_DO
 
 
 def assert_whole(location: str, oracle: Oracle, name: str) -> None:
