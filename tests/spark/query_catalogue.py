@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from selecting import long
 
 from deltaproduce.types.columns import RowSchema, row_schema
 
@@ -520,6 +521,14 @@ REFUSED_UNRUN: dict[str, str] = {
 """Queries that are refused for what running them here does not show."""
 
 
-def examples(*catalogues: Mapping[str, str]) -> list[Any]:
-    """Parameters of a test, with the examples' names as ids."""
-    return [pytest.param(text, id=name) for each in catalogues for name, text in each.items()]
+def examples(*catalogues: Mapping[str, str], every: int = 1) -> list[Any]:
+    """Parameters of a test, with the examples' names as ids.
+
+    Args:
+        every: of so many examples a short run has one.
+    """
+    named = [each for catalogue in catalogues for each in catalogue.items()]
+    return [
+        pytest.param(text, id=name, marks=long if number % every else ())
+        for number, (name, text) in enumerate(named)
+    ]
