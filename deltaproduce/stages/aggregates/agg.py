@@ -1,6 +1,6 @@
-"""The aggregate functions: what `Pipeline.aggregate` takes as the values of a stage.
+"""The aggregate functions, which `Pipeline.aggregate` takes as the values of a stage.
 
-Each makes an `AggregateCall`: a name, and columns of the feeder or expressions over them. Names,
+Each returns an `AggregateCall`: a name, and columns of the feeder or expressions over them. Names,
 types and results are Spark's.
 """
 
@@ -17,12 +17,12 @@ from deltaproduce.shown.tabular import Word, one_line
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One aggregate function, and what it is called with.
+    """One aggregate function with its arguments.
 
     Attributes:
-        function: its name, as SQL has it.
+        function: its name in SQL.
         arguments: expressions over the feeder's key and value columns, in SQL.
-        parameters: plain values that it is called with behind these.
+        parameters: plain values that follow the arguments.
     """
 
     function: str
@@ -62,28 +62,30 @@ class AggregateCall:
 
 
 def count(column: str | None = None) -> AggregateCall:
-    """How many rows there are, or how many in which a column is not null: a bigint."""
+    """The number of rows, or of rows in which a column is not null: a bigint."""
     return _call("count") if column is None else _call("count", column)
 
 
 def count_if(column: str) -> AggregateCall:
-    """In how many rows a boolean column is true: a bigint."""
+    """The number of rows in which a boolean column is true: a bigint."""
     return _call("count_if", column)
 
 
 def sum(column: str) -> AggregateCall:
     """The sum: a bigint of whole numbers, a decimal of decimals, or a double.
 
-    A sum that its type does not hold is a ProducerError; what overflows on the way only is none.
-    That of floats and doubles is the double nearest to the exact sum, or infinite where none is.
+    A sum that does not fit its type raises a ProducerError; an overflow of an intermediate result
+    does not. The sum of floats or doubles is the double nearest to the exact sum, or infinite if
+    there is none.
     """
     return _call("sum", column)
 
 
 def avg(column: str) -> AggregateCall:
-    """The average: of decimals a decimal of four digits more, rounded half up; else a double.
+    """The average: for decimals a decimal with four more digits, rounded half up; else a double.
 
-    A double is the nearest to the exact average. A decimal that does not fit is a ProducerError.
+    A double is the nearest to the exact average. A decimal that does not fit raises a
+    ProducerError.
     """
     return _call("avg", column)
 
@@ -91,23 +93,23 @@ def avg(column: str) -> AggregateCall:
 def var_pop(column: str) -> AggregateCall:
     """The variance of all values: the double nearest to the exact one.
 
-    It is NaN where a value is NaN or infinite; so are the other three.
+    It is NaN if a value is NaN or infinite; the same holds for the other three.
     """
     return _call("var_pop", column)
 
 
 def var_samp(column: str) -> AggregateCall:
-    """The variance of a sample, by one value fewer: null of one value. Else as `var_pop`."""
+    """The sample variance, which divides by n - 1: null for one value. Otherwise like `var_pop`."""
     return _call("var_samp", column)
 
 
 def stddev_pop(column: str) -> AggregateCall:
-    """The standard deviation of all values: the root of `var_pop`."""
+    """The standard deviation of all values: the square root of `var_pop`."""
     return _call("stddev_pop", column)
 
 
 def stddev_samp(column: str) -> AggregateCall:
-    """The standard deviation of a sample: the root of `var_samp`."""
+    """The standard deviation of a sample: the square root of `var_samp`."""
     return _call("stddev_samp", column)
 
 
@@ -117,57 +119,57 @@ def bool_and(column: str) -> AggregateCall:
 
 
 def bool_or(column: str) -> AggregateCall:
-    """Whether a boolean column is true in some row."""
+    """Whether a boolean column is true in any row."""
     return _call("bool_or", column)
 
 
 def min(column: str) -> AggregateCall:
-    """The least value; null if there is none. NaN is the greatest number, -0.0 is 0.0."""
+    """The minimum; null if there is no value. NaN is the greatest number, -0.0 is 0.0."""
     return _call("min", column)
 
 
 def max(column: str) -> AggregateCall:
-    """The greatest value; null if there is none. NaN is the greatest number, -0.0 is 0.0."""
+    """The maximum; null if there is no value. NaN is the greatest number, -0.0 is 0.0."""
     return _call("max", column)
 
 
 def count_distinct(column: str) -> AggregateCall:
-    """How many different values there are, null not among them: a bigint."""
+    """The number of distinct values, not counting null: a bigint."""
     return _call("count_distinct", column)
 
 
 def min_by(column: str, by: str) -> AggregateCall:
-    """The value in a row in which another is least; of several such rows the least, nulls first.
+    """The value in the row with the minimum of ``by``; on a tie the least value, nulls first.
 
-    Rows in which ``by`` is null do not count.
+    Rows in which ``by`` is null are ignored.
     """
     return _call("min_by", column, by)
 
 
 def max_by(column: str, by: str) -> AggregateCall:
-    """The value in a row in which another is greatest; else as `min_by`: the least of several."""
+    """The value in the row with the maximum of ``by``; otherwise like `min_by`."""
     return _call("max_by", column, by)
 
 
 def top_k(column: str, k: int) -> AggregateCall:
-    """The ``k`` greatest values, the greatest first, equal ones too: an array; without nulls."""
+    """The ``k`` greatest values with duplicates, in descending order: an array, without nulls."""
     return replace(_call("top_k", column), parameters=(_whole("top_k", "k", k, 1, _MOST),))
 
 
 def mode(column: str) -> AggregateCall:
-    """The most frequent value; the least of several. A change reads the group's distinct values."""
+    """The most frequent value; on a tie the least. A change reads the group's distinct values."""
     return _call("mode", column)
 
 
 def median(column: str) -> AggregateCall:
-    """As `percentile` with 0.5."""
+    """The same as `percentile` with 0.5."""
     return _call("median", column)
 
 
 def percentile(column: str, p: float | Sequence[float]) -> AggregateCall:
-    """The exact percentile of a number: a double, between two values if it is; or an array.
+    """The exact percentile of a number, interpolated: a double, or an array for several.
 
-    A change reads the group's distinct values, with how often each is there.
+    A change reads the group's distinct values, with their counts.
 
     Args:
         p: a number from 0 to 1, or a list of them.
@@ -176,7 +178,7 @@ def percentile(column: str, p: float | Sequence[float]) -> AggregateCall:
 
 
 def array_sorted(column: str) -> AggregateCall:
-    """All values in order, equal ones too: an array, empty if there is none; without nulls.
+    """All values in ascending order, with duplicates: an array, empty if there is none; no nulls.
 
     A change reads all values of its group, and writes them.
     """
@@ -184,31 +186,31 @@ def array_sorted(column: str) -> AggregateCall:
 
 
 def listagg(column: str, delimiter: str = "") -> AggregateCall:
-    """All texts in order, equal ones too, as one; null if there is none. Cost as `array_sorted`."""
+    """All texts in ascending order, joined; null if there is none. Costs as `array_sorted`."""
     if not isinstance(delimiter, str):
         raise DefinitionError(f"agg.listagg is given delimiter {delimiter!r}; give a str")
     return replace(_call("listagg", column), parameters=(delimiter,))
 
 
 def approx_count_distinct(column: str, lg_k: int = 12) -> AggregateCall:
-    """About how many different values there are, null not among them: a bigint.
+    """An estimate of the number of distinct values, not counting null: a bigint.
 
-    It is the estimate of a HyperLogLog sketch, which depends on the set of values alone. Its
-    standard error is ``1.04 / sqrt(2**lg_k)``, 1.6 % of the number with 12; that of a few hundred
-    values is far less.
+    It comes from a HyperLogLog sketch, which depends only on the set of values. Its standard error
+    is ``1.04 / sqrt(2**lg_k)``, 1.6 % of the number with 12; for a few hundred values it is far
+    less.
 
     Args:
-        lg_k: a number from 4 to 21. A sketch has ``2**lg_k`` bytes at most.
+        lg_k: a number from 4 to 21. A sketch takes at most ``2**lg_k`` bytes.
     """
     parameter = _whole("approx_count_distinct", "lg_k", lg_k, 4, 21)
     return replace(_call("approx_count_distinct", column), parameters=(parameter,))
 
 
 def approx_percentile(column: str, p: float | Sequence[float]) -> AggregateCall:
-    """A value with about the share ``p`` of values below it or equal, in their type; or an array.
+    """An estimate of the value at the share ``p`` of all values, in their type; or an array.
 
-    It is the least value that is not below the share ``p`` of all, and exact of up to 200 values.
-    Of more it is that of a share 1.33 % higher or lower at most, in 99 cases of 100. NaN is the
+    It is the least value that is not below the share ``p`` of all, and exact up to 200 values.
+    Beyond, it is that of a share at most 1.33 % higher or lower, in 99 cases of 100. NaN is the
     greatest number.
 
     Args:
@@ -220,11 +222,11 @@ def approx_percentile(column: str, p: float | Sequence[float]) -> AggregateCall:
 
 
 def approx_top_k(column: str, k: int) -> AggregateCall:
-    """About the ``k`` most frequent values: an array of ``struct<item, count bigint>``.
+    """An estimate of the ``k`` most frequent values: an array of ``struct<item, count bigint>``.
 
-    The most frequent is the first, of equal counts the least value; null is not among them. It is
-    exact while there are no more than 10,000 different values; beyond, a count is too low by at
-    most a 10,000th of the number of all values.
+    The most frequent value comes first, on a tie the least; null is not counted. It is exact up to
+    10,000 distinct values; beyond, a count is too low by at most a 10,000th of the number of all
+    values.
 
     Args:
         k: a number from 1 to 10,000.
@@ -234,40 +236,42 @@ def approx_top_k(column: str, k: int) -> AggregateCall:
 
 
 def own(aggregate: object, *columns: str) -> AggregateCall:
-    """An aggregate of one's own, over one column or several.
+    """An aggregate function of your own, over one column or several.
 
-    Its methods do not change what they are given, and what they return depends on that alone. They
-    are called in worker processes, as functions of producers are. A struct comes to them as a named
-    tuple, and may be returned as any tuple, dict or dataclass. ``testing.check_aggregate`` tests
-    the laws that an aggregate must hold for an update to equal a refresh.
+    Its methods must not change their arguments, and their results must depend only on these. They
+    run in worker processes, like functions of producers. A method gets a struct as a named tuple,
+    and may return it as any tuple, dict or dataclass. ``testing.check_aggregate`` tests the laws
+    that make an update equal a refresh.
 
-    An object that has ``input_types``, a tuple of one DDL type for each column, takes whole columns
-    as pyarrow Arrays, of many groups at once, and has no ``zero`` and no ``identity_of``:
+    An object with ``input_types``, a tuple of one DDL type for each column, gets whole columns as
+    pyarrow Arrays, for many groups at once, and has no ``zero`` and no ``identity_of``:
 
-    - ``add(groups, size, *columns)``: the states of the groups 0 to ``size - 1``, one each. Of each
-      row ``groups`` has its group's number; a group without rows has the state of no rows;
-    - ``merge(groups, size, states)``: the states of that many groups, from one or more of each;
-    - ``result(states)``: the values, one for each state;
-    - if it can, ``subtract(a, b)``: as above, row by row.
+    - ``add(groups, size, *columns)``: returns the states of the groups 0 to ``size - 1``, one each.
+      ``groups`` has the group number of each row; a group without rows has the state of no rows;
+    - ``merge(groups, size, states)``: returns the states of that many groups, each from one or more
+      states;
+    - ``result(states)``: returns the values, one for each state;
+    - optionally ``subtract(a, b)``: as below, row by row.
 
     Args:
         aggregate: an object with
 
-            - ``state`` and ``type``: what is kept of a group, and what its value is, each a type in
-              DDL, as ``"struct<n: bigint, total: bigint>"``;
-            - ``zero()``: the state of no rows;
-            - ``add(state, *values)``: the state with one more row, whose values may be None;
-            - ``merge(a, b)``: the state of the rows of both;
-            - ``result(state)``: the value;
-            - if it can, ``subtract(a, b)``: the state of the rows of ``a`` without those of ``b``,
-              which are among them. Where it cannot, a key that loses a row is made again from its
+            - ``state`` and ``type``: the types of a group's state and of its value, in DDL, such as
+              ``"struct<n: bigint, total: bigint>"``;
+            - ``zero()``: returns the state of no rows;
+            - ``add(state, *values)``: returns the state with one more row, whose values may be
+              None;
+            - ``merge(a, b)``: returns the state of the rows of both;
+            - ``result(state)``: returns the value;
+            - optionally ``subtract(a, b)``: returns the state of the rows of ``a`` without those of
+              ``b``, which are among them. Without it, a key that loses a row is recomputed from its
               rows, which reads the feeder, and a window with ``last=`` is refused;
-            - if it likes, ``identity_of(state)``: whether it is the state of no rows. A key that
-              has rows has its row, whatever is said.
-        columns: columns of the feeder, or expressions, whose values ``add`` is given.
+            - optionally ``identity_of(state)``: returns whether this is the state of no rows. A key
+              that has rows keeps its row, whatever this returns.
+        columns: columns of the feeder, or expressions, whose values ``add`` gets.
 
     Raises:
-        DefinitionError: the object is no such thing; none of its methods is called for that.
+        DefinitionError: the object does not have these; none of its methods is called to find out.
     """
     declared = OwnAggregate.of(aggregate)
     if not columns:
@@ -281,11 +285,10 @@ def own(aggregate: object, *columns: str) -> AggregateCall:
 
 
 def merge(column: str) -> AggregateCall:
-    """The value that a feeder's column has, of the rows of all its groups that are in one here.
+    """A value of the feeder, merged over the feeder's groups that fall into one group here.
 
-    The feeder is an aggregate stage, and ``column`` one of its values, by a function that keeps a
-    state, or merged itself. Its states are added up, and not its values: an average is that of all
-    rows.
+    The feeder is an aggregate stage, and ``column`` one of its values, by a function with a state,
+    or merged itself. It merges the states, not the values: an average is that of all rows.
     """
     return _call(_MERGE, column)
 
