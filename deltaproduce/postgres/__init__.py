@@ -1,10 +1,10 @@
-"""PostgreSQL: the tables of a store kept in a database, all of one version in one transaction.
+"""PostgreSQL: the tables of a store kept in a database, all at one version in one transaction.
 
-The invariant: whoever reads the database sees all tables as of one version, which the table of
-positions names, whatever fails when.
+The invariant: readers of the database see all tables at one version, which the table of positions
+names, whatever fails and when.
 
-It needs psycopg (``pip install 'deltaproduce[postgres]'``), and imports it when `Sync.run` is
-called.
+It needs psycopg (``pip install 'deltaproduce[postgres]'``), and imports it when you call
+`Sync.run`.
 """
 
 from deltaproduce.postgres.sync import Sync, Synced, SyncedTable

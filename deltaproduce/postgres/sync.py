@@ -33,11 +33,11 @@ class SyncedTable:
 
     Attributes:
         table: its name.
-        stage: whose rows or keys it has.
-        reason: why all rows were given to it; empty if only changes were, or nothing.
-        deleted: how many rows were deleted.
-        inserted: how many rows were inserted.
-        rows: how many it has.
+        stage: the stage whose rows or keys it has.
+        reason: why the sync sent all rows; empty if it sent only changes, or nothing.
+        deleted: the number of deleted rows.
+        inserted: the number of inserted rows.
+        rows: the number of rows that it has now.
         seconds: wall time.
     """
 
@@ -55,15 +55,15 @@ class Synced:
     """What a sync did.
 
     Attributes:
-        version: the number of the version that all its tables have now.
-        tables: in the order of the stages.
+        version: the number of the version of all its tables.
+        tables: what it did to each table, in the order of the stages.
     """
 
     version: int
     tables: tuple[SyncedTable, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """What it did, as JSON has it."""
+        """The result as JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -78,28 +78,28 @@ class Synced:
 class Sync:
     """Keeps tables of a PostgreSQL database equal to stages of a store.
 
-    Each stage is a table of its name, with the stage's key and value columns, and as many rows.
-    Each stage of ``key_tables`` also has a table ``<stage>__keys``, with a row for each key: its
-    surrogate number, which is the primary key, and the key columns. Which version they have is in
-    the table ``_deltaproduce_sync``.
+    Each stage is a table of its name, with the stage's key and value columns, and its rows. Each
+    stage in ``key_tables`` also has a table ``<stage>__keys``, with a row for each key: its
+    surrogate number, which is the primary key, and the key columns. The table
+    ``_deltaproduce_sync`` records their version.
 
     Args:
         store: a store, with or without a session. It is only read.
-        to: where the database is: ``postgresql://user@host/database``, or whatever libpq takes.
+        to: the database: ``postgresql://user@host/database``, or any connection string of libpq.
         stages: names of sources and stages; all of the pipeline if None.
-        key_tables: names of stages with a surrogate, whose keys are to be a table as well.
-        schema: the database's schema, which is made if it is not there.
-        on_break: what happens where it is not known what a table lacks: the store is another one
-            or was set back, the versions since were dropped, the stage has other columns, or
-            someone else changed the table. ``raise``: a SyncError; ``reload``: the table gets all
-            rows anew.
-        wait_seconds: how long to wait for another sync, or for whoever has locked a table.
+        key_tables: names of stages with a surrogate that also get a key table.
+        schema: the database's schema, which is created if it does not exist.
+        on_break: what happens if the sync cannot continue from the database's position: it is of
+            another store or of one that was restored, the versions since were dropped, the stage
+            has other columns, or someone else changed the table. ``raise``: a SyncError;
+            ``reload``: the sync reloads all rows of the table.
+        wait_seconds: how long to wait for another sync, or for a lock on a table.
 
     Raises:
         NotFoundError: there is no such stage.
         DefinitionError: a stage cannot be a table of PostgreSQL, has no surrogate for a key table,
             or is a source that forgets rows.
-        InvalidArgumentError: an argument is not of its type.
+        InvalidArgumentError: an argument has the wrong type.
     """
 
     def __init__(
@@ -130,17 +130,17 @@ class Sync:
     def run(self) -> Synced:
         """Bring all tables to the newest version, in one transaction.
 
-        The first time all rows are sent; then what has changed since, over any number of versions.
-        Costs in the store are those of `changes_since`; rows are sent batch by batch.
+        The first run sends all rows. Later ones send what has changed since, over any number of
+        versions. Reading costs the same as `changes_since`; rows are sent in batches.
 
         Raises:
-            SyncError: it is not known what a table lacks, or someone else changed it, or has one of
-                its name; PostgreSQL cannot have a value; or it refuses something, or is not
-                reached; or psycopg is not installed. Nothing was written.
-            ConflictError: another sync, or a lock of someone else, lasted for too long.
-            CommitUnknownError: the connection was lost while the transaction ended. Sync again: it
-                goes by the position that is there.
-            DefinitionError: as when it was made, of what has changed since.
+            SyncError: the sync cannot continue from the database's position; someone else changed a
+                table, or has one of its name; PostgreSQL cannot store a value, refuses something,
+                or cannot be reached; or psycopg is not installed. Nothing was written.
+            ConflictError: another sync, or someone else's lock, lasted too long.
+            CommitUnknownError: the connection was lost during the commit. Sync again: it continues
+                from the position in the database.
+            DefinitionError: as for the constructor, because of what has changed since.
         """
         try:
             from deltaproduce.postgres.connection import connected

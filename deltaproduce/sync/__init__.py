@@ -1,8 +1,8 @@
-"""Copies of a store in other databases: what they lack, and the position that says so.
+"""Copies of a store in other databases: what they lack, and the position that they have.
 
-Who keeps a copy stores its `Position` in the same transaction as the rows, and gives it to
-`changes_since` the next time. `deltaproduce.postgres` does so for PostgreSQL. The invariant:
-nothing here knows which database it is, and none is written to.
+To keep a copy, store its `Position` in the same transaction as the rows, and pass it to
+`changes_since` the next time. `deltaproduce.postgres` does this for PostgreSQL. The invariant:
+nothing here knows the database, and nothing writes to one.
 """
 
 from deltaproduce.sync.changes import Changes, OnBreak, StageChanges, changes_since

@@ -25,7 +25,7 @@ from deltaproduce.sync.positions import Position, fault
 from deltaproduce.types.columns import Column
 
 OnBreak = Literal["raise", "reload"]
-"""What happens where nobody knows what a copy lacks: an error, or all rows anew."""
+"""What happens if it is unknown what a copy lacks: an error, or all rows again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class StageChanges:
 
     Attributes:
         stage: its name.
-        key: the key columns; none where the stage has one row over all.
+        key: the key columns; none if the stage has one row over all.
         value: the value columns.
-        is_whole: the batches are all rows, in place of those that the copy has; else what became of
-            the keys that changed, and others stay.
+        is_whole: if true, the batches are all rows and replace those of the copy; if false, they
+            are the changed keys, and others stay.
         reason: why they are all rows; empty if they are not.
-        is_empty: there is nothing to take.
+        is_empty: there is nothing to apply.
     """
 
     stage: str
@@ -56,12 +56,12 @@ class StageChanges:
         return (*self.key, *self.value)
 
     def batches(self) -> Iterator[pa.Table]:
-        """The rows, some 65,000 or 16 MiB at a time, in no order; read as they are asked for.
+        """The rows, some 65,000 or 16 MiB at a time, in any order; read as you ask for them.
 
         Returns:
-            Key columns and value columns; where they are not all rows, ``_change_type`` too:
-            ``upsert`` for each row that a key has now, or ``delete`` for a key that is gone, once.
-            That is the form that `Store.update` takes.
+            Key columns and value columns; if they are not all rows, ``_change_type`` too:
+            ``upsert`` for each current row of a key, or one ``delete`` for a key without rows.
+            `Store.update` accepts this form.
         """
         return self._read()
 
@@ -71,8 +71,8 @@ class Changes:
     """What a copy lacks.
 
     Attributes:
-        position: what it has once it has taken all stages; to be stored with them.
-        stages: in the order in which they were asked for.
+        position: what the copy has after it applied all stages; store it with them.
+        stages: in the order in which you asked for them.
     """
 
     position: Position
@@ -87,24 +87,25 @@ def changes_since(
     until: int | None = None,
     on_break: OnBreak = "raise",
 ) -> Changes:
-    """What a copy lacks that has some stages as of a position, over any number of versions.
+    """Return what a copy lacks that has some stages at a position, over any number of versions.
 
-    Costs nothing but a look at the version log; rows are read by `StageChanges.batches`: all of a
-    stage's content once, then the updates of the versions in between.
+    This reads only the version log. `StageChanges.batches` reads rows: all of a stage's content the
+    first time, then the updates of the versions in between.
 
     Args:
         position: what the copy has; None if it has nothing. A stage that it does not name is new.
         stages: names of sources and stages; all of the pipeline if None.
-        until: the number of the version that the copy is to have; the head if None.
-        on_break: where it is not known what the copy lacks, as its position is of another store,
-            or of one that was set back, or the versions since were dropped, or the stage has other
-            columns: ``raise``, or ``reload``, which gives all rows.
+        until: the number of the version that the copy should have; the head if None.
+        on_break: what happens if it is unknown what the copy lacks, because its position is of
+            another store, or of one that was restored, or the versions since were dropped, or the
+            stage has other columns: ``raise`` an error, or ``reload``, which returns all rows.
 
     Raises:
         NotFoundError: there is no such stage or version.
-        DefinitionError: a source forgets rows (``expire="forget"``), of which no update tells.
-        SyncError: it is not known what the copy lacks.
-        InvalidArgumentError: ``until`` is before the position; or an argument is not of its type.
+        DefinitionError: a source forgets rows (``expire="forget"``), which its updates do not
+            contain.
+        SyncError: it is unknown what the copy lacks.
+        InvalidArgumentError: ``until`` is before the position; or an argument has the wrong type.
     """
     arguments.choice(on_break, "on_break", get_args(OnBreak))
     opened = opened_by(store)

@@ -19,13 +19,13 @@ from deltaproduce.types.json_fields import fields, is_integer, is_text, objects_
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a copy has: some stages of one version of a store.
+    """What a copy has: some stages at one version of a store.
 
     Attributes:
-        store_id: which store; empty for one without versions.
+        store_id: the store's id; empty for one without versions.
         version: the number of the version; 0 for none, that is, tables without rows.
         attempt: the id of the attempt that published it, which no other version has.
-        definitions: stage -> fingerprint of the definition that its rows were made by.
+        definitions: stage -> fingerprint of the definition that its rows were made with.
     """
 
     store_id: str
@@ -35,7 +35,7 @@ class Position:
 
     @staticmethod
     def of(store_id: str | None, version: Version, stages: Sequence[str]) -> Position:
-        """The position of who has these stages as of a version."""
+        """The position of a copy that has these stages at a version."""
         made = version.definitions
         attempt = "" if version.attempt is None else version.attempt.id
         unknown = Fingerprint("", "")
@@ -43,7 +43,7 @@ class Position:
         return Position(store_id or "", version.number, attempt, definitions)
 
     def to_json(self) -> str:
-        """The position as text, for databases without better."""
+        """The position as JSON text."""
         definitions = {
             stage: {"layout": one.layout, "function": one.function}
             for stage, one in self.definitions.items()
@@ -56,7 +56,7 @@ class Position:
         """The inverse of `to_json`.
 
         Raises:
-            InvalidArgumentError: the text is no position.
+            InvalidArgumentError: the text is not a position.
         """
         found = fields(parsed(text), _POSITION, required=_POSITION)
         if found is None:
