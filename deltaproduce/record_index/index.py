@@ -39,31 +39,31 @@ from deltaproduce.types.catalogue import atom
 
 
 class RecordIndex:
-    """Where each record of a Delta table is, by its key; for upserts that open few files.
+    """An index of a Delta table's records by key, for upserts that open few files.
 
-    The table is someone else's, in any order. The index knows for each key the partition and the
-    file of its row, so that an upsert or a delete opens the files that have its keys, and no other.
-    Others may write to the table at any time: each method catches up with them first.
+    The table is someone else's, in any order. The index stores for each key the partition and the
+    file of its row, so an upsert or a delete opens only the files that have its keys. Others may
+    write to the table at any time: each method first catches up with them.
 
     Args:
-        spark: a session, which is needed where a table is named by a catalog, or has a feature that
-            only Spark's ``MERGE`` keeps; None if there is none.
+        spark: a session; required if a catalog names the table, or if the table has a feature that
+            only Spark's ``MERGE`` maintains. None without Spark.
         table: the table's path, or its name in a catalog.
-        key: the columns that a record is known by: ``"id"``, ``"country, id"``, with their types as
+        key: the columns that identify a record: ``"id"``, ``"country, id"``, with types such as
             ``"id bigint"``, which are then checked, or a list of names. Null is a value.
-        location: the directory that the index is in, or is to be.
-        buckets: into how many keys are hashed; if None, as it was built, and to begin with one for
+        location: the directory of the index, existing or not.
+        buckets: the number of buckets for the keys; if None, as it was built, and at first one for
             each 1,000,000 keys, with 30 % to spare.
-        hash: ``"xxhash64"``, which is Spark's, or a function that gives a whole number of 64 bits
-            for each row of a pyarrow Table of the key columns.
-        ordering: a column that says which of two rows of a key is newer: a smaller value loses.
+        hash: ``"xxhash64"``, which is Spark's, or a function that returns a 64-bit whole number for
+            each row of a pyarrow Table of the key columns.
+        ordering: a column that decides which of two rows of a key is newer: a smaller value loses.
 
     Raises:
         NotFoundError: there is no such table.
-        DefinitionError: it has no such columns, or cannot have an index.
-        DescriptorMismatchError: the index was built with something else.
-        InvalidArgumentError: an argument is none of these.
-        SessionError: the table is named by a catalog, and there is no session.
+        DefinitionError: the table has no such columns, or cannot have an index.
+        DescriptorMismatchError: the index was built with other arguments.
+        InvalidArgumentError: an argument is not valid.
+        SessionError: a catalog names the table, and there is no session.
     """
 
     def __init__(
@@ -90,35 +90,36 @@ class RecordIndex:
             check(found.state.descriptor, wanted, location, buckets=buckets)
 
     def build(self) -> None:
-        """Index all rows of the table, anew if there is an index, in one commit.
+        """Build the index from all rows of the table, in one commit; an existing one is replaced.
 
         Reads the key columns of all files, and holds those of some buckets at a time in memory.
 
         Raises:
-            InvalidChangesError: a key is there twice; with ``keys``.
-            ConflictError: someone else has written the index meanwhile.
+            InvalidChangesError: the table has a key twice; with ``keys``.
+            ConflictError: someone else wrote the index meanwhile.
         """
         snapshot = self._newest()
         build(self._place, snapshot, self._keying(snapshot), self._wanted(snapshot))
 
     def lookup(self, keys: object) -> pa.Table | DataFrame:
-        """Where the records of some keys are.
+        """Find where the records of some keys are.
 
         Args:
-            keys: a DataFrame or pyarrow Table with the key columns, others do not count; or a list
-                of keys, each a bare value, or a tuple or dict of several columns. Equal keys count
+            keys: a DataFrame or pyarrow Table with the key columns, others are ignored; or a list
+                of keys, each a bare value, or a tuple or dict for several columns. Equal keys count
                 once.
 
         Returns:
-            For each key that the table has a row with its columns, the table's partition columns,
-            and ``_file``, the path of the file in the table as Delta's log has it. A DataFrame if
-            there is a session, else a pyarrow Table.
+            For each key that the table has, a row with the key columns, the table's partition
+            columns, and ``_file``, the path of the file as in Delta's log. A DataFrame if there is
+            a session, otherwise a pyarrow Table.
 
         Raises:
             InvalidArgumentError: the keys do not fit the key columns.
             NotFoundError: the index was not built.
-            InvalidChangesError: someone else has doubled a key of the table.
-            CorruptStoreError: the index is not of this table, or cannot catch up: build it again.
+            InvalidChangesError: someone else duplicated a key of the table.
+            CorruptStoreError: the index belongs to another table, or cannot catch up: build it
+                again.
         """
         view = self._view()
         columns = view.keying.columns
@@ -139,21 +140,21 @@ class RecordIndex:
         )
 
     def upsert(self, rows: object) -> Changed:
-        """Put rows into the table: in the place of those with their keys, or beside them.
+        """Insert rows, or replace those with the same keys.
 
-        In one commit, which removes the files that have a row that is replaced, and adds what takes
-        their place, and files with the new rows. A row whose partition is another one moves. Rows
-        that change nothing commit nothing.
+        One commit removes the files that have a replaced row, and adds files that take their place,
+        and files with the new rows. A row whose partition changes moves. If no row changes
+        anything, there is no commit.
 
         Args:
-            rows: a DataFrame, pyarrow Table or list of dicts with all columns of the table; what a
-                dict lacks is null.
+            rows: a DataFrame, pyarrow Table or list of dicts with all columns of the table; a
+                missing value of a dict is null.
 
         Raises:
-            InvalidChangesError: they do not fit; or a key is there twice, and there is no
+            InvalidChangesError: rows do not fit; or a key occurs twice, and there is no
                 ``ordering``; nothing is written.
-            ConflictError: someone else has committed to the table meanwhile; nothing is changed.
-            SessionError: it takes Spark's ``MERGE``, and there is no session.
+            ConflictError: someone else committed to the table meanwhile; nothing is changed.
+            SessionError: this needs Spark's ``MERGE``, and there is no session.
             NotFoundError, CorruptStoreError: as for `lookup`.
         """
         view = self._view()
@@ -169,7 +170,7 @@ class RecordIndex:
         """Delete the rows of some keys, whatever the ordering says.
 
         Args:
-            keys: as for `lookup`; those that are not there change nothing.
+            keys: as for `lookup`; keys that do not exist change nothing.
 
         Raises:
             InvalidArgumentError: the keys do not fit the key columns.
@@ -180,12 +181,12 @@ class RecordIndex:
         return change(view, Given(given, True), None, self._spark)
 
     def compact(self) -> None:
-        """Write the index anew, without tombstones and with one sorted file a bucket at most.
+        """Compact the index: no tombstones, and at most one sorted file for each bucket.
 
-        Does nothing if it is so already. Holds some buckets at a time in memory.
+        Does nothing if it is compact already. Holds some buckets at a time in memory.
 
         Raises:
-            ConflictError: someone else has written the index meanwhile.
+            ConflictError: someone else wrote the index meanwhile.
             NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
         """
         view = self._view()
@@ -199,13 +200,13 @@ class RecordIndex:
                 written(view)
 
     def rebuild(self, buckets: int | None = None) -> None:
-        """Write the index anew with another number of buckets, from what it has.
+        """Rewrite the index with another number of buckets, without reading the table.
 
         Args:
-            buckets: so many; if None, as for `build`.
+            buckets: the new number; if None, as for `build`.
 
         Raises:
-            InvalidArgumentError: it is no number from 1 on.
+            InvalidArgumentError: it is not a number from 1 on.
             ConflictError, NotFoundError, InvalidChangesError, CorruptStoreError: as for `compact`.
         """
         if buckets is not None:
@@ -215,10 +216,10 @@ class RecordIndex:
         refold(view, self._buckets)
 
     def verify(self) -> tuple[WrongEntry, ...]:
-        """Compare the index with all of the table; nothing is written.
+        """Compare the index with the whole table; nothing is written.
 
         Returns:
-            The keys of which it is wrong, the first 1,000 of them; none if it is right.
+            The keys whose entries are wrong, up to the first 1,000; empty if the index is right.
 
         Raises:
             NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.
@@ -226,7 +227,7 @@ class RecordIndex:
         return wrong_entries(self._view())
 
     def stats(self) -> RecordIndexStats:
-        """What the index is made of, once it has caught up.
+        """Return figures of the index, after it has caught up.
 
         Raises:
             NotFoundError, InvalidChangesError, CorruptStoreError: as for `lookup`.

@@ -1,4 +1,4 @@
-"""What a record index says of what it has done, and of itself."""
+"""What the methods of a record index return."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from deltaproduce.shown.tabular import one_line
 from deltaproduce.types.plain_json import plain
 
 ChangeStrategy = Literal["files", "merge"]
-"""How a table was changed: by a commit that puts files in the place of others, or by ``MERGE``."""
+"""How a table was changed: by a commit that replaces files, or by ``MERGE``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What an upsert or a delete has done; each key that was given counts once.
+    """What an upsert or a delete did; each given key counts once.
 
     Attributes:
-        inserted: keys that the table did not have.
-        updated: keys whose row was replaced by another one.
-        deleted: keys whose row was deleted.
-        ignored: rows that changed nothing: they lost by the ordering, equal what is stored, or
-            delete what is not there.
-        delta_version: the table's, afterwards.
-        strategy: ``files`` if files were put in the place of those that hold the rows, ``merge`` if
-            the table has a feature that only Spark's ``MERGE`` keeps.
+        inserted: the number of keys that the table did not have.
+        updated: the number of keys whose row was replaced by another one.
+        deleted: the number of keys whose row was deleted.
+        ignored: the number of rows that changed nothing: they lost by the ordering, equal the
+            stored row, or delete a key that does not exist.
+        delta_version: the table's Delta version afterwards.
+        strategy: ``files`` if files were replaced, ``merge`` if the table has a feature that only
+            Spark's ``MERGE`` maintains.
     """
 
     inserted: int
@@ -35,21 +35,21 @@ class Changed:
     strategy: ChangeStrategy
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The result as JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordIndexStats:
-    """What a record index is made of.
+    """Figures of a record index.
 
     Attributes:
-        buckets: into how many its keys are hashed.
-        hash: by which function.
-        records: how many keys it has.
-        runs: how many sorted files it consists of.
-        tombstones: entries which say that a key is gone; a compaction removes them.
-        delta_version: the table's that it is right for.
+        buckets: the number of buckets that its keys are hashed into.
+        hash: the hash function.
+        records: the number of keys.
+        runs: the number of sorted files.
+        tombstones: the number of entries of deleted keys; a compaction removes them.
+        delta_version: the Delta version of the table that the index matches.
     """
 
     buckets: int
@@ -60,18 +60,18 @@ class RecordIndexStats:
     delta_version: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The figures as JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class WrongEntry:
-    """A key for which a record index does not say what the table has.
+    """A key whose entry in a record index does not match the table.
 
     Attributes:
         key: the key's values, in the order of its columns.
-        indexed: the file that the index has for it; None if it does not have it.
-        found: the files that have it, one for each row.
+        indexed: the key's file according to the index; None if the index does not have the key.
+        found: the files that have the key, one for each row.
     """
 
     key: tuple[object, ...]
@@ -82,5 +82,5 @@ class WrongEntry:
         return one_line(self, self.key, indexed=self.indexed, found=self.found)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it: times as ISO 8601 text, decimals as text."""
+        """The entry as JSON values: times as ISO 8601 text, decimals as text."""
         return {"key": plain(self.key), "indexed": self.indexed, "found": list(self.found)}
