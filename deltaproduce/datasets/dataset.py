@@ -35,9 +35,9 @@ _EVERYWHERE: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class Dataset:
-    """A Delta table with a descriptor: the columns of its rows, and how its files keep them.
+    """A Delta table with a descriptor: the columns of its rows, and how its files store them.
 
-    Made by `create`, `find` and `find_or_create`.
+    `create`, `find` and `find_or_create` return one.
     """
 
     def __init__(
@@ -62,25 +62,25 @@ class Dataset:
         order: str | None = None,
         compression: str = "snappy",
     ) -> Dataset:
-        """Make an empty data set: a Delta table with its descriptor, in one commit.
+        """Create an empty data set: a Delta table with its descriptor, in one commit.
 
         Args:
-            spark: a session with Delta. None for a data set without Spark: it gives pyarrow Tables.
-            location: a path, of this machine or in an object store.
-            schema: the columns of the rows, as DDL or StructType. ``NOT NULL`` is checked where
-                rows are written.
-            partition: what rows are kept apart by: columns, or ``expression AS name``, separated by
-                commas. An expression's name is a column of the Delta table and not of the rows;
-                timestamps in it are taken in UTC. "" partitions by nothing, so writers may be told
-                to be partitioned; with None they may not.
-            order: the columns that the rows of each file are sorted by, such as ``"day, id desc"``.
+            spark: a session with Delta. None for a data set without Spark: it returns pyarrow
+                Tables.
+            location: a path on this machine or in an object store.
+            schema: the columns of the rows, as DDL or StructType. Writers check ``NOT NULL``.
+            partition: columns, or ``expression AS name``, separated by commas. The name of an
+                expression is a column of the Delta table and not of the rows; timestamps in it are
+                in UTC. "" means no partitions but allows ``writer(partitioned=True)``, which None
+                does not.
+            order: the columns that sort the rows of each file, such as ``"day, id desc"``.
             compression: of its files: ``snappy``, ``zstd``, ``gzip``, ``lz4`` or ``uncompressed``.
 
         Raises:
-            DefinitionError: it cannot work as it is described; nothing is written.
+            DefinitionError: the descriptor cannot work; nothing is written.
             AlreadyExistsError: there is a Delta table at the location, data set or not.
             SessionError: the session cannot work with Delta tables.
-            StorageError: nothing can be written there.
+            StorageError: the location cannot be written.
         """
         descriptor = Description.of(schema, partition, order, compression)
         engines = engines_of(spark)
@@ -98,17 +98,17 @@ class Dataset:
         *,
         schema: SchemaLike | None = None,
     ) -> Dataset:
-        """The data set at a location.
+        """Find the data set at a location.
 
         Args:
             spark: see `create`.
-            schema: the columns that it has to have, if they are known.
+            schema: the columns that it must have; not checked if None.
 
         Raises:
-            NotFoundError: there is none, or a Delta table that is no data set.
+            NotFoundError: there is none, or a Delta table that is not a data set.
             DescriptorMismatchError: it has other columns.
             CorruptStoreError: its descriptor is broken.
-            DefinitionError: no data set can be there, or ``schema`` is none.
+            DefinitionError: a data set cannot be there, or ``schema`` is not valid.
         """
         columns = None if schema is None else plain_columns(schema)
         engines = engines_of(spark)
@@ -128,15 +128,15 @@ class Dataset:
         order: str | None = None,
         compression: str = "snappy",
     ) -> Dataset:
-        """The data set at a location, which is made if there is none; any number may ask at once.
+        """Find the data set at a location, or create it.
 
-        Args are those of `create`.
+        Any number of processes may call this at once. Args are those of `create`.
 
         Raises:
-            DescriptorMismatchError: there is one of another descriptor; `differences` has the parts
-                that differ by meaning, and not by spelling only.
-            AlreadyExistsError: there is a Delta table that is no data set.
-            DeltaProduceError: as `create` and `find` raise.
+            DescriptorMismatchError: the existing one has another descriptor; `differences` lists
+                the parts that differ in meaning, not only in spelling.
+            AlreadyExistsError: there is a Delta table that is not a data set.
+            DeltaProduceError: as for `create` and `find`.
         """
         wanted = Description.of(schema, partition, order, compression)
         engines = engines_of(spark)
@@ -161,40 +161,40 @@ class Dataset:
 
     @property
     def location(self) -> str:
-        """Where it is: the path of its Delta table."""
+        """The path of its Delta table."""
         return self._table.address
 
     @property
     def descriptor(self) -> Descriptor:
-        """What its rows and files are."""
+        """The descriptor of its rows and files."""
         return self._description.descriptor
 
     def read(self, where: str | None = None) -> DataFrame | pa.Table:
-        """The rows, in no order.
+        """Read the rows, in any order.
 
         Args:
             where: a condition in SQL over the columns of rows and of partitions. Files that cannot
-                have such rows are not read.
+                have such rows are skipped.
 
         Returns:
-            The columns of rows; a DataFrame with a session, else a pyarrow Table, which lies in a
-            temporary file if it is large.
+            The columns of rows; a DataFrame with a session, otherwise a pyarrow Table, which is in
+            a temporary file if it is large.
 
         Raises:
-            InvalidArgumentError: ``where`` is no condition, or fails for a row.
-            SessionError: only Spark computes it, or reads the files, and there is no session.
-            NotFoundError: the data set is not there any more.
+            InvalidArgumentError: ``where`` is not a condition, or fails for a row.
+            SessionError: only Spark can compute it, or read the files, and there is no session.
+            NotFoundError: the data set does not exist any more.
             CorruptStoreError: files are gone or broken.
         """
         snapshot = _found(self._table)
         return reading.rows(self._engines, self._table, snapshot, self._asked(snapshot, where))
 
     def files(self, where: str | None = None) -> list[str]:
-        """The paths of its files from the location, sorted.
+        """List the paths of its files, relative to the location, sorted.
 
         Args:
-            where: as for `read`: those that may have rows of it, by their partitions and by the
-                least and greatest values of columns.
+            where: as for `read`: lists files that may have such rows, by their partitions and by
+                the minimum and maximum of columns.
         """
         snapshot = _found(self._table)
         found = reading.files(self._table, snapshot, self._asked(snapshot, where))
@@ -202,16 +202,16 @@ class Dataset:
         return paths
 
     def partition(self, **values: object) -> Dataset:
-        """A part of it: the rows of some values in some, or all, of its partition columns.
+        """Select a part of it: the rows with some values in some or all partition columns.
 
-        It is read, written and copied as a data set of its own; rows of other values are refused.
+        You can read, write and copy the part like a data set; it refuses rows with other values.
 
         Args:
             values: by column; dates also as text in ISO 8601. None is null.
 
         Raises:
-            InvalidArgumentError: there is no such partition column, or a value is none of it, or is
-                not that of the part that this is.
+            InvalidArgumentError: there is no such partition column, or a value does not fit it, or
+                contradicts the part that this is.
         """
         return Dataset(
             self._engines,
@@ -228,22 +228,22 @@ class Dataset:
         partitioned: bool = False,
         open_files: int = 100,
     ) -> DatasetWriter:
-        """A writer, to be used in a ``with`` block, at whose end its rows are in the data set.
+        """Return a writer; use it in a ``with`` block, at whose end it commits its rows.
 
         Args:
-            roll_rows: a file of a partition ends with so many rows; without it a writer makes one
-                file of each partition.
-            checkpoint: a file is committed as it ends, and with it how much of the input is
-                durable: the next writer of the same checkpoint goes on from its ``resume_from``.
-                A text names the input, of several.
-            partitioned: the data set must be partitioned, be it by nothing. All writers of one that
-                is partitioned by columns are.
-            open_files: of so many partitions at most rows are in memory. Of others they are set
-                aside, in a temporary file.
+            roll_rows: start a new file in a partition after this many rows; without it a writer
+                makes one file for each partition.
+            checkpoint: commit each file when it ends, and record how much of the input is durable:
+                the next writer of the same checkpoint continues from its ``resume_from``. A text
+                names the input, if there are several.
+            partitioned: require that the data set is partitioned, if only by nothing. All writers
+                of a data set that is partitioned by columns are.
+            open_files: keep rows of at most this many partitions in memory; those of others go to a
+                temporary file.
 
         Raises:
-            InvalidArgumentError: an argument is not of its type, or there is no partition.
-            NotFoundError: the data set is not there any more.
+            InvalidArgumentError: an argument has the wrong type, or there is no partition.
+            NotFoundError: the data set does not exist any more.
         """
         return opened_writer(
             self._engines,
@@ -257,16 +257,16 @@ class Dataset:
         )
 
     def absorb(self, other: Dataset) -> None:
-        """Move all rows of another data set into this one, by one commit; the other is then empty.
+        """Move all rows of another data set into this one, in one commit; the other is then empty.
 
-        In one file system no data is copied. Whoever reads both through the library sees the rows
-        in one of them, also where it was cut off: the next absorption, or writer of either,
-        completes it, or undoes it. So it must not be begun while writers of either are at work.
+        Within one file system no data is copied. Readers of both through the library see the rows
+        in exactly one of them. If it is interrupted, the next absorption, or writer of either,
+        completes or undoes it. So do not start it while writers of either are at work.
 
         Raises:
-            InvalidArgumentError: it is this data set itself, or one of the two is a part, or Spark
-                has marked rows of it as deleted.
-            DescriptorMismatchError: it is described otherwise.
+            InvalidArgumentError: it is this data set itself, or one of the two is a part, or has
+                deletion vectors.
+            DescriptorMismatchError: its descriptor differs.
             ConflictError: a writer of either has undone it; the rows are where they were.
             StorageError: something cannot be written; the rows are in one of the two.
         """
@@ -298,16 +298,16 @@ class Dataset:
         order: str | EllipsisType | None = ...,
         compression: str | EllipsisType = ...,
     ) -> Dataset:
-        """Make another data set of its rows, whole or not at all: a file of each partition.
+        """Copy its rows into a new data set, all or nothing, with one file for each partition.
 
         Args:
             location: as for `create`.
-            partition: see `create`; so are the others. ``...`` is as it is here.
+            partition: see `create`; so are the others. ``...`` keeps that of this data set.
 
         Raises:
             AlreadyExistsError: there is a Delta table at the location.
-            DefinitionError: it cannot work as it is described.
-            InvalidChangesError: a row is of no partition there.
+            DefinitionError: the descriptor cannot work.
+            InvalidChangesError: a row does not fit a partition there.
         """
         snapshot = _found(self._table)
         own = snapshot.descriptor.descriptor

@@ -83,7 +83,7 @@ def opened_writer(
 
 
 class DatasetWriter:
-    """Writes rows; made by `Dataset.writer`, and used in a ``with`` block."""
+    """Writes rows in a ``with`` block; `Dataset.writer` returns one."""
 
     def __init__(
         self,
@@ -117,9 +117,9 @@ class DatasetWriter:
 
     @property
     def resume_from(self) -> int | None:
-        """The number, from 0, of the first input row that is not durable; None if it keeps none.
+        """The number, from 0, of the first input row that is not durable.
 
-        Only with a checkpoint: it is where the next writer of the same checkpoint goes on.
+        None without a checkpoint. The next writer of the same checkpoint continues there.
         """
         return None if self._checkpoint is None else self._checkpoint.resume_from
 
@@ -155,15 +155,15 @@ class DatasetWriter:
         """Write one row, or several.
 
         Args:
-            rows: one row as a tuple, named tuple, dict or dataclass; a list of such; a pyarrow
-                Table, RecordBatch or RecordBatchReader, or what else has ``__arrow_c_stream__``,
-                such as a frame of pandas or Polars; with a session a DataFrame of Spark.
+            rows: one row as a tuple, named tuple, dict or dataclass; a list of such rows; a pyarrow
+                Table, RecordBatch or RecordBatchReader, or any object with ``__arrow_c_stream__``,
+                such as a frame of pandas or Polars; with a session a Spark DataFrame.
 
         Raises:
-            InvalidChangesError: a row does not fit; its number, from 0, and column are said. Of a
-                table that is given at once nothing is taken then.
-            ConflictError: another writer goes on from the same checkpoint.
-            ClosedError: it is outside of its ``with`` block.
+            InvalidChangesError: a row does not fit; it has its number, from 0, and column. If a
+                table has such a row, none of its rows is written.
+            ConflictError: another writer continues from the same checkpoint.
+            ClosedError: the writer is used outside of its ``with`` block.
             StorageError: a file cannot be written.
         """
         if not self._is_open:
