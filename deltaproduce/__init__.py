@@ -1,8 +1,8 @@
-"""Incremental views for Spark: derived Delta tables that stay right while their inputs change.
+"""Incremental views on Delta Lake: derived tables that stay correct while their inputs change.
 
-A name is imported when it is first asked for, so that importing the package costs nothing: Spark's
-types, which most of them need, take half a second. Without PySpark the package can be imported, and
-a name that needs its types is a SessionError that says what to install.
+A name is imported when it is first used, so importing the package costs nothing: Spark's types,
+which most names need, take half a second. The package can be imported without PySpark; a name that
+needs its types then raises a SessionError that says what to install.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _root(
         typer.Option("--version", is_eager=True, callback=_version, help="Print the version."),
     ] = False,
 ) -> None:
-    """Derived tables on a data lake that stay right while their inputs change."""
+    """Incremental views on Delta Lake: derived tables that stay correct as inputs change."""
 
 
 def _assembled() -> typer.Typer:

@@ -39,7 +39,7 @@ _OF_ALL: Final = {
             typer.Option(
                 "--project-dir",
                 envvar="DELTAPRODUCE_PROJECT_DIR",
-                help="The folder of deltaproduce.toml.",
+                help="The folder with deltaproduce.toml.",
             ),
         ],
         Path(),
@@ -47,14 +47,15 @@ _OF_ALL: Final = {
     "variables": (
         Annotated[
             list[str] | None,
-            typer.Option(
-                "--var", metavar="NAME=VALUE", help="Another value of a variable of [vars]."
-            ),
+            typer.Option("--var", metavar="NAME=VALUE", help="Override a variable of [vars]."),
         ],
         None,
     ),
     "as_json": (Annotated[bool, typer.Option("--json", help="Print JSON.")], False),
-    "debug": (Annotated[bool, typer.Option("--debug", help="Show where an error is from.")], False),
+    "debug": (
+        Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")],
+        False,
+    ),
 }
 """The options of all verbs: type and default."""
 

@@ -17,7 +17,7 @@ Source: TypeAlias = Annotated[
 ]
 Key: TypeAlias = Annotated[
     str,
-    typer.Argument(metavar="KEY", help=r"A key; several columns as a,b; \N is null."),
+    typer.Argument(metavar="KEY", help=r"A key; several columns as a,b; null as \N."),
 ]
 Select: TypeAlias = Annotated[
     list[str] | None,
@@ -30,26 +30,35 @@ Select: TypeAlias = Annotated[
     ),
 ]
 Version: TypeAlias = Annotated[
-    int | None, typer.Option("--version", metavar="N", help="Of this version; else of the newest.")
+    int | None, typer.Option("--version", metavar="N", help="The version; default: the newest.")
 ]
 Limit: TypeAlias = Annotated[
-    int, typer.Option("--limit", min=0, metavar="ROWS", help="At most so many rows; 0 for all.")
+    int, typer.Option("--limit", min=0, metavar="ROWS", help="The most rows to print; 0 for all.")
 ]
 DryRun: TypeAlias = Annotated[
-    bool, typer.Option("--dry-run", help="Make and write nothing; say which tasks would be made.")
+    bool, typer.Option("--dry-run", help="Write nothing; list the tasks that would run.")
 ]
 ExitCode: TypeAlias = Annotated[
     bool, typer.Option("--exit-code", help="Exit with 3 if there is nothing to do.")
 ]
 AsOf: TypeAlias = Annotated[
     str | None,
-    typer.Option("--as-of", metavar="DAY", help="The day that windows end at, from now on."),
+    typer.Option(
+        "--as-of",
+        metavar="DAY",
+        help="The day of tasks; a run also ends windows there from now on.",
+    ),
 ]
 Recompute: TypeAlias = Annotated[
-    bool, typer.Option("--recompute", help="Call the functions too, for all keys.")
+    bool, typer.Option("--recompute", help="Also call the functions, for all keys.")
 ]
 Sample: TypeAlias = Annotated[
     int | None,
-    typer.Option("--sample", min=1, metavar="KEYS", help="Call them for so many keys a stage."),
+    typer.Option(
+        "--sample",
+        min=1,
+        metavar="KEYS",
+        help="Also call the functions, for this many keys per stage.",
+    ),
 ]
-Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make.")]
+Folder: TypeAlias = Annotated[Path, typer.Argument(metavar="NAME", help="The folder to create.")]

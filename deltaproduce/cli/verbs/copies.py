@@ -26,17 +26,22 @@ def sync(
     ],
     stages: Annotated[
         list[str] | None,
-        typer.Argument(metavar="STAGE", help="Sources and stages; else all.", autocompletion=known),
+        typer.Argument(
+            metavar="STAGE", help="Sources and stages; default: all.", autocompletion=known
+        ),
     ] = None,
     key_tables: Annotated[
         list[str] | None,
         typer.Option(
-            "--keys", metavar="STAGE", help="Keep its keys too, by number.", autocompletion=known
+            "--keys",
+            metavar="STAGE",
+            help="Also sync its table of numbered keys.",
+            autocompletion=known,
         ),
     ] = None,
     schema: Annotated[str, typer.Option("--schema", help="The database's schema.")] = "public",
     reload: Annotated[
-        bool, typer.Option("--reload", help="Send all rows where changes are not known.")
+        bool, typer.Option("--reload", help="Reload a table if its changes are unknown.")
     ] = False,
     exit_code: ExitCode = False,
 ) -> Answer:

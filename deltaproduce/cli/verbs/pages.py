@@ -15,7 +15,7 @@ from deltaproduce.cli.commands.options import Version
 def report(
     call: Invocation,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Where to write it.", dir_okay=False)
+        Path, typer.Option("--out", metavar="FILE", help="The file to write.", dir_okay=False)
     ] = Path("report.html"),
     version: Version = None,
     samples: Annotated[
@@ -23,7 +23,7 @@ def report(
         typer.Option("--samples", min=0, metavar="ROWS", help="Changed rows to show; 0 for none."),
     ] = 5,
 ) -> Answer:
-    """Write a page of stages, versions and figures: one HTML file that needs no network."""
+    """Write a report of stages, versions and figures: one HTML file that needs no network."""
     with call.store() as store:
         path = store.report(out, version, samples=samples)
     return Answer({"path": str(path), "bytes": path.stat().st_size}, (f"wrote {path}",))

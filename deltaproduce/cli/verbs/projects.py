@@ -14,7 +14,7 @@ from deltaproduce.shown.table import Table
 
 
 def init(call: Invocation, name: Folder) -> Answer:
-    """Make a sample project in a new folder: it runs as it is, without Java."""
+    """Create a sample project in a new folder. It runs without Java."""
     from deltaproduce.cli.sample.project import write
 
     folder = call.folder / name
@@ -24,7 +24,7 @@ def init(call: Invocation, name: Folder) -> Answer:
 
 
 def check(call: Invocation, select: Select = None) -> Answer:
-    """Check project file, definitions and input files; read few rows, and write nothing."""
+    """Check project file, definitions and input files. Reads few rows, and writes nothing."""
     from deltaproduce.cli.examination.checks import problems
     from deltaproduce.cli.selection import feeders_of, selected
     from deltaproduce.projects.project import Project
@@ -50,11 +50,11 @@ def graph(
     call: Invocation,
     select: Select = None,
     form: Annotated[
-        Literal["table", "mermaid"], typer.Option("--format", help="How to draw it.")
+        Literal["table", "mermaid"], typer.Option("--format", help="The output format.")
     ] = "table",
     as_of: AsOf = None,
 ) -> Answer:
-    """List the stages and what feeds each, or draw them; of a day, its tasks."""
+    """List or draw the stages and their feeders; with --as-of, the tasks of a day."""
     from deltaproduce.cli.selection import feeders_of, selected
 
     found = call.pipeline().graph()
@@ -70,7 +70,7 @@ def graph(
 
 
 def explain(call: Invocation, stage: Stage) -> Answer:
-    """Say what defines a stage, what the newest version has of it, and what the next would do."""
+    """Show a stage's definition, its figures, and what the next update would do to it."""
     from deltaproduce.cli.examination.explanations import explanation
 
     with call.store() as store:
@@ -80,10 +80,10 @@ def explain(call: Invocation, stage: Stage) -> Answer:
 def doctor(
     call: Invocation,
     session: Annotated[
-        bool, typer.Option("--session", help="Start a Spark session too, and use Delta in it.")
+        bool, typer.Option("--session", help="Also start a Spark session, and use Delta in it.")
     ] = False,
 ) -> Answer:
-    """Look whether this machine and this project have what is needed, and say what mends it."""
+    """Check this machine and this project, and say how to fix what is missing."""
     from deltaproduce.cli.examination.checkup import checkup
 
     found = checkup(call, with_session=session)

@@ -16,16 +16,18 @@ def show(
     stage: Stage,
     key: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY] [PARTITION]…", help="A key; column=value of its columns."),
+        typer.Argument(
+            metavar="[KEY] [PARTITION]…", help="A key; or column=value for some of its columns."
+        ),
     ] = None,
     version: Version = None,
     limit: Limit = 20,
     rows: Annotated[
-        bool, typer.Option("--rows", help="Print the rows of a partition, and not its task.")
+        bool, typer.Option("--rows", help="Print the rows of a partition, not its task.")
     ] = False,
     as_of: AsOf = None,
 ) -> Answer:
-    """Print rows of a source or stage, in its order; of a partition that a task makes, the task."""
+    """Print rows of a source or stage in order; for the partition of a task, the task."""
     from deltaproduce.cli.answers import readings
     from deltaproduce.cli.answers.values import filters_of
 
@@ -43,7 +45,7 @@ def show(
 
 
 def updates(call: Invocation, stage: Stage, version: Version = None, limit: Limit = 20) -> Answer:
-    """Print what one version changed in a stage: per key all rows, or one delete row."""
+    """Print what one version changed in a stage: for each key all rows, or one delete row."""
     from deltaproduce.cli.answers import readings
 
     with call.store() as store:
@@ -55,15 +57,16 @@ def changes(
     stage: Stage,
     since: Annotated[int, typer.Option("--from", metavar="N", help="After this version.")],
     until: Annotated[
-        int | None, typer.Option("--to", metavar="N", help="Up to this version; else the newest.")
+        int | None,
+        typer.Option("--to", metavar="N", help="Up to this version; default: the newest."),
     ] = None,
     mode: Annotated[
         Literal["net", "complete"],
-        typer.Option("--mode", help="One difference in all, or one a version."),
+        typer.Option("--mode", help="One difference in total, or one per version."),
     ] = "net",
     limit: Limit = 20,
 ) -> Answer:
-    """Print the rows of a stage that came and went between two versions."""
+    """Print the rows of a stage that were inserted and deleted between two versions."""
     from deltaproduce.cli.answers import readings
 
     with call.store() as store:
@@ -74,10 +77,11 @@ def diff(
     call: Invocation,
     before: Annotated[int, typer.Argument(metavar="V1", help="From this version.")],
     after: Annotated[
-        int | None, typer.Argument(metavar="V2", help="To this one; else the newest.")
+        int | None, typer.Argument(metavar="V2", help="To this version; default: the newest.")
     ] = None,
     sample: Annotated[
-        int, typer.Option("--sample", min=0, metavar="KEYS", help="So many keys of each sort.")
+        int,
+        typer.Option("--sample", min=0, metavar="KEYS", help="The most keys to show of each sort."),
     ] = 5,
 ) -> Answer:
     """Compare two versions: keys added, removed and changed of each stage, and some rows."""

@@ -13,7 +13,7 @@ from deltaproduce.cli.commands.options import ExitCode, Key, Recompute, Sample, 
 
 
 def forget(call: Invocation, source: Source, key: Key) -> Answer:
-    """Delete a key of a source and what was made from it; say where it can still be read."""
+    """Delete a key of a source and what was made from it; list where it can still be read."""
     from deltaproduce.cli.answers import readings
     from deltaproduce.cli.answers.values import key_of
 
@@ -25,7 +25,7 @@ def forget(call: Invocation, source: Source, key: Key) -> Answer:
 def verify(
     call: Invocation, select: Select = None, recompute: Recompute = False, sample: Sample = None
 ) -> Answer:
-    """Look for whatever is wrong with the tables; exit with 1 if anything is."""
+    """Check the tables for damage; exit with 1 if there is any."""
     from deltaproduce.cli.selection import feeders_of, selected
 
     stages = selected(select or (), feeders_of(call.pipeline().graph()))
@@ -39,7 +39,7 @@ def repair(
     sample: Sample = None,
     exit_code: ExitCode = False,
 ) -> Answer:
-    """Make a version in which whatever verify finds is put right."""
+    """Publish a version that fixes what verify finds."""
     with call.store() as store:
         before, version = store.head, store.repair(recompute=sample or recompute)
     answer = summaries.version_made(before, version, tuple(version.stages))
@@ -47,7 +47,7 @@ def repair(
 
 
 def compact(call: Invocation) -> Answer:
-    """Put the rows of all tables in order, and small files together; no version is made."""
+    """Sort the rows of all tables, and merge small files; makes no version."""
     with call.store() as store:
         store.compact()
         head = store.head
@@ -59,14 +59,19 @@ def compact(call: Invocation) -> Answer:
 def vacuum(
     call: Invocation,
     keep_versions: Annotated[
-        int | None, typer.Option("--keep-versions", metavar="N", help="So many of the newest.")
+        int | None,
+        typer.Option("--keep-versions", metavar="N", help="Keep this many of the newest."),
     ] = None,
     keep_days: Annotated[
         float | None,
-        typer.Option("--keep-days", metavar="DAYS", help="The newest at any time in so many days."),
+        typer.Option(
+            "--keep-days",
+            metavar="DAYS",
+            help="Keep those that were the newest in the last DAYS days.",
+        ),
     ] = None,
     unfinished_hours: Annotated[
-        float, typer.Option("--unfinished-hours", help="Unfinished files stay for so long.")
+        float, typer.Option("--unfinished-hours", help="Keep unfinished files for this long.")
     ] = 24,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Remove nothing; list the files.")

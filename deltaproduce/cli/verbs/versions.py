@@ -17,7 +17,7 @@ from deltaproduce.shown.table import Table
 def plan(
     call: Invocation, select: Select = None, as_of: AsOf = None, exit_code: ExitCode = False
 ) -> Answer:
-    """Say what a run would do to each stage, and why; write nothing."""
+    """Show what a run would do to each stage, and why; writes nothing."""
     from deltaproduce.cli.inputs.given import found
     from deltaproduce.cli.selection import feeders_of, selected
 
@@ -38,10 +38,11 @@ def run(
     exit_code: ExitCode = False,
     dry_run: DryRun = False,
     openlineage: Annotated[
-        bool, typer.Option("--openlineage", help="Tell OpenLineage of it, by its own settings.")
+        bool,
+        typer.Option("--openlineage", help="Send events to OpenLineage, with its own settings."),
     ] = False,
 ) -> Answer:
-    """Read the inputs, make a version of what they change, and the tasks of the day named."""
+    """Read the inputs, publish a version of their changes, and run the tasks of a day."""
     from deltaproduce.cli.inputs.given import found, rows
 
     file, pipeline = call.file(), call.pipeline()
@@ -85,9 +86,9 @@ def versions(call: Invocation, select: Select = None) -> Answer:
 
 
 def refresh(call: Invocation, select: Select = None, exit_code: ExitCode = False) -> Answer:
-    """Produce stages in full, and bring up to date what depends on them.
+    """Recompute stages in full, and update what depends on them.
 
-    All stages without --select; else each one selected, a version each.
+    Without --select all stages; otherwise each selected stage, one version for each.
     """
     from deltaproduce.cli.selection import feeders_of, selected
 
@@ -109,15 +110,17 @@ def backfill(
     stage: Stage,
     where: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PARTITION]…", help="column=value of its partition columns."),
+        typer.Argument(metavar="[PARTITION]…", help="column=value for its partition columns."),
     ] = None,
     downstream: Annotated[
         list[str] | None,
-        typer.Option("--downstream", help="Stages made again, too: names, or none; else all."),
+        typer.Option(
+            "--downstream", help="Downstream stages to run too: names, or none; default: all."
+        ),
     ] = None,
     dry_run: DryRun = False,
 ) -> Answer:
-    """Make tasks of a stage again, and those that depend on them."""
+    """Run tasks of a stage again, and those that depend on them."""
     from deltaproduce.cli.answers.values import partition_of
 
     names = downstream or ["all"]
@@ -136,10 +139,12 @@ def backfill(
 
 def rollback(
     call: Invocation,
-    version: Annotated[int, typer.Argument(metavar="VERSION", help="Its number; 0 for no rows.")],
+    version: Annotated[
+        int, typer.Argument(metavar="VERSION", help="The version to restore; 0 for no rows.")
+    ],
     exit_code: ExitCode = False,
 ) -> Answer:
-    """Make a version that is equal to an earlier one."""
+    """Publish a version that equals an earlier one."""
     with call.store() as store:
         before, made = store.head, store.rollback(version)
     answer = summaries.version_made(before, made, tuple(made.stages))
