@@ -3,16 +3,16 @@
 Invariant: importing this package needs nothing but the library itself. The strategies need
 Hypothesis, so they are imported by name: `from deltaproduce.testing import strategies`.
 
-It is for tests only: nothing in the library imports it; `dp.testing` is it, when asked for.
+It is for tests only: the library itself does not import it. `dp.testing` loads it on first use.
 
-A pipeline's functions can be tested without Spark:
+To test a pipeline's functions without Spark:
 
     oracle = Oracle(shop)
     oracle.update({"orders": [Upsert((1,), (7, Decimal("9.50")))]})
     assert oracle.content("customer_totals") == [(7, 7, 0, Decimal("9.50"))]
 
-so can the laws of an aggregate of one's own, with `check_aggregate(MyAggregate(), [1, -1, None])`;
-and a store can be compared with the model, table by table:
+To test the laws of your own aggregate, call `check_aggregate(MyAggregate(), [1, -1, None])`.
+To compare a store with the model, table by table:
 
     frame = store.content("customer_totals", ordered=True)
     assert plain_rows(frame.collect()) == oracle.content("customer_totals")

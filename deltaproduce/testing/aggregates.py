@@ -36,32 +36,32 @@ _SEED: Final = 23
 
 
 def check_aggregate(aggregate: object, values: Iterable[Any]) -> None:
-    """Tests the laws of an aggregate for `agg.own`, on short series of some values.
+    """Test the laws of an aggregate for `agg.own`, on short series of some values.
 
-    - *arguments unchanged*: no method changes what it is given;
-    - *determinism*: the same gives the same;
+    - *arguments unchanged*: no method changes its arguments;
+    - *determinism*: equal arguments give equal results;
     - *types*: a state is of ``state`` and a value of ``type``, and no method fails;
     - *round trip*: a state that was stored and read is as good as before;
     - *identity*: merging ``zero()`` with a state gives that state; ``identity_of``, if there is
-      one, says so of ``zero()``, and of other states only if they do that too;
+      one, is true of ``zero()``, and of other states only if merging them changes nothing either;
     - *associativity* and *commutativity* of ``merge``;
     - *order independence*: rows may be added in any order;
     - *parts*: adding all rows equals merging the states of parts of them;
     - *subtraction*: ``subtract(merge(a, b), b)``, if there is one, gives ``a``;
-    - *groups*: of one that takes whole columns: a group's state and value are the same alone and
-      beside other groups, whatever the order of rows of different groups.
+    - *groups*: for methods over whole columns: a group's state and value are the same alone and
+      together with other groups, in any order of the rows of different groups.
 
-    Two states are the same if their values are, and the values after more rows. Doubles that are
-    added up fail, since their sum depends on the order; keep decimals or whole numbers.
+    Two states are equal if their values are equal, also after more rows. Sums of doubles fail,
+    because they depend on the order; use decimals or whole numbers.
 
     Args:
-        aggregate: as `agg.own` takes it.
-        values: those of rows: of one argument bare, of several as tuples; with edge cases among
-            them, and None where columns may be null.
+        aggregate: as for `agg.own`.
+        values: of rows: bare for one argument, tuples for several. Include edge cases, and None if
+            columns may be null.
 
     Raises:
-        AssertionError: a law does not hold; says which, and for which values.
-        DefinitionError: the object is no aggregate.
+        AssertionError: a law does not hold; the message names the law and the values.
+        DefinitionError: the object is not an aggregate.
     """
     rows = tuple(value if isinstance(value, tuple) else (value,) for value in values)
     if not rows:
