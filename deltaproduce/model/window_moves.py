@@ -15,15 +15,16 @@ from deltaproduce.shown.tabular import one_line
 
 @dataclass(frozen=True, slots=True)
 class WindowMove:
-    """Where a version has left the window of a stage, and how it came there.
+    """Where a version has left the window of a stage, and how it got there.
 
     Attributes:
         first: its first partition; None if it is empty.
-        last: its last one.
-        entered: the partitions that there are and that it has now and had not.
-        left: those that it had and has no more.
-        reused: what the stage had was changed; else it was made anew from the window's partitions.
-        why: why so, in words.
+        last: its last partition.
+        entered: the present partitions that are new in the window.
+        left: the partitions that are no longer in the window.
+        reused: true if the update changed what the stage had, false if it recomputed the stage from
+            the window's partitions.
+        why: the reason, in words.
     """
 
     first: Partition | None = None

@@ -32,17 +32,17 @@ _STEPS: Final = ("day", "week", "month")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window over the partitions of a feeder's column; made by `window`.
+    """A window over the partitions of a feeder's column; `window` makes one.
 
     Attributes:
         column: a key column of the feeder.
-        last: how many partitions it has; None if it has a fixed start.
+        last: the number of partitions; None if it has a fixed start.
         start: a value of its first partition; None if it has a fixed length.
-        step: how much of the column is a partition; a day, or 1, if None.
+        step: the size of a partition; a day, or 1, if None.
         end: a value of its last partition, if that is fixed.
-        lag: how many partitions before the newest it ends.
-        on_missing: whether partitions that are missing count as empty.
-        max_partitions: how many of them its edge lets enter in one version, at most.
+        lag: the number of partitions between its last one and the newest.
+        on_missing: whether missing partitions count as empty.
+        max_partitions: the most partitions that enter in one version.
     """
 
     column: str
@@ -199,28 +199,28 @@ def window(
     on_missing: Literal["skip", "error"] = "skip",
     max_partitions: int | None = None,
 ) -> Window:
-    """A window over the partitions of a column, for `Pipeline.aggregate`.
+    """Make a window over the partitions of a column, for `Pipeline.aggregate`.
 
-    The aggregate is then of the rows whose partitions are from the window's first to its last one,
-    its edge. That is `end`, if the window has one; else, over dates, the day that the store is as
-    of (`Store.update`), if it is as of one; else the newest partition that is there, less `lag`.
+    The aggregate then covers the rows of partitions from the window's first to its last one, its
+    edge. The edge is `end`, if given; otherwise, over dates, the store's ``as_of`` day
+    (`Store.update`), if it has one; otherwise the newest partition that is present, less `lag`.
 
     Args:
-        column: a key column of the feeder, of type date, timestamp or of whole numbers.
-        last: a fixed length: how many partitions it has.
-        start: a fixed start: its first partition. Give one of the two.
-        step: what a partition is: ``"day"``, ``"week"`` (from Monday) or ``"month"``, in UTC, or,
-            of whole numbers, how many, from a multiple. A day, or 1, if None.
-        end: its last partition, if that is fixed.
-        lag: how many partitions before the newest its last one is.
-        on_missing: whether a partition from the first to the last that is not there counts as empty
-            (``"skip"``) or is a MissingPartitionsError (``"error"``).
-        max_partitions: how many partitions enter at most when the edge moves. The version that has
-            what is given for sources leaves the edge where it is; then it moves in versions of its
-            own, one after the other.
+        column: a key column of the feeder, of type date, timestamp or whole number.
+        last: a fixed length: the number of partitions.
+        start: a fixed start: the first partition. Give one of the two.
+        step: the size of a partition: ``"day"``, ``"week"`` (from Monday) or ``"month"``, in UTC,
+            or, for whole numbers, the size, from a multiple of it. A day, or 1, if None.
+        end: the last partition, if that is fixed.
+        lag: the number of partitions between the last one and the newest.
+        on_missing: whether a missing partition between the first and the last counts as empty
+            (``"skip"``) or raises a MissingPartitionsError (``"error"``).
+        max_partitions: the most partitions that enter when the edge moves. The version with the
+            given rows leaves the edge where it is; then further versions move it, one after the
+            other.
 
     Raises:
-        DefinitionError: an argument is none of these, or they do not go together.
+        DefinitionError: an argument is not valid, or they do not go together.
     """
     if not isinstance(column, str) or not column.strip():
         raise DefinitionError(f"a window's column is {shown(column)}; give the name of one")
