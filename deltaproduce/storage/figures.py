@@ -156,35 +156,36 @@ class StageFigures:
     Attributes:
         mode: ``skipped`` (not touched), ``seek`` (affected rows found by predicate and replaced),
             ``merge`` (found by a join with the whole table, and replaced), ``rewrite`` (the content
-            written anew, in order), ``full`` (produced from all of the feeder) or ``restore`` (set
-            back to what it was).
-        reason: why this mode, in words.
-        affected_keys: target keys that were looked at.
-        changed_keys: target keys in this version's updates.
-        rows_added: content rows written that were not there before.
-        rows_removed: content rows that are gone.
-        rows: content rows in this version.
-        row_bytes: about how many bytes one has in memory.
-        rows_read: rows that were read of stored tables to make it, of its feeders' and its own: all
-            of the row groups that were opened. Those that the store holds in memory are not among
-            them; of what Spark reads, as many as it may have to read are.
-        bytes_read: how many bytes these row groups have, compressed as they are stored; where only
-            Spark sees the files, as many as the rows have in memory.
+            rewritten, in order), ``full`` (computed from all of the feeder) or ``restore`` (reset
+            to an earlier state).
+        reason: the reason for this mode, in words.
+        affected_keys: the number of target keys that were processed.
+        changed_keys: the number of target keys in this version's updates.
+        rows_added: the number of new content rows.
+        rows_removed: the number of content rows that are gone.
+        rows: the number of content rows in this version.
+        row_bytes: about how many bytes a row has in memory.
+        rows_read: the number of rows read of stored tables, of its feeders and its own: all rows of
+            the row groups that were opened. Rows that the store holds in memory are not counted;
+            for reads by Spark it is an upper bound.
+        bytes_read: the bytes of these row groups, compressed as they are stored; if only Spark sees
+            the files, the bytes of the rows in memory.
         seconds: wall time of the stage's computation, without its commits.
         delta_versions: ``content``, ``key_mappings``, ``updates`` and, with merge on read, ``runs``
             -> the Delta table's version. If there are runs, the first two lack their rows:
-            `Version.delta_version` says so. Of a source that is read in place, ``content`` is that
+            `Version.delta_version` says so. For a source that is read in place, ``content`` is that
             of its own table.
         base: how the rows are read from these tables.
         numbering: its surrogate numbers.
         columns: the columns of the tables.
         origin: the table that a source is read from in place.
-        past: how far back the tables tell what happened.
-        window: where its window is, and how it came there; None if it has none.
-        rows_expired: of a source that does not keep all rows, those that were dropped with their
+        past: how far back the tables record what happened.
+        window: where its window is, and how it got there; None if it has none.
+        rows_expired: for a source with ``retain``, the number of rows dropped with their
             partitions.
-        rows_not_taken: and those that were given for partitions that it does not keep.
-        tasks: of a stage that keeps records of tasks, those that were made.
+        rows_not_taken: for such a source, the number of given rows in partitions that it does not
+            keep.
+        tasks: for a stage that keeps records of tasks, the tasks that were computed.
     """
 
     mode: Mode

@@ -34,13 +34,13 @@ class Version(Tabular):
         number: 1, 2, 3, …
         committed_at: when it was published, with time zone; None for the empty version.
         operation: ``update``, ``load``, ``refresh``, ``rollback``, ``forget`` or ``repair``.
-        update_id: the caller's name for the batch, if it gave one.
+        update_id: the caller's name for the batch, if given.
         stages: figures of every source and stage by name.
-        definitions: stage name -> fingerprint of the definition its tables were made by.
+        definitions: stage name -> fingerprint of the definition that its tables were made with.
         attempt: the attempt that published it.
-        windows: what the windows of its stages depend on beside rows.
-        tasks: as users see it, the names of the tasks that it made.
-        fencing_token: of the head, that of the version log's newest commit when the head was read.
+        windows: what the windows of its stages depend on besides rows.
+        tasks: the names of the tasks that it computed.
+        fencing_token: for the head, that of the version log's newest commit when the head was read.
     """
 
     number: int
@@ -81,7 +81,7 @@ class Version(Tabular):
 
     @property
     def headline(self) -> str:
-        """Its number, what made it, and when, in one line."""
+        """Its number, operation and time, in one line."""
         if self.committed_at is None:
             return f"version {self.number}: empty"
         given = "" if self.update_id is None else f" {self.update_id!r}"
@@ -89,7 +89,7 @@ class Version(Tabular):
 
     @property
     def as_of(self) -> date | None:
-        """The day that windows over dates end at; None if they end at their newest partitions."""
+        """The day at which windows over dates end; None if they end at their newest partitions."""
         return None if self.windows.as_of is None else day_of(self.windows.as_of)
 
     def shown(self) -> Version:
@@ -101,7 +101,7 @@ class Version(Tabular):
         return replace(self, stages=defined, tasks=tasks)
 
     def as_dict(self) -> dict[str, Any]:
-        """The version as JSON has it: a report, not what a store keeps; the time as ISO 8601."""
+        """The version as JSON values, with the time as ISO 8601; for reports, not for storage."""
         return {
             "number": self.number,
             "committed_at": None if self.committed_at is None else self.committed_at.isoformat(),
@@ -111,7 +111,7 @@ class Version(Tabular):
         }
 
     def delta_version(self, stage: str, kind: str) -> int | None:
-        """The delta version at which a table has the rows of this version, for plain SQL.
+        """Return the Delta version at which a table has the rows of this version, for plain SQL.
 
         Args:
             kind: ``content``, ``key_mappings`` or ``updates``; the updates are those of this
@@ -121,8 +121,8 @@ class Version(Tabular):
             None if the table does not exist in this version.
 
         Raises:
-            InvalidArgumentError: no delta version of the table has them: some are in the table of
-                runs (merge on read).
+            InvalidArgumentError: the table alone does not have the rows at any Delta version: some
+                are in the table of runs (merge on read).
         """
         figures = self.stages.get(stage)
         base = None if figures is None else figures.base
