@@ -47,13 +47,13 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """One part of a stage's definition that is another one now.
+    """One changed part of a stage's definition.
 
     Attributes:
         part: ``key columns``, ``value columns``, ``source key columns``, ``what it reads``; or what
             makes the stage's rows: ``function``, ``query`` or ``definition``.
-        before: what it was; None if that is not known.
-        after: what it is; None if that is not known.
+        before: the old one; None if unknown.
+        after: the new one; None if unknown.
     """
 
     part: str

@@ -37,7 +37,7 @@ class Updated(Protocol):
 
 
 class StreamWriter:
-    """What ``foreachBatch`` calls; see `Store.stream_writer`.
+    """The function that ``foreachBatch`` calls; see `Store.stream_writer`.
 
     Args:
         opened: opens the store in another session.

@@ -39,14 +39,14 @@ _CENTURY_HOURS: Final = 876_000
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed(Tabular):
-    """What a vacuum has removed, or would remove.
+    """What a vacuum removed, or would remove.
 
     Attributes:
-        versions: the numbers of the versions that were dropped.
-        tables: the names of the tables that were removed with all of their files.
-        files: how many files were removed from other tables.
-        bytes: how many bytes they had.
-        paths: of a dry run, those files, as Spark names them, in order; otherwise none.
+        versions: the numbers of the dropped versions.
+        tables: the names of the tables that were removed with all their files.
+        files: the number of files removed from other tables.
+        bytes: the bytes of these files.
+        paths: for a dry run, these files, named as Spark names them, in order; otherwise empty.
     """
 
     versions: tuple[int, ...]
@@ -59,7 +59,7 @@ class Vacuumed(Tabular):
         return one_line(self, versions=len(self.versions), files=self.files, bytes=self.bytes)
 
     def as_tables(self) -> tuple[ShownTable, ...]:
-        """What was removed, by sort."""
+        """The removed versions, tables and files."""
         rows = (
             ("versions", len(self.versions), ", ".join(map(str, self.versions))),
             ("whole tables", len(self.tables), ", ".join(self.tables)),
@@ -68,7 +68,7 @@ class Vacuumed(Tabular):
         return (ShownTable("vacuum", ("removed", "count", "which"), rows),)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The same as JSON values."""
         return {
             "versions": list(self.versions),
             "tables": list(self.tables),

@@ -66,8 +66,8 @@ class KeyDiff:
 
     Attributes:
         key: its columns.
-        before: its values in the first version, a mapping of columns a row, in order.
-        after: those in the second.
+        before: its values in the first version, one mapping of columns per row, in order.
+        after: its values in the second version.
     """
 
     difference: Difference
@@ -79,7 +79,7 @@ class KeyDiff:
         return one_line(self, self.difference, dict(self.key))
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it; see `plain`."""
+        """The key as JSON values; see `plain`."""
         return {
             "difference": self.difference,
             "key": plain(self.key),
@@ -93,12 +93,12 @@ class StageDiff:
     """How a stage differs.
 
     Attributes:
-        added: how many keys only the second version has.
-        removed: how many keys only the first one has.
-        changed: how many keys have other values.
-        rows_before: all rows of the first version.
-        rows_after: all rows of the second.
-        columns: which columns are defined otherwise; then every key that stays counts as changed.
+        added: the number of keys that only the second version has.
+        removed: the number of keys that only the first version has.
+        changed: the number of keys with other values.
+        rows_before: the number of rows in the first version.
+        rows_after: the number of rows in the second version.
+        columns: the columns whose definition differs; then every common key counts as changed.
         sample: some of the keys, the first of each sort; none if the columns differ.
     """
 
@@ -116,11 +116,11 @@ class StageDiff:
 
     @property
     def differs(self) -> bool:
-        """Whether any key does."""
+        """Whether any key differs."""
         return bool(self.added or self.removed or self.changed)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The difference as JSON values."""
         return {
             **{name: getattr(self, name) for name in (*_WHICH, "rows_before", "rows_after")},
             "columns": [altered.as_dict() for altered in self.columns],
@@ -134,8 +134,8 @@ class Diff(Tabular):
 
     Attributes:
         before: the number of the first version.
-        after: the number of the second, which may be older.
-        stages: stage name -> how it differs, of all stages of the pipeline, feeders first.
+        after: the number of the second version, which may be older.
+        stages: stage name -> its difference, for all stages of the pipeline, feeders first.
     """
 
     before: int
@@ -147,7 +147,7 @@ class Diff(Tabular):
         return one_line(self, self.before, self.after, differing=differing)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The difference as JSON values."""
         stages = {name: found.as_dict() for name, found in self.stages.items()}
         return {"before": self.before, "after": self.after, "stages": stages}
 

@@ -44,12 +44,12 @@ class Lineage(Tabular):
 
     Attributes:
         stage: the stage that has the key.
-        key: the key, as it was given.
+        key: the key, as you passed it.
         version: the version's number.
-        upstream: every stage that feeds it, directly or through others, the nearest first -> the
-            keys in it that the key was made from, each once, in the stage's key columns.
-        downstream: every stage that it feeds, likewise -> the keys made from it. They may have rows
-            from other keys too. Both are DataFrames, or pyarrow Tables without a session.
+        upstream: every stage upstream, the nearest first -> the keys in it that the key was made
+            from, each once, in the stage's key columns.
+        downstream: every stage downstream, likewise -> the keys made from it. They may also have
+            rows from other keys. Both are DataFrames, or pyarrow Tables without a session.
     """
 
     stage: str

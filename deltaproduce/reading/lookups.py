@@ -33,13 +33,13 @@ class Lookup(Tabular):
 
     Attributes:
         rows: all rows of the keys, in the columns of the content: a DataFrame, or a pyarrow Table
-            without a session. Of an index, with ``fetch=True``, those of its feeder.
-        strategy: ``seek`` if only row groups were read that may have one of the keys, ``scan`` if
-            all were, ``mixed`` if some files were sought and others scanned.
-        keys: how many distinct keys were looked up; None if only Spark can tell.
-        row_groups_read: how many row groups of Parquet files were read; None if only Spark can
-            tell. Rows that were written since in runs, and lie in memory, are not among them.
-        row_groups: how many there are.
+            without a session. For an index with ``fetch=True``, those of its feeder.
+        strategy: ``seek`` if only row groups that may have a key were read, ``scan`` if all were,
+            ``mixed`` if some files were sought and others scanned.
+        keys: the number of distinct keys; None if only Spark knows it.
+        row_groups_read: the number of row groups of Parquet files that were read; None if only
+            Spark knows it. Later rows in runs, which are in memory, are not counted.
+        row_groups: the number of row groups that exist.
     """
 
     rows: Rows

@@ -23,13 +23,13 @@ from deltaproduce.storage.versions import Version
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """A table in which rows of a forgotten key, or made from it, can still be read.
+    """A table in which rows of a forgotten key, or rows made from it, can still be read.
 
     Attributes:
         stage: the stage that has the table.
         table: ``content``, ``key_mappings``, ``updates`` or ``runs``.
-        versions: the numbers of the versions that pin such a state of it, in order. The Delta
-            table's version is ``version.stages[stage].delta_versions[table]``.
+        versions: the numbers of the versions in which it may have them, in order. The Delta table's
+            version is ``version.stages[stage].delta_versions[table]``.
     """
 
     stage: str
@@ -40,18 +40,18 @@ class Remaining:
         return one_line(self, self.stage, self.table, versions=len(self.versions))
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The same as JSON values."""
         return {"stage": self.stage, "table": self.table, "versions": list(self.versions)}
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten(Tabular):
-    """What forgetting a key has done, and what it has not.
+    """What forgetting a key did, and where the key remains.
 
     Attributes:
-        version: the version that no longer has the key: a new one, or the head if it had no rows.
-        remains: where it may still be read, by stage and table. Updates are named up to the newest
-            version, because those of all versions are in one table.
+        version: the version without the key: a new one, or the head if the key had no rows.
+        remains: where the key can still be read, by stage and table. Updates are listed up to the
+            newest version, because one table has those of all versions.
     """
 
     version: Version
@@ -68,7 +68,7 @@ class Forgotten(Tabular):
         return (*self.version.as_tables(), left)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The same as JSON values."""
         return {
             "version": self.version.as_dict(),
             "remains": [remaining.as_dict() for remaining in self.remains],

@@ -41,20 +41,20 @@ that Spark puts off counts where its rows are used."""
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an operation is: stage number ``done`` + 1 of ``total`` is under way.
+    """The progress of an operation: stage number ``done`` + 1 of ``total`` is running.
 
-    Without a `phase` it is about a stage, when it begins and when it ends; about the commit of all,
-    when it begins; or, without a `stage` too, about the operation, when it ends.
+    Without a `phase` it reports that a stage begins or ends, that the commit of all stages begins,
+    or, without a `stage` too, that the operation ends.
 
     Attributes:
-        stage: the stage; ``commit`` when the tables begin to be written; empty if it is about none.
-        phase: what is done; empty if it is about the stage.
+        stage: the stage; ``commit`` when the store begins to write tables; empty for the operation.
+        phase: the phase; empty if it is about the stage.
         event: whether it begins or ends.
-        seconds: how long it took, at the end; of a phase without those within it.
-        mode: how a stage was done, at its end; as `StageFigures.mode`, before it is written.
-        keys_in: keys of what it reads that changed; of a source, those that were looked at.
-        keys_changed: keys that its updates will name.
-        rows: all rows that it has then.
+        seconds: how long it took, at the end; a phase does not count those within it.
+        mode: how a stage was done, at its end; see `StageFigures.mode`, before it is written.
+        keys_in: the number of changed keys of its feeders; for a source, of processed keys.
+        keys_changed: the number of keys that its updates will have.
+        rows: the number of rows that it then has.
     """
 
     operation: str

@@ -27,10 +27,10 @@ Typed: TypeAlias = tuple[tuple[str, Any, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of a stage, or all of a stage that has none.
+    """A partition of a stage, or a whole stage without partitions.
 
     Attributes:
-        values: the partition columns, and their values.
+        values: the partition columns with their values.
     """
 
     stage: str
@@ -42,15 +42,16 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task:
-    """One partition that is to exist at a date.
+    """One partition that should exist at a date.
 
     Attributes:
-        partition: its partition columns, and their values.
-        scope: what the names in its query stand for.
-        dependencies: the partitions that it reads, whether they are there or not.
-        state: ``present``, ``missing``, or ``dirty``: made of other rows, or by another definition.
+        partition: its partition columns with their values.
+        scope: the names that its query may use, with their values.
+        dependencies: the partitions that it reads, whether they exist or not.
+        state: ``present``, ``missing``, or ``dirty``: made from other rows, or with another
+            definition.
         partition_types: the types of its partition columns.
-        scope_types: those of the names in its scope.
+        scope_types: the types of the names in its scope.
     """
 
     stage: str
@@ -69,11 +70,11 @@ class Task:
 
     @property
     def of(self) -> Partition:
-        """The partition that it makes."""
+        """The partition that it computes."""
         return Partition(self.stage, tuple(self.partition.items()))
 
     def as_tables(self) -> tuple[Table, ...]:
-        """Its evaluation scope, partition columns and dependencies."""
+        """Its scope, partition columns and dependencies."""
         scope = sorted(self.scope)
         return (
             Table(
@@ -101,12 +102,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What there is of some tasks of a stage.
+    """The size of some tasks of a stage.
 
     Attributes:
-        tasks: how many they are.
-        rows: how many rows they made when they were last made.
-        bytes: about how many bytes these have in memory.
+        tasks: the number of tasks.
+        rows: the number of rows that they had made before.
+        bytes: about how many bytes these take in memory.
     """
 
     stage: str
@@ -116,11 +117,11 @@ class Size:
 
 
 class Backfill(Tabular, tuple[Task, ...]):
-    """The tasks that a backfill has made again, or would: feeders first, as they were before.
+    """The tasks that a backfill ran again, or would run: feeders first, as they were before.
 
     Attributes:
-        number: that of the version that it has published; None of one that would be.
-        sizes: how much that is, by stage.
+        number: the number of the published version; None for a dry run.
+        sizes: the sizes of the tasks, by stage.
     """
 
     number: int | None
@@ -138,7 +139,7 @@ class Backfill(Tabular, tuple[Task, ...]):
         return Backfill, (tuple(self),), self.__dict__
 
     def as_tables(self) -> tuple[Table, ...]:
-        """How much it is, by stage; the rows are those before it."""
+        """The sizes by stage; rows are those before the backfill."""
         rows = tuple((one.stage, one.tasks, one.rows, one.bytes) for one in self.sizes)
         did = "would make" if self.number is None else "has made"
         return (Table(f"a backfill {did}", ("stage", "tasks", "rows", "bytes"), rows),)
@@ -149,8 +150,8 @@ class FailedTask:
     """A task that failed.
 
     Attributes:
-        of: the partition that it would have made.
-        error: why.
+        of: the partition that it computes.
+        error: why it failed.
     """
 
     of: Partition
@@ -162,14 +163,14 @@ class FailedTask:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """What a run of tasks has done.
+    """What a run of tasks did.
 
     Attributes:
-        done: the tasks that were made, in order.
-        failed: those that failed, and why.
-        blocked: those that wait for a failed task, or for a partition that has not arrived.
-        dropped: the partitions that no task asks for any more, and are gone.
-        left: those that are still to be made, as there were more than the run was to make.
+        done: the tasks that ran, in order.
+        failed: the tasks that failed, and why.
+        blocked: the tasks that wait for a failed task, or for a partition that has not arrived.
+        dropped: the partitions that no task asks for any more, and that were removed.
+        left: the tasks that remain because of ``max_tasks``.
     """
 
     done: tuple[Partition, ...] = ()

@@ -25,13 +25,13 @@ has come for; a stage that it reads is looked at; or all of it is due."""
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What could be read before an update, and not after it.
+    """What can be read before an update, but not after it.
 
     Attributes:
-        stage: whose it is.
+        stage: the stage that loses it.
         what: ``stage`` (no later version has it), ``changes`` (`Store.changes` does not reach
             across) or ``rows`` (a source forgets them).
-        rows: how many rows that are; None if it is not known.
+        rows: the number of lost rows; None if unknown.
         sentence: the same in words.
     """
 
@@ -44,7 +44,7 @@ class Loss:
         return one_line(self, self.stage, Word(self.what), rows=self.rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The loss as JSON values."""
         return {
             "stage": self.stage,
             "what": self.what,
@@ -58,12 +58,13 @@ class PlannedStep(Step):
     """A step, with what is known of it before anything is read.
 
     Attributes:
-        cause: why the stage is looked at, in one word.
-        altered: which parts of its definition are others than those that its tables were made by.
-        keys: how many keys of what it reads change at most; of a source, how many are given. None
-            if it is not known.
-        share: about which share of the rows that it reads these are, from 0 to 1; 1 where all keys
-            are produced. None if it is not known.
+        cause: why the stage is processed, in one word.
+        altered: the parts of its definition that differ from the one that its tables were made
+            with.
+        keys: the most keys of its feeders that change; for a source, the number of given keys. None
+            if unknown.
+        share: about which share of its feeders' rows these are, from 0 to 1; 1 if all keys are
+            produced. None if unknown.
     """
 
     cause: Cause = "reached"
@@ -109,13 +110,13 @@ class PlannedStep(Step):
 
 
 class Plan(Tabular, tuple[PlannedStep, ...]):
-    """What an update would do: a tuple of the stages that it would look at, feeders first.
+    """What an update would do: a tuple of the stages that it would process, feeders first.
 
     Attributes:
-        head: the number of the version that the update would come after.
-        skipped: the names of the stages that it would not look at.
-        losses: what could be read before it, and not after it. Versions that are there stay
-            readable; only a vacuum drops them.
+        head: the number of the version that the update would follow.
+        skipped: the names of the stages that it would not process.
+        losses: what can be read before it, but not after it. Existing versions stay readable; only
+            a vacuum drops them.
     """
 
     head: int
@@ -130,7 +131,7 @@ class Plan(Tabular, tuple[PlannedStep, ...]):
         return Plan, (tuple(self),), self.__dict__
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The plan as JSON values."""
         return {
             "head": self.head,
             "steps": [step.as_dict() for step in self],

@@ -47,9 +47,9 @@ class Finding:
     Attributes:
         stage: the stage that has the table; empty for the version log.
         table: ``content``, ``key_mappings``, ``updates`` or ``runs``; ``_versions`` for the log.
-        what: what it is about, in one word.
+        what: the kind of damage, in one word.
         wrong: what was found, in words.
-        mend: what puts it right.
+        mend: how to fix it.
     """
 
     stage: str
@@ -62,7 +62,7 @@ class Finding:
         return one_line(self, self.stage, self.table, self.what, self.wrong)
 
     def as_dict(self) -> dict[str, str]:
-        """The finding as JSON has it."""
+        """The finding as JSON values."""
         return asdict(self)
 
 
