@@ -23,12 +23,12 @@ from deltaproduce.types.columns import Column, RowSchema
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a project that would stop it, or break what uses it.
+    """A problem in a project that stops it, or breaks what uses it.
 
     Attributes:
-        stage: the stage that it is about; empty if it is none.
+        stage: the stage that it is about; empty if none.
         column: the column, if it is about one.
-        file: where it is written, relative to the project's folder; None if nowhere.
+        file: the file that contains it, relative to the project's folder; None if none.
         users: the stages whose queries use what is wrong.
         severity: an ``error`` stops a run; a ``warning`` does not.
     """
@@ -42,7 +42,7 @@ class Problem:
     severity: Literal["error", "warning"] = "error"
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """The problem as JSON values."""
         return asdict(self)
 
     @staticmethod

@@ -26,12 +26,12 @@ class Project:
     """A folder with a project file, `deltaproduce.toml`, and the stages that it names.
 
     Args:
-        folder: where the project file is.
-        vars: values in the place of those that variables have in its ``[vars]``, by name: of the
-            same types, or texts that stand for such.
+        folder: the folder of the project file.
+        vars: values that override variables of its ``[vars]``, by name: of the same types, or as
+            text.
 
     Raises:
-        DefinitionError: there is none, or something is wrong in it; or there is no such variable.
+        DefinitionError: there is no project file, or it is wrong; or there is no such variable.
     """
 
     def __init__(
@@ -53,26 +53,26 @@ class Project:
 
     @property
     def location(self) -> str:
-        """Where its store is."""
+        """The location of its store."""
         return self._file.location
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """What its files define; read once.
+        """The pipeline that its files define; read once.
 
         Raises:
-            DefinitionError: something in a file is wrong; with `file` and `line`.
+            DefinitionError: a file is wrong; with `file` and `line`.
         """
         return loaded(self._file)
 
     def store(self, spark: SparkSession | None = None) -> Store:
-        """Its store.
+        """Open its store.
 
         Args:
             spark: as for `Store`.
 
         Raises:
-            DeltaProduceError: as `Store` and `pipeline`.
+            DeltaProduceError: as for `Store` and `pipeline`.
         """
         try:
             return opened_with(self._file, self.pipeline, spark)
@@ -83,14 +83,14 @@ class Project:
             raise
 
     def check(self, store: Store | None = None) -> list[Problem]:
-        """What is wrong in the project; no row is read, and nothing written.
+        """Return what is wrong in the project; no row is read, and nothing is written.
 
         Args:
-            store: whose columns the project's are compared with: columns that are gone, renamed or
-                another key, and are used by a query, are errors that name each user.
+            store: compare the definitions with its columns: if a query uses a column that is gone
+                or renamed, or a key that changed, that is an error that names each user.
 
         Returns:
-            An empty list if all is well.
+            The problems; an empty list if there are none.
         """
         pipeline, errors, files = examined(self._file)
         now, unfit = inferred(pipeline.stages)

@@ -55,33 +55,32 @@ def local_session(
     memory: str = "2g",
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A Spark session in this process that can read and write Delta tables.
+    """Return a Spark session in this process that can read and write Delta tables.
 
-    A session that already runs is returned as it is, whatever is asked for here, if it can work
-    with Delta. Otherwise a new one starts. Its workers run this interpreter (unless the variable
-    PYSPARK_PYTHON names another), the web UI and the progress bar are off, Spark logs errors only,
-    and what is written to standard error while it starts is shown only if the start fails. That a
-    task failed is not logged, since it is raised; a ``log4j2.properties`` where Spark looks for one
-    has the last word. It is set up for many small plans: adaptive planning is off, and errors do
-    not name the Python line that made a column. Files and directories are written with no more
-    rights than this process's umask leaves, and never with a right to write for others.
+    A running session that can work with Delta is returned as it is, whatever you pass. Otherwise a
+    new one starts. Its workers run this interpreter (unless the variable PYSPARK_PYTHON names
+    another), the web UI and the progress bar are off, and Spark logs errors only. Output on
+    standard error during the start is shown only if the start fails. Failed tasks are not logged,
+    since they raise an error; a ``log4j2.properties`` where Spark looks for one takes precedence.
+    The session is tuned for many small plans: adaptive planning is off, and errors do not name the
+    Python line that made a column. Files and directories get the permissions of this process's
+    umask, and are never writable by others.
 
-    Cost: about six seconds; at the very first start the Delta jars are downloaded too.
+    Cost: about six seconds; the very first start also downloads the Delta jars.
 
     Args:
-        app_name: the name the session shows in Spark's logs.
-        cores: how many threads work, and how many partitions a shuffle makes; all of the machine's
-            if not given.
+        app_name: the session's name in Spark's logs.
+        cores: the number of threads, and of partitions of a shuffle; by default all cores.
         memory: the heap of the one Java process, in Spark's units. It is fixed when this Python
             process starts Java, so a later session of the same process cannot change it.
-        config: further Spark settings. They win over the ones made here, except that Delta stays
-            among `spark.jars.packages` and `spark.sql.extensions`, and that options of
-            `spark.driver.extraJavaOptions` are added to those made here, and win one by one.
+        config: further Spark settings. They override those made here, except that Delta stays in
+            `spark.jars.packages` and `spark.sql.extensions`, and that options in
+            `spark.driver.extraJavaOptions` are added, and override one by one.
 
     Raises:
-        SessionError: no session can start, or the one that runs lacks Delta; the message says
-            what to do.
-        InvalidArgumentError: an argument is not of its type.
+        SessionError: no session can start, or the running one lacks Delta; the message says what to
+            do.
+        InvalidArgumentError: an argument has the wrong type.
     """
     _check_arguments(app_name, cores, memory, config)
     if find_spec("pyspark.core") is None:
