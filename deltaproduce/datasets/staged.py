@@ -44,9 +44,9 @@ _ROWS_AT_A_TIME: Final = 1 << 18
 
 
 class StageDataset:
-    """The content of a stage at a version, as a data set that is read.
+    """The content of a stage at a version, as a read-only data set.
 
-    Made by `Store.dataset`. The store alone writes it: rows are given to `Store.update`.
+    `Store.dataset` returns one. Only the store writes it: give rows to `Store.update`.
     """
 
     def __init__(
@@ -70,23 +70,23 @@ class StageDataset:
 
     @property
     def location(self) -> str:
-        """Where it is: the path of the content's Delta table, or its name in a catalog."""
+        """The path of the content's Delta table, or its name in a catalog."""
         return self._store.tables.location.table(self._stage.name, CONTENT).address
 
     @property
     def descriptor(self) -> Descriptor:
-        """What its rows and files are in the version."""
+        """The descriptor of its rows and files in the version."""
         return self._description.descriptor
 
     def read(self, where: str | None = None) -> DataFrame | pa.Table:
-        """The rows of the content, in no order; see `Dataset.read`.
+        """Read the rows of the content, in any order; see `Dataset.read`.
 
         Args:
             where: a condition in SQL over the columns of rows and of partitions. Files that cannot
-                have such rows are not read.
+                have such rows are skipped.
 
         Returns:
-            The columns of `Store.content`; a DataFrame with a session, else a pyarrow Table.
+            The columns of `Store.content`; a DataFrame with a session, otherwise a pyarrow Table.
         """
         engines, condition = self._store.engines, self._asked(where)
         with self._store.noticing():
@@ -102,14 +102,14 @@ class StageDataset:
             return spill.table()
 
     def files(self, where: str | None = None) -> list[str]:
-        """The paths of the files that may have such rows, from the location, sorted.
+        """List the paths of the files that may have such rows, relative to the location, sorted.
 
-        Where later rows lie beside the content (merge on read), those of the table of runs are
-        among them; `Store.compact` folds them into the content.
+        If later rows are in the table of runs (merge on read), its files are listed too;
+        `Store.compact` folds them into the content.
 
         Raises:
-            InvalidArgumentError: rows of them are marked as deleted (copy on write, above 4,000,000
-                rows), or only Spark finds them.
+            InvalidArgumentError: the content has deletion vectors (copy on write, above 4,000,000
+                rows), or only Spark can list the files.
         """
         condition, figures = self._asked(where), self._figures
         if not figures.rows:
@@ -124,10 +124,10 @@ class StageDataset:
         return sorted(found)
 
     def partition(self, **values: object) -> StageDataset:
-        """A part of it: the rows of some values in its partition columns; see `Dataset.partition`.
+        """Select the rows with some values in its partition columns; see `Dataset.partition`.
 
         Raises:
-            InvalidArgumentError: there is no such partition column, or a value is none of it.
+            InvalidArgumentError: there is no such partition column, or a value does not fit it.
         """
         within = narrowed(values, self._description, self._within)
         return StageDataset(self._store, self._version, self._stage, self._description, within)

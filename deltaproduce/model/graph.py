@@ -21,10 +21,10 @@ from deltaproduce.types.stored_as import StoredAs
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A root of the graph: rows that nothing in the pipeline makes.
+    """A root of the graph: its rows come from outside of the pipeline.
 
     Attributes:
-        stored: how files keep its content; None if plainly, by its key.
+        stored: how files store its content; None if plainly, by its key.
     """
 
     name: str
@@ -80,21 +80,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Producer:
-    """A stage that is made from others: of which kind, and the feeders whose keys it is made for.
+    """A stage that is made from others: its kind, and the feeders that it reads.
 
-    If it has a function it can be called like that, and shows its name, docstring and signature.
-    For these it has a ``__dict__`` in place of slots. Like a function, it is pickled by reference
-    if its module holds it under the function's name.
+    If it has a function, you can call the producer like it; it has the function's name, docstring
+    and signature. For these it has a ``__dict__`` instead of slots. Like a function, it is pickled
+    by reference if its module has it under the function's name.
 
     Attributes:
-        inputs: for each sequence of values that it reads, the feeders that they come from: one, or
-            several that are merged, in order.
-        revision: stands for what makes its rows where a change of that is to be noticed.
-        had_source_key: of a stage as a version has it, the source key then; None for one as it is
-            defined.
-        auxiliary: stages that its definition brings along, which it reads beside its inputs; users
-            have not defined them, and do not see them.
-        stored: as of a `Source`.
+        inputs: for each sequence of values that it reads, its feeders: one, or several merged ones,
+            in order.
+        revision: if given, stands for what makes its rows when definitions are compared.
+        had_source_key: for a stage as recorded by a version, its source key then; None for one as
+            it is defined.
+        auxiliary: stages that its definition adds, which it reads besides its inputs; users do not
+            define them, and do not see them.
+        stored: as for a `Source`.
     """
 
     name: str
