@@ -22,58 +22,58 @@ _ROWS_SHARE: Final = 1_500
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a store goes by, from its opening on.
+    """The sizes up to which a store does a step in which way; fixed when it is opened.
 
     Attributes:
-        small_table_rows: of a table of at most so many rows, all are read and written: a look-up
+        small_table_rows: a table of at most this many rows is read and written whole: a look-up
             would cost as much.
-        small_table_bytes: the most bytes that they may have.
-        local_rows: the most rows of a table, a batch or a function's output that a step works on on
-            the driver; by default as many as its memory has 1,500 bytes.
-        local_bytes: the most bytes that they may have, as `frames.row_bytes` estimates them; by
-            default a 48th of the driver's memory, and at most 1 GiB. A step holds several times as
-            much. Of more rows, a step of a store without a session holds a part of about this size
-            in memory at a time, and has the others in temporary files.
-        written_bytes: the most bytes of a table that the driver writes anew, in parts of
-            `local_bytes`, where the rows that change are there; by default a sixth of the driver's
+        small_table_bytes: the most bytes of such a table.
+        local_rows: the most rows of a table, a batch or a function's output that a step processes
+            on the driver; by default one for each 1,500 bytes of the driver's memory.
+        local_bytes: the most bytes of these rows, as `frames.row_bytes` estimates them; by default
+            a 48th of the driver's memory, and at most 1 GiB. A step holds several times as much.
+            Without a session, a step with more rows holds a part of about this size in memory at a
+            time, and keeps the others in temporary files.
+        written_bytes: the most bytes of a table that the driver rewrites, in parts of
+            `local_bytes`, if the changed rows are on the driver; by default a sixth of the driver's
             memory. Spark on the same machine takes twice as long.
-        cluster_rows: the same as `local_rows`, in a session whose executors are other machines.
-        cluster_bytes: the same as `local_bytes` there.
-        fetched_bytes: the most bytes that Spark has computed and the driver gets: they go through
-            its heap, and Spark gives no more than 1 GiB at once by default.
-        plan_rows: the most rows from the driver that are part of a query's plan; Spark takes others
-            in a job.
-        task_bytes: about how many bytes of rows a task of Spark's compares at a time. A key of more
-            is compared by Spark itself.
-        rewritten_rows: the most rows of a table that is written whole where some of its rows are
+        cluster_rows: replaces `local_rows` in a session whose executors are other machines.
+        cluster_bytes: replaces `local_bytes` in such a session.
+        fetched_bytes: the most bytes that Spark has computed and the driver fetches: they go
+            through its heap, and Spark returns no more than 1 GiB at once by default.
+        plan_rows: the most rows from the driver that are part of a query's plan; Spark reads more
+            of them in a job.
+        task_bytes: about how many bytes of rows a Spark task compares at a time. Spark itself
+            compares a larger key.
+        rewritten_rows: the most rows of a table that is rewritten whole if some of its rows are
             replaced (copy on write): the driver writes a million in 0.3 s, and Spark takes 2 s to
             replace any.
-        seek_keys: the most keys, or pairs of keys, that a predicate names: Spark plans 50,000 in
-            seconds.
+        seek_keys: the most keys, or pairs of keys, in a predicate: Spark takes seconds to plan
+            50,000.
         group_rows: the most rows of a row group in files where keys are looked up
             (`parquet.seeks`).
-        end_rows: the same where a step reads the first or the last of many rows that are beside
-            each other: the values of a group, of which it asks for the least.
-        partition_rows: where windows are over a stage, a file of its content has one partition of
-            at least so many rows, or some smaller ones: a row group each by default.
-        partition_files: in about how many files its content is at most, so that large tables have
-            larger ones.
-        seek_rows: the most rows of row groups that a look-up reads there; Spark reads more at a
-            time.
-        full_rows: of at least so many rows that a stage reads, all are produced if nearly all have
-            changed.
-        preserved_rows: the most rows that one task calls `preserve` for: others side by side, by
+        end_rows: the same in files where a step reads only the first or the last of many adjacent
+            rows: the least value of a group, for example.
+        partition_rows: if windows read a stage, a partition of at least this many rows has its own
+            file; smaller ones share one. By default a row group.
+        partition_files: about the most files of such a content, so that large tables have larger
+            files.
+        seek_rows: the most rows of row groups that a look-up reads on the driver; Spark reads more
+            at a time.
+        full_rows: if a stage reads at least this many rows, and nearly all have changed, it is
+            recomputed in full.
+        preserved_rows: the most rows for which one task calls `preserve`; more run in parallel, by
             ranges of keys.
-        run_rows: the most rows of one run (merge on read); a step of more writes the table anew.
-        overlay_rows: the most rows of all runs since a table was written: a store holds them in
+        run_rows: the most rows of one run (merge on read); a larger step rewrites the table.
+        overlay_rows: the most rows of all runs since a table was rewritten: a store holds them in
             memory.
-        overlay_bytes: the most bytes that they may have.
-        overlay_runs: the most runs since a table was written: a step that would add one more writes
-            it anew.
-        compaction_rows: so many rows in runs are folded into their tables beside the versions that
-            follow.
-        compaction_commits: so many runs are folded, and so many small files of one table put in
-            order.
+        overlay_bytes: the most bytes of these rows.
+        overlay_runs: the most runs since a table was rewritten: a step that would add one more
+            rewrites it.
+        compaction_rows: when runs have this many rows, they are folded into their tables in the
+            background.
+        compaction_commits: when there are this many runs, they are folded; when there are this many
+            small files of one table, they are merged.
     """
 
     small_table_rows: int = 20_000
