@@ -71,15 +71,15 @@ class BrokenDescriptorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What a data set's rows and files are, as it is stored; two that mean the same are equal.
+    """The stored description of a data set's rows and files; two with the same meaning are equal.
 
     Attributes:
         schema: the columns of its rows, as DDL.
-        partition: what it is partitioned by, columns and ``expression AS name``; None if it has no
-            partition, not even one by nothing.
-        order: the columns that the rows of each file are sorted by; with ``DESC`` where it is so.
+        partition: its partitioning, columns and ``expression AS name``; empty for ``partition=""``,
+            None for none.
+        order: the columns that sort the rows of each file; with ``DESC`` if descending.
         compression: the codec of its files.
-        version: of this form of descriptors.
+        version: the version of this form of descriptors.
     """
 
     schema: str
@@ -89,7 +89,7 @@ class Descriptor:
     version: int = _VERSION
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, as JSON has them."""
+        """The descriptor as JSON values."""
         return {
             "schema": self.schema,
             "partition": None if self.partition is None else list(self.partition),

@@ -81,11 +81,11 @@ class Oracle:
     """The model of a store: the same pipeline over lists instead of tables, in memory.
 
     Rows are tuples in the column order and row order of the store's tables, in the normal form of
-    `plain`, so that `oracle.content(stage) == plain_rows(frame.collect())` is the whole test for a
-    frame read with `ordered=True`. Where a function emits a moment with time zone, or gets its rows
-    in Arrow, timestamps without one are in UTC.
+    `plain`. So for a frame read with `ordered=True`,
+    `oracle.content(stage) == plain_rows(frame.collect())` is the whole test. If a function emits a
+    time with zone, or gets its rows in Arrow, timestamps without a zone are in UTC.
 
-    Every update costs a recomputation of the whole pipeline: keep test data small.
+    Every update recomputes the whole pipeline: keep test data small.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -128,12 +128,12 @@ class Oracle:
 
         Args:
             changes: the changes of each source, in row order.
-            update_id: a name for the batch; a second update of the same name changes nothing.
-            partitions: those that are there, as for `Store.update`.
+            update_id: a name for the batch; a second update with the same id changes nothing.
+            partitions: partitions to mark as present, as for `Store.update`.
             as_of: as for `Store.update`.
 
         Returns:
-            The number of the head after it, or of the version that `update_id` made before.
+            The number of the head afterwards, or of the version that `update_id` made before.
 
         Raises:
             InvalidChangesError: a source is unknown, or has a key with deletes and upserts (S2).
@@ -229,20 +229,20 @@ class Oracle:
         partitions: Named = MappingProxyType({}),
         as_of: AsOf = ...,
     ) -> int:
-        """Give sources all the rows that they are to have: keys without one are deleted.
+        """Load all rows of some sources: keys without rows are deleted.
 
         Args:
-            rows: the rows of each source, in order; other sources stay.
+            rows: the rows of each source, in order; other sources stay as they are.
             update_id: as for `update`.
             partitions: as for `update`.
             as_of: as for `update`.
 
         Returns:
-            As `update`.
+            As for `update`.
 
         Raises:
             InvalidChangesError: a source is unknown.
-            ProducerError: as `update`.
+            ProducerError: as for `update`.
         """
         changes: dict[str, Sequence[Change]] = dict(rows)
         for source in self._graph.sources:
@@ -255,10 +255,10 @@ class Oracle:
         return self.update(changes, update_id, partitions=partitions, as_of=as_of)
 
     def rollback(self, version: int) -> int:
-        """Make the state of an earlier version the next one, unless the head is equal to it.
+        """Restore an earlier version as the next one, unless the head equals it.
 
         Returns:
-            The number of the head after it.
+            The number of the head afterwards.
 
         Raises:
             NotFoundError: there is no such version.
@@ -271,7 +271,7 @@ class Oracle:
         return self.head
 
     def content(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
-        """The content of a stage at a version, the head if none is given.
+        """The content of a stage at a version; at the head if None.
 
         Raises:
             NotFoundError: there is no such stage or version.
@@ -288,7 +288,7 @@ class Oracle:
         )
 
     def key_mappings(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
-        """The key mappings of a producer at a version, the head if none is given.
+        """The key mappings of a producer at a version; at the head if None.
 
         Raises:
             NotFoundError: there is no such producer or version.
@@ -323,7 +323,7 @@ class Oracle:
         }
 
     def updates(self, stage: str, version: int | None = None) -> list[tuple[Any, ...]]:
-        """The updates that a version made to a stage, the head's own if none is given.
+        """The updates of a version to a stage; of the head if None.
 
         Raises:
             NotFoundError: there is no such stage or version.
@@ -348,7 +348,7 @@ class Oracle:
     def changes(
         self, stage: str, since: int, until: int | None = None, mode: Mode = "net"
     ) -> list[tuple[Any, ...]]:
-        """The rows that came and went between two versions, in no order: the feed without times.
+        """The rows inserted and deleted between two versions, in any order: the feed without times.
 
         Raises:
             NotFoundError: there is no such stage or version.
