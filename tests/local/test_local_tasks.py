@@ -205,14 +205,15 @@ def test_what_cannot_be_asked(store: Store, tmp_path: Path) -> None:
 def test_what_is_clean_equals_a_run_from_scratch(seed: int, tmp_path: Path) -> None:
     """After any series of changes, dates, limits, failures and backfills, a run makes all as new.
 
-    Before it, what is not dirty has the rows that a run from scratch gives it.
+    So it does after rollbacks and other definitions. Before it, what is not dirty has the rows that
+    a run from scratch gives it.
     """
-    chance = random.Random(seed)
+    chance, last, plus = random.Random(seed), FIRST, 1
     with Store(None, tmp_path / "shop", shop()) as store:
-        last = FIRST
         store.update({"sales": [row("29")]})
         store.run(as_of=last)
-        for _ in range(6):
+    for _ in range(7):
+        with Store(None, tmp_path / "shop", shop(plus=plus)) as store:
             day, kind = last - timedelta(days=chance.randrange(3)), chance.random()
             change: dict[str, Any] = {
                 "day": day.isoformat(),
@@ -221,16 +222,21 @@ def test_what_is_clean_equals_a_run_from_scratch(seed: int, tmp_path: Path) -> N
                 "sold": chance.randrange(6),
                 "_change_type": chance.choice(["upsert", "upsert", "delete"]),
             }
-            if kind < 0.5:
+            if kind < 0.45:
                 store.update({"sales": [change]})
-            elif kind < 0.7:
+            elif kind < 0.6:
                 last += timedelta(days=1)
-            elif kind < 0.8:
+            elif kind < 0.7:
                 done = attempt(store, change, last)
                 assert not done or set(done) <= states(store, last).keys()
-            elif kind < 0.9:
+            elif kind < 0.8:
                 backfilled(store, day)
+            elif kind < 0.9:
+                store.rollback(chance.randrange(1, store.head.number + 1))
+            else:
+                plus = 3 - plus
             ran(store, last, chance.choice([None, 1, 3]))
+    with Store(None, tmp_path / "shop", shop(plus=plus)) as store:
         zeros = [one for one in dp_rows(store.content("sales")) if one["n"] == 0]
         if zeros:
             store.update({"sales": [{**one, "_change_type": "delete"} for one in zeros]})
@@ -238,7 +244,8 @@ def test_what_is_clean_equals_a_run_from_scratch(seed: int, tmp_path: Path) -> N
         run = store.run(as_of=last)
         assert due <= set(map(str, run.done))
         assert set(states(store, last).values()) == {"present"}
-        with Store(None, tmp_path / "scratch", shop()) as scratch:
+        assert store.run(as_of=last) == dp.Run()
+        with Store(None, tmp_path / "scratch", shop(plus=plus)) as scratch:
             scratch.load({"sales": store.content("sales").drop_columns(["_ordinal"])})
             scratch.run(as_of=last)
             wanted = sorted({task.partition["day"] for task in scratch.tasks(as_of=last)})
