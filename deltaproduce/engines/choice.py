@@ -101,8 +101,9 @@ class Engines:
         if not all(map(is_local, rows)):
             return self.distributed
         tables = [table for table in rows if isinstance(table, pa.Table)]
-        is_quick = sum(map(len, tables)) < parting.THREADS * parting.THREAD_ROWS
-        return _LOCAL if is_quick and self.holds(*tables) else OutOfCoreEngine(self.limits)
+        if parting.are_many(sum(map(len, tables))) or not self.holds(*tables):
+            return OutOfCoreEngine(self.limits)
+        return _LOCAL
 
     def holds(self, *tables: pa.Table) -> bool:
         """Whether a step holds some rows of the driver in memory, all at once."""

@@ -9,9 +9,16 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 
+from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.local.engine import LocalEngine
 from deltaproduce.engines.local.large.out_of_core import OutOfCoreEngine
-from deltaproduce.engines.local.large.parting import by_ranges, by_slices, side_by_side, slices
+from deltaproduce.engines.local.large.parting import (
+    THREAD_ROWS,
+    by_ranges,
+    by_slices,
+    side_by_side,
+    slices,
+)
 from deltaproduce.engines.local.large.spilling import Spill
 from deltaproduce.model.layouts import Layout, sources_of
 from deltaproduce.model.limits import Limits
@@ -100,6 +107,38 @@ def test_a_spill_keeps_the_order_and_leaves_no_file(
     assert spill.of([*places[7], *places[2]]).column("n").to_pylist() == [7] * 4 + [2] * 4
     del spill
     assert table.column("n").to_pylist()[-1] == 8
+
+
+def test_rows_that_are_many_for_one_core_are_worked_on_by_all_of_them() -> None:
+    """Though they fit in memory; what is made is the same, in the same order."""
+    count, chance = 2 * THREAD_ROWS, np.random.default_rng(1)
+    ids = np.arange(count)
+    before = pa.table(
+        {
+            "k": pa.array(np.sort(chance.integers(0, 500, count)).astype(str)),
+            "n": pa.array(chance.integers(0, 50, count), pa.int32()),
+            "_source_s": pa.array(ids, pa.int32()),
+            "_ordinal": pa.array(np.zeros(count, np.int64)),
+            "v": pa.array(chance.integers(0, 3, count)),
+            "t": pa.array(np.full(count, "x")),
+        }
+    )
+    new = before.take(pa.array(chance.permutation(count)[:2_000]))
+    gone = new.select(["_source_s"])
+    new = new.set_column(4, "v", pa.array(chance.integers(0, 3, len(new))))
+    engines = Engines(None, Limits(local_rows=4 * count, local_bytes=1 << 30))
+    here, parts = engines.of(new), engines.of(before, gone, new)
+    assert [type(here), type(parts)] == [LocalEngine, OutOfCoreEngine]
+    one, other = (engine.compare(before, gone, new, LAYOUT) for engine in (here, parts))
+    assert one.rows.equals(other.rows)
+    assert one.rows.num_rows == 2 * count
+    kept = [e.without(before, LAYOUT.content, gone, LAYOUT.sources) for e in (here, parts)]
+    assert kept[0].equals(kept[1])
+    after = pa.concat_tables([kept[0], new.select(kept[0].column_names)])
+    order = LAYOUT.order("content")
+    assert here.filed(after, count, LAYOUT.key, order).equals(
+        parts.filed(after, count, LAYOUT.key, order)
+    )
 
 
 def test_what_is_made_side_by_side_comes_in_the_order_of_the_parts() -> None:

@@ -59,6 +59,11 @@ def side_by_side(
             yield made
 
 
+def are_many(rows: int) -> bool:
+    """Whether so many rows that fit in memory are worked on side by side all the same."""
+    return rows >= 2 * THREAD_ROWS
+
+
 def slices(rows: pa.Table, limits: Limits, threads: int = 1) -> Iterator[pa.Table]:
     """All rows, in tables of which each fits in memory; one without rows if there are none.
 
@@ -132,7 +137,7 @@ def by_ranges(
 def _parts(rows: int, total_bytes: int, limits: Limits, threads: int) -> int:
     """In how many parts rows are worked on by so many threads, which hold a part each."""
     count = limits.parts(rows, total_bytes)
-    return count * threads if count > 1 or rows >= threads * THREAD_ROWS else count
+    return count * threads if count > 1 else max(1, min(threads, rows // THREAD_ROWS))
 
 
 def _bounds(
