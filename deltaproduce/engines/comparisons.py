@@ -37,6 +37,7 @@ from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.frames import fetched
 from deltaproduce.engines.spark.kernels.ranges import without_mark
 from deltaproduce.engines.spark.predicates import HASH, hash_sql
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.partitions import Ranges
 from deltaproduce.shown.phases import in_phase
@@ -52,6 +53,7 @@ class Comparison:
         complete: it is about all keys of the table.
         sought: the rows before were found by their keys, not by scanning the table.
         ranged: the rows are in partitions of disjoint ranges of the key, in order.
+        clustering: each of these is a file as this says, if it says anything.
     """
 
     engines: Engines
@@ -61,19 +63,34 @@ class Comparison:
     complete: bool = False
     sought: bool = False
     ranged: bool = False
+    clustering: Clustering | None = None
 
     @staticmethod
     @in_phase("comparing")
-    def first(new: Rows, count: int, layout: Layout, engines: Engines) -> Comparison:
+    def first(
+        new: Rows,
+        count: int,
+        layout: Layout,
+        engines: Engines,
+        clustering: Clustering | None = None,
+    ) -> Comparison:
         """The comparison where there was no row before.
 
         Args:
             new: all rows of the content, unsorted.
             count: how many they are.
+            clustering: by which partitions they will be stored, if windows are over them.
         """
-        found = engines.of(new).first(new, count, layout)
+        found = engines.of(new).first(new, count, layout, clustering)
         return Comparison(
-            engines, layout, found.rows, found.counts, True, is_local(found.rows), found.ranged
+            engines,
+            layout,
+            found.rows,
+            found.counts,
+            complete=True,
+            sought=is_local(found.rows),
+            ranged=found.ranged,
+            clustering=found.clustering,
         )
 
     @staticmethod

@@ -53,11 +53,13 @@ class Compared:
     Attributes:
         rows: the rows before and after, numbered and marked (see `marks`).
         ranged: they are in partitions of disjoint ranges of the key, in order.
+        clustering: each of these is a file as this says, if it says anything.
     """
 
     rows: Rows
     counts: Counts
     ranged: bool = False
+    clustering: Clustering | None = None
 
 
 class Engine(Protocol[RowsT]):
@@ -132,11 +134,14 @@ class Engine(Protocol[RowsT]):
             a file.
         """
 
-    def first(self, new: RowsT, count: int, layout: Layout) -> Compared:
+    def first(
+        self, new: RowsT, count: int, layout: Layout, clustering: Clustering | None = None
+    ) -> Compared:
         """The comparison where there was no row before.
 
         Args:
             new: all rows of the content, unsorted.
+            clustering: by which partitions they will be stored, if windows are over them.
         """
 
     def compare(

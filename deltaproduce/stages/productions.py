@@ -23,6 +23,7 @@ from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
 from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.frames import row_bytes
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.window_moves import Shift, WindowMove
@@ -158,6 +159,7 @@ class Production:
         surrogates: the last surrogate number that the stage has given out.
         is_numbered: whether the rows before have the surrogates that the stage is defined with.
         shift: from where to where its window moves; None if it has none.
+        clustering: by which partitions it will be stored, if windows are over it.
     """
 
     stage: Stage
@@ -165,15 +167,20 @@ class Production:
     engines: Engines
     is_numbered: bool = True
     shift: Shift | None = None
+    clustering: Clustering | None = None
 
     @staticmethod
     def of(
-        stage: Stage, last: StageFigures, engines: Engines, shift: Shift | None = None
+        stage: Stage,
+        last: StageFigures,
+        engines: Engines,
+        shift: Shift | None = None,
+        clustering: Clustering | None = None,
     ) -> Production:
         """How it is made after a version that has these figures of the stage."""
         is_numbered = last.numbering.surrogate == stage.kind.numbered
         last_number = last.numbering.surrogates if is_numbered else 0
-        return Production(stage, last_number, engines, is_numbered, shift)
+        return Production(stage, last_number, engines, is_numbered, shift, clustering)
 
     @property
     def kind(self) -> DerivedKind:
@@ -208,7 +215,8 @@ class Production:
     def first(self, emitted: Rows, count: int) -> Found:
         """What comes into the stage when it has no rows."""
         new, surrogates = self.kept(None, emitted, count)
-        compared = Comparison.first(new, count, Layout.of(self.stage), self.engines)
+        layout = Layout.of(self.stage)
+        compared = Comparison.first(new, count, layout, self.engines, self.clustering)
         return Found(compared, surrogates)
 
     def frames(

@@ -123,13 +123,17 @@ def test_windows_over_one_feeder_read_each_partition_once(
     ]
 
 
+@pytest.mark.parametrize("key", ["id bigint, day date", "day date, id bigint"])
 @pytest.mark.parametrize("local_rows", chosen((0, 1_000), 0))
 def test_files_are_of_one_partition_each(
-    spark: SparkSession, location: str, local_rows: int
+    spark: SparkSession, location: str, local_rows: int, key: str
 ) -> None:
-    """Of rows in Spark, and of those that Spark gets from the driver; others may be unreadable."""
+    """Of rows in Spark, and of those that Spark gets from the driver; others may be unreadable.
+
+    A key that begins with the day is put in files once, and numbered there.
+    """
     limits = dp.Limits(small_table_rows=0, partition_rows=3, local_rows=local_rows)
-    pipeline = views(dp.window("day", last=10), key="id bigint, day date")
+    pipeline = views(dp.window("day", last=10), key=key)
     rows = [row for number in range(1, 21) for row in day(number, [1, number % 3, 5])]
     store = dp.Store(spark, location, pipeline, limits=limits)
     given = spark.createDataFrame(pa.Table.from_pylist(rows))

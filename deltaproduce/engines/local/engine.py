@@ -120,9 +120,11 @@ class LocalEngine(Engine[pa.Table]):
             return ordered, ()
         return ordered, tuple(until[file_ends(np.diff(until, prepend=0), least)].tolist())
 
-    def first(self, new: pa.Table, count: int, layout: Layout) -> Compared:
+    def first(
+        self, new: pa.Table, count: int, layout: Layout, clustering: Clustering | None = None
+    ) -> Compared:
         """See `Engine.first`."""
-        del count
+        del count, clustering
         return self.compare(self.here(new, layout.content).slice(0, 0), None, new, layout)
 
     def compare(

@@ -21,7 +21,7 @@ from deltaproduce.engines.spark.checkpoints import checkpoint
 from deltaproduce.engines.spark.columns import col, cols, order, same
 from deltaproduce.engines.spark.frames import frame, row_bytes
 from deltaproduce.engines.spark.kernels import checks, comparing, feeds, in_tasks, surrogates
-from deltaproduce.engines.spark.kernels.clustered import clustered
+from deltaproduce.engines.spark.kernels.clustered import FILE, apart, clustered
 from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.layouts import Layout
 from deltaproduce.model.limits import Limits
@@ -154,19 +154,32 @@ class SparkEngine(Engine[DataFrame]):
         found = clustered(rows, clustering, fields, order, least)
         return in_files(rows, _tasks(rows), order[:1], order) if found is None else found, ()
 
-    def first(self, new: DataFrame, count: int, layout: Layout) -> Compared:
-        """See `Engine.first`: sorted over disjoint ranges, ready to be written; one Spark job."""
-        ranged = _in_ranges(new, file_count(new, count), layout.key)
+    def first(
+        self, new: DataFrame, count: int, layout: Layout, clustering: Clustering | None = None
+    ) -> Compared:
+        """See `Engine.first`: sorted over disjoint ranges, ready to be written; one Spark job.
+
+        The ranges are the files of some partitions where the key begins with these, unless one
+        is more than a task's share.
+        """
+        ranged = None
+        if clustering is not None and clustering.order(layout.key) == layout.key:
+            least = self.limits.partition_rows_of(count)
+            ranged = apart(new, clustering, least, max(ROWS_PER_FILE, count // _tasks(new)))
+        by_file = [] if ranged is None else [FILE.name]
+        if ranged is None:
+            ranged = _in_ranges(new, file_count(new, count), layout.key)
         counted = {
             "keys": f.count_if(f.col(POSITION) == 0),
             "pairs": f.count_if(f.col(ORDINAL) == 0),
             "rows": f.count(f.lit(1)),
             "bytes": _size(row_bytes(layout.content)),
         }
-        computed, found = checkpoint(comparing.numbered_in_order(ranged, layout), counted)
+        computed, found = checkpoint(comparing.numbered_in_order(ranged, layout, by_file), counted)
         # Constant marks after the checkpoint take no place in it, and Spark folds them away.
         counts = Counts.of_new(found["keys"], found["pairs"], found["rows"], found["bytes"])
-        return Compared(comparing.all_new(computed), counts, ranged=True)
+        in_files = clustering if by_file else None
+        return Compared(comparing.all_new(computed), counts, ranged=True, clustering=in_files)
 
     def compare(
         self,

@@ -321,17 +321,21 @@ class Update(Work):
             anew: see `source_step`.
         """
         batch, retained = self.batches.get(source), self.means.retentions.sources.get(source)
+        clustering = self.means.filing(source).by_partitions
         if retained is None:
             if batch is None:
                 return None
-            return source_step(batch.source, batch, content, redefined, anew=anew)
+            return source_step(
+                batch.source, batch, content, redefined, anew=anew, clustering=clustering
+            )
         batch = batch or Batch.nothing(retained.source, self.means.engines)
         return retained.step(batch, content, redefined, self.head.windows, state, anew=anew)
 
     def production(self, stage: Stage, shift: Shift | None) -> Production:
         """What a stage is made with."""
         last = self.head.stages.get(stage.name, NO_TABLES)
-        return Production.of(stage, last, self.means.engines, shift)
+        clustering = self.means.filing(stage.name).by_partitions
+        return Production.of(stage, last, self.means.engines, shift, clustering)
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
         """What a stage reads."""
@@ -394,7 +398,9 @@ class Update(Work):
         roots = [root for root in self.means.windows.kept if root.stage is stage]
         found: Units = {}
         for root in (*roots, *(() if windowed is None else windowed.roots)):
-            if root.tracked in known:
+            step = results.get(root.stage.name)
+            is_told = step is not None and step.comparison.complete  # by the step of that stage
+            if root.tracked in known or is_told:
                 continue
             rows = self._input(root.stage, results).all_rows()
             found = found if rows is None else {**found, **root.units(rows)}

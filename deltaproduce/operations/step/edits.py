@@ -81,6 +81,9 @@ def content_edit(
         predicate = comparison.predicate(key, CHANGED_PAIRS)
         rows, total = comparison.pick(columns, ALIVE), counts.rows_of_changed_pairs
     edit = Edit(rows, columns, rewritten, predicate, key, sought=rewritten, by_ends=layout.by_ends)
+    in_files = comparison.clustering
+    if rewritten and in_files is not None and in_files == filing.by_partitions:
+        return replace(edit, file_rows=ROWS_PER_FILE)
     filed = filing.filed(edit, layout, total, comparison.engines)
     if filed is not None or comparison.ranged:
         return filed or edit

@@ -41,6 +41,11 @@ class Filing:
         """How it is stored, as versions have it; empty if its definition does not say it."""
         return text_of(self.description)
 
+    @property
+    def by_partitions(self) -> Clustering | None:
+        """By which partitions, where nothing else counts."""
+        return self.clustering if self.description is None else None
+
     def orders(self, layout: Layout) -> tuple[tuple[Column, ...], ...]:
         """What the rows may be sorted by: a table may be from before a window was over it."""
         by = layout.order(CONTENT)

@@ -17,6 +17,7 @@ from deltaproduce.engines.comparisons import Comparison
 from deltaproduce.engines.engine import Rows
 from deltaproduce.engines.local.arrays import empty
 from deltaproduce.engines.selections import Selection
+from deltaproduce.model.clustering import Clustering
 from deltaproduce.model.graph import Stage
 from deltaproduce.model.layouts import Layout
 from deltaproduce.operations.step.redefinitions import Redefinition
@@ -33,6 +34,7 @@ def source_step(
     redefined: Redefinition | None = None,
     *,
     anew: bool = False,
+    clustering: Clustering | None = None,
 ) -> Found | None:
     """Put a batch's rows in the place of its keys' rows (S1, S9), or a snapshot's in that of all.
 
@@ -40,11 +42,12 @@ def source_step(
         content: the source's rows; None if there are none yet.
         redefined: if it has other columns than its tables; then the batch is a snapshot.
         anew: it had rows, which do not count, so that having none is a change.
+        clustering: by which partitions they will be stored, if windows are over them.
 
     Returns:
         What it changes; None if no key's rows differ, and its columns neither.
     """
-    compared = source_comparison(source, batch, content, redefined)
+    compared = source_comparison(source, batch, content, redefined, clustering=clustering)
     is_change = compared.counts.keys_changed or anew or redefined is not None
     return Found(compared) if is_change else None
 
@@ -55,6 +58,7 @@ def source_comparison(
     content: Stored | None,
     redefined: Redefinition | None = None,
     expired: Rows | None = None,
+    clustering: Clustering | None = None,
 ) -> Comparison:
     """Compare a source's rows with those after a batch; as for `source_step`.
 
@@ -66,7 +70,7 @@ def source_comparison(
         before = _conformed(redefined, content)
         return _made_anew(redefined, before, upserts, batch.count, engines)
     if content is None:
-        return Comparison.first(upserts, batch.count, layout, engines)
+        return Comparison.first(upserts, batch.count, layout, engines, clustering)
     if batch.is_snapshot:
         return Comparison.of_all(content.rows(), upserts, layout, engines)
     keys = given = batch.keys()

@@ -36,14 +36,27 @@ def clustered(
     placed: Sequence[Column],
     least: int,
 ) -> DataFrame | None:
-    """The rows, sorted, a file in each partition; None if they are in too many partitions.
-
-    One Spark job to count them.
+    """The rows, sorted, a file in each partition; None as from `apart`.
 
     Args:
         columns: the rows' own.
         placed: what they are sorted by.
         least: see `Engine.clustered`.
+    """
+    found = apart(rows, clustering, least)
+    return None if found is None else _in_order(found, placed, columns)
+
+
+def apart(
+    rows: DataFrame, clustering: Clustering, least: int, most: int | None = None
+) -> DataFrame | None:
+    """The rows with the file that each is in, those of one in each partition, in no order.
+
+    None if they are in too many partitions. One Spark job to count them.
+
+    Args:
+        least: see `Engine.clustered`.
+        most: None, too, if a file would have more rows.
     """
     size = clustering.partitions.unit_size
     with_units = rows.withColumn(_UNIT.name, unit_of(clustering.column, size))
@@ -52,10 +65,13 @@ def clustered(
     if len(found) > _MOST_UNITS:
         return None
     files = _files(found, clustering, least)
+    sizes = np.bincount(files.column(FILE.name).to_numpy(), found.column(_ROWS.name).to_numpy())
+    if most is not None and sizes.max(initial=0) > most:
+        return None
     named = frame(files, rows.sparkSession, (_UNIT, FILE))
     same = with_units[_UNIT.name].eqNullSafe(named[_UNIT.name])
     joined = with_units.join(f.broadcast(named), same).drop(_UNIT.name)
-    return in_files(joined, placed, columns, len(files.column(FILE.name).unique()))
+    return _each_apart(joined, len(sizes))
 
 
 def cut(rows: pa.Table, ends: Sequence[int]) -> pa.Table:
@@ -74,8 +90,16 @@ def in_files(
     rows: DataFrame, placed: Sequence[Column], columns: Sequence[Column], files: int
 ) -> DataFrame:
     """Rows that say which file they are in, sorted there."""
-    apart = rows.repartitionById(max(files, 1), FILE.name)
-    return apart.sortWithinPartitions(*order(placed)).select(*cols(columns))
+    return _in_order(_each_apart(rows, files), placed, columns)
+
+
+def _each_apart(rows: DataFrame, files: int) -> DataFrame:
+    """Rows that say which file they are in, those of one in each partition."""
+    return rows.repartitionById(max(files, 1), FILE.name)
+
+
+def _in_order(rows: DataFrame, placed: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
+    return rows.sortWithinPartitions(*order(placed)).select(*cols(columns))
 
 
 CUT: Final = (FILE, _PLACE)

@@ -112,12 +112,16 @@ def all_different(compared: DataFrame) -> DataFrame:
     )
 
 
-def number(rows: DataFrame, layout: Layout) -> DataFrame:
+def number(rows: DataFrame, layout: Layout, apart: Sequence[str] = ()) -> DataFrame:
     """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side.
 
     The ``_ordinal`` that the rows had is then ``_emitted``.
+
+    Args:
+        apart: columns that the rows are partitioned by, the same in all rows of a key.
     """
-    sides = [*_named(layout.key), SIDE] if SIDE in rows.columns else _named(layout.key)
+    key = [*apart, *_named(layout.key)]
+    sides = [*key, SIDE] if SIDE in rows.columns else key
     emitted = rows.withColumnRenamed(ORDINAL, EMITTED)
     in_key = Window.partitionBy(*sides).orderBy(*order(layout.sources), EMITTED)
     in_pair = Window.partitionBy(*sides, *_named(layout.sources)).orderBy(EMITTED)
@@ -128,9 +132,14 @@ def number(rows: DataFrame, layout: Layout) -> DataFrame:
     return emitted.withColumns({name: n.cast("bigint") for name, n in numbers.items()})
 
 
-def numbered_in_order(rows: DataFrame, layout: Layout) -> DataFrame:
-    """Content columns and ``_position``, numbered and in order within the partitions."""
-    placed = number(rows, layout).sortWithinPartitions(
+def numbered_in_order(rows: DataFrame, layout: Layout, apart: Sequence[str] = ()) -> DataFrame:
+    """Content columns and ``_position``, numbered and in order within the partitions.
+
+    Args:
+        apart: as for `number`; the same in all rows of a partition, too.
+    """
+    placed = number(rows, layout, apart).sortWithinPartitions(
+        *apart,
         *order(layout.key),
         *order(layout.sources),
         EMITTED,  # as the windows sort, so that nobody sorts again
