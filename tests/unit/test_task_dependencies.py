@@ -90,6 +90,14 @@ def days(text: str, name: str = "stock") -> list[str]:
         ("day = (SELECT max(day) FROM sales)", ["28", "29", "30", "31"]),
         ("day = date_format(date_sub(t, 2), 'yyyy-MM-dd')", ["29"]),
         ("length(day) = k", []),
+        ("day LIKE '2022-03-2%'", ["28", "29"]),
+        ("day NOT LIKE '2022-03-2_'", ["30", "31"]),
+        ("NOT day LIKE '%2%' OR day LIKE partition_day", ["31"]),
+        ("(day = partition_day) IS NOT TRUE", ["28", "29", "30"]),
+        ("(day > '2022-03-29') IS FALSE", ["28", "29"]),
+        ("(day = NULL) IS TRUE", []),
+        ("(day = partition_day AND n = 1) IS TRUE", ["28", "29", "30", "31"]),
+        ("day LIKE '2022/%' ESCAPE '/'", ["28", "29", "30", "31"]),
     ],
 )
 def test_conditions(where: str, wanted: list[str]) -> None:
@@ -247,6 +255,9 @@ class Queries:
             f"{alias}.day IS NULL",
             f"{alias}.n {self.one_of('=', '<')} {self.one_of('1', '2', 'NULL')}",
             f"coalesce({alias}.day, {day}) = {day}",
+            f"{alias}.day {self.one_of('', 'NOT ')}LIKE '{self.one_of('%-3_', '2022%', '%1')}'",
+            f"({alias}.day < {day}) IS {self.one_of('', 'NOT ')}{self.one_of('TRUE', 'FALSE')}",
+            f"({alias}.n = 1) IS {self.one_of('', 'NOT ')}TRUE",
             *([f"a.store = {store}"] if "a" in aliases else []),
             *(
                 f"{one}.{name} = {aliases[0]}.{name}"
@@ -345,6 +356,8 @@ LEAVES = (
     "sales.day IN (d, '2022-03-28')",
     "sales.store IN (s, 'Paris')",
     "sales.store LIKE s",
+    "sales.day NOT LIKE '%-3_'",
+    "(sales.day < d) IS NOT TRUE",
     "coalesce(sales.day, d) = d",
     "1 DIV (k - 2) = 1",
     "sales.n = 1",

@@ -141,13 +141,26 @@ class _Analysis:
         name = _COMPARISONS[type(node)]
         return Call(_BOOLEAN, name, sides, is_strict=name != "<=>")
 
-    def is_null(self, node: exp.Expr) -> Term:
-        if not isinstance(node.expression, exp.Null):
+    def tested(self, node: exp.Expr) -> Term:
+        """``a IS NULL``, or ``a IS TRUE``, which is never null."""
+        value, wanted = self.term(node.this), node.expression
+        if isinstance(wanted, exp.Null) and not isinstance(value.data_type, NullType):
+            return Call(_BOOLEAN, "is null", (value,))
+        if isinstance(wanted, exp.Boolean) and isinstance(value.data_type, BooleanType):
+            other = Constant(_BOOLEAN, bool(wanted.this))
+            return Call(_BOOLEAN, "<=>", (value, other), is_strict=False)
+        raise _ForSparkError
+
+    def like(self, node: exp.Expr) -> Term:
+        """``a LIKE 'b%'``, with a pattern that is written, or a value that is known."""
+        value, pattern = self.term(node.this), self.term(node.expression)
+        text = pattern.value if isinstance(pattern, Constant) else None
+        if not isinstance(text, str) or "\\" in text:  # what an escape means is for Spark
             raise _ForSparkError
-        value = self.term(node.this)
-        if isinstance(value.data_type, NullType):
+        if not isinstance(value.data_type, StringType):
             raise _ForSparkError
-        return Call(_BOOLEAN, "is null", (value,))
+        found = Call(_BOOLEAN, "like", (value, pattern))
+        return Call(_BOOLEAN, "not", (found,)) if node.args.get("negate") else found
 
     def among(self, node: exp.Expr) -> Term:
         if not node.expressions or any(
@@ -307,7 +320,8 @@ _RULES: Final[Mapping[type[exp.Expr], _Rule]] = MappingProxyType(
         exp.Not: _Analysis.negation,
         exp.And: _Analysis.junction,
         exp.Or: _Analysis.junction,
-        exp.Is: _Analysis.is_null,
+        exp.Is: _Analysis.tested,
+        exp.Like: _Analysis.like,
         exp.In: _Analysis.among,
         exp.Between: _Analysis.between,
         exp.Case: _Analysis.case,

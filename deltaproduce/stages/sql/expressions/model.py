@@ -158,7 +158,7 @@ _NODES: Final[Mapping[type[exp.Expr], Callable[[Any, _Row], Any]]] = MappingProx
         exp.Not: lambda node, row: _not(_value(node.this, row)),
         exp.And: lambda node, row: _and(_value(node.this, row), _value(node.expression, row)),
         exp.Or: lambda node, row: _either(_value(node.this, row), _value(node.expression, row)),
-        exp.Is: lambda node, row: _value(node.this, row) is None,
+        exp.Is: lambda node, row: _value(node.this, row) is _value(node.expression, row),
         exp.In: _in,
         exp.Between: _between,
         exp.Case: _case,

@@ -11,7 +11,7 @@ from typing import Final
 from sqlglot import exp
 
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
-_TESTS: Final = (*_COMPARISONS, exp.Is, exp.In, exp.Between)
+_TESTS: Final = (*_COMPARISONS, exp.Is, exp.In, exp.Between, exp.Like)
 _CONDITIONS: Final = (*_TESTS, exp.Not, exp.And, exp.Or)
 
 

@@ -24,6 +24,11 @@ def _part(_: pa.DataType, text: pa.Array, start: pa.Array, length: pa.Array) -> 
     return pc.utf8_slice_codeunits(text, first, first + max(length[0].as_py(), 0))
 
 
+def _like(_: pa.DataType, text: pa.Array, pattern: pa.Array) -> pa.Array:
+    """``LIKE`` with one pattern for all rows, without escapes."""
+    return pc.match_like(text, pattern[0].as_py()) if len(text) else pa.array([], pa.bool_())
+
+
 TEXT: Final[Mapping[str, Kernel]] = MappingProxyType(
     {
         "concat": _joined,
@@ -32,6 +37,7 @@ TEXT: Final[Mapping[str, Kernel]] = MappingProxyType(
         "ltrim": lambda _, text: pc.utf8_ltrim(text, characters=" "),
         "rtrim": lambda _, text: pc.utf8_rtrim(text, characters=" "),
         "substring": _part,
+        "like": _like,
     }
 )
 """By the names that terms call them by."""
