@@ -1,15 +1,16 @@
 """What a repair does about which damage, decided from the findings alone."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
 from deltaproduce.operations.verifying.findings import Finding, RepairAction
 
 
-def mend(*wrong, runs=False, is_source=False):
+def mend(*wrong, runs=False, is_source=False, by_tasks=False):
     findings = [Finding("leaf", table, what, "wrong") for table, what in wrong]
-    return RepairAction.of(findings, runs=runs, is_source=is_source)
+    return RepairAction.of(findings, runs=runs, is_source=is_source, by_tasks=by_tasks)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,18 @@ def test_the_rows_of_a_source_are_in_its_updates_or_nowhere():
     assert whole.before == "updates"
     assert whole.without_updates() == mend(("content", "gone"), is_source=True).without_updates()
     assert whole.without_updates().begins
+
+
+def test_the_rows_that_tasks_made_are_in_the_updates_or_made_again_by_tasks():
+    for what in ("gone", "unreadable", "rows"):
+        assert mend(("content", what), by_tasks=True).rows == "updates"
+    assert mend(("runs", "gone"), runs=True, by_tasks=True).rows == "updates"
+    assert mend(("updates", "gone"), by_tasks=True).rows == "kept"
+    assert mend(("updates", "fold"), by_tasks=True).rows == "none"
+    whole = RepairAction.begun_anew(None)
+    assert (whole.rows, whole.before, whole.begins) == ("none", "content", False)
+    lost = mend(("content", "gone"), ("updates", "gone"), by_tasks=True)
+    assert RepairAction.begun_anew(lost) == replace(lost, rows="none")
 
 
 def test_runs_that_are_lost_matter_if_rows_are_in_them():
