@@ -34,8 +34,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
     for name, value in {**SETTINGS, "spark.sql.warehouse.dir": warehouse}.items():
         builder = builder.config(name, value)
-    with warnings.catch_warnings():  # the server has been told what a client cannot set
-        warnings.simplefilter("ignore", UserWarning)
+    with pytest.MonkeyPatch.context() as environment, warnings.catch_warnings():
+        # Of a stream's functions the server asks its environment alone where Python is.
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        warnings.simplefilter("ignore", UserWarning)  # it has been told what a client cannot set
         session = configure_spark_with_delta_pip(builder).getOrCreate()
     yield session
     session.stop()

@@ -8,15 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparing import as_snapshots, assert_changes, assert_read
+from comparing import as_frames, as_snapshots, assert_changes, assert_read
 from crashing import batch, drawn, frames, orders, snapshot
+from deltalake import DeltaTable
+from forcing import WAYS, Way, forced
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from test_streams import BATCHES, Stream
 
-from deltaproduce import ConflictError, DefinitionError, Pipeline, ProducerError, Store
+from deltaproduce import ConflictError, DefinitionError, Pipeline, ProducerError, Store, agg
 from deltaproduce.engines.spark.sessions.remote import is_remote
 from deltaproduce.storage import failpoints
-from deltaproduce.testing import Oracle, plain_rows
+from deltaproduce.testing import Oracle, Upsert, plain_rows
 
+IN_SPARK = ("in Spark, joined", "in Spark, runs")
+"""Nothing is brought to the driver, so that Spark joins, compares and runs functions."""
 READ = [("orders", "content"), ("by_customer", "content"), ("by_customer", "key_mappings")]
 
 
@@ -56,6 +62,72 @@ def test_versions_equal_the_oracles(spark: SparkSession, location: str, place: s
     assert (figures.mode, figures.rows_added, figures.rows_removed) == ("full", 0, 0)
     found = plain_rows(spark.sql(store.sql("by_customer")).collect())
     assert sorted(found, key=repr) == sorted(plain_rows(oracle.content("by_customer", 4)), key=repr)
+
+
+def sold() -> Pipeline:
+    """Orders by customer, beside the customers' names, and added up."""
+    pipeline = orders()
+    names = pipeline.source("names", key="customer bigint", value="name string")
+    by_customer = pipeline.graph().stage("by_customer")
+
+    @pipeline.producer(
+        names, by_customer, key="customer bigint", value="name string, amount bigint"
+    )
+    def named(
+        customer: int, called: Iterator[str], amounts: Iterator[int]
+    ) -> Iterator[tuple[int, tuple[str | None, int]]]:
+        found = list(called) or [None]
+        for amount in amounts:
+            for name in found:
+                yield customer, (name, amount)
+
+    sums = {"rows": agg.count(), "amount": agg.sum("amount"), "most": agg.max("amount")}
+    pipeline.aggregate("by_name", named, key="name", values=sums)
+    return pipeline
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.name in IN_SPARK], ids=lambda w: w.name)
+def test_steps_beyond_the_drivers_bound_equal_the_oracles(
+    spark: SparkSession, location: str, way: Way
+) -> None:
+    """Functions of one and of two feeders, an aggregate, and content that is read at a version."""
+    pipeline, called = sold(), {"names": [Upsert((n,), (f"c{n}",)) for n in range(3)]}
+    oracle = Oracle(pipeline)
+    read = [(stage.name, stage, "content") for stage in pipeline.stages]
+    with forced(way):
+        store = Store(spark, location, pipeline, table_type=way.table_type)
+        for number, given in enumerate(({**drawn(1), **called}, drawn(2)), 1):
+            version = store.update(as_frames(spark, pipeline, given))
+            assert version.number == oracle.update(given) == number
+            assert_read(store, oracle, read, number)
+        assert_read(store, oracle, read, 1)
+        assert_changes(store, oracle, "by_name", 0, 2, "net")
+        assert store.verify(recompute=True) == ()
+    for log in Path(location).rglob("_delta_log"):  # other readers know the types of all tables
+        DeltaTable(log.parent).schema().to_arrow()
+
+
+def test_each_micro_batch_of_a_stream_is_one_version(
+    spark: SparkSession, location: str, tmp_path: Path
+) -> None:
+    """The server's worker opens the store; a stream that goes on, and one that begins anew."""
+    stream, store, oracle = (
+        Stream(spark, tmp_path),
+        Store(spark, location, orders()),
+        Oracle(orders()),
+    )
+    for arriving in ((0, 1), (2,)):
+        for number in arriving:
+            stream.arrive(number)
+            oracle.update(BATCHES[number])
+        stream.run(store.stream_writer("orders"))
+    assert [version.update_id for version in store.versions()] == [
+        f"stream orders: {number}" for number in range(3)
+    ]
+    assert_same(store, oracle, 3)
+    with pytest.raises(StreamingQueryException, match="began anew"):
+        stream.run(store.stream_writer("orders"), "another checkpoint")
+    assert store.head.number == 3
 
 
 def test_a_function_that_fails_says_where(spark: SparkSession, location: str) -> None:

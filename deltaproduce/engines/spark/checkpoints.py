@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 
 from deltaproduce.engines.spark.failures import raised_by_producer
-from deltaproduce.engines.spark.frames import KEPT, fetched, row_bytes
+from deltaproduce.engines.spark.frames import fetched, row_bytes
 from deltaproduce.engines.spark.sessions.error_texts import explained
-from deltaproduce.engines.spark.sessions.remote import is_remote
+from deltaproduce.engines.spark.sessions.remote import is_remote, kept
 from deltaproduce.types.columns import Column
 
 _FIRST_TASKS: Final = 64
@@ -57,11 +57,11 @@ def checkpoint(
     aggregates = _named(counts)
     with _explaining(stage):
         if is_remote(rows.sparkSession):  # which does not observe a checkpoint
-            computed = rows.localCheckpoint(eager=True, storageLevel=KEPT)
+            computed = kept(rows, eager=True)
             return computed, computed.agg(*aggregates).collect()[0].asDict()
         observation = Observation()
         observed = rows.observe(observation, *aggregates)
-        return observed.localCheckpoint(eager=True, storageLevel=KEPT), dict(observation.get)
+        return kept(observed, eager=True), dict(observation.get)
 
 
 def checkpoint_of_few(
@@ -80,7 +80,7 @@ def checkpoint_of_few(
     """
     with _explaining(None):
         observation = Observation()
-        computed = rows.localCheckpoint(eager=False, storageLevel=KEPT)
+        computed = kept(rows, eager=False)
         observed = computed.observe(observation, *_named(counts))
         numbered = observed.withColumn(_PLACE, f.monotonically_increasing_id())
         is_first = (
@@ -95,7 +95,7 @@ def checkpoint_of_few(
 
 def computed_once(rows: DataFrame) -> DataFrame:
     """Rows that are computed where they are first read, partition by partition, and kept then."""
-    return rows.localCheckpoint(eager=False, storageLevel=KEPT)
+    return kept(rows, eager=False)
 
 
 def _named(counts: Mapping[str, Expression]) -> list[Expression]:

@@ -251,7 +251,7 @@ class SparkDelta(DeltaTables):
                 settings.temporary(session, _layout(write)),
                 settings.handed_over(given, session) as rows,
             ):
-                _written(rows, place, write)
+                _written(_plain(rows, write.columns), place, write)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
         """Delete rows, and write the files anew that had some; no commit if there are none."""
@@ -358,6 +358,18 @@ def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
         rows = engine.here(cut(write.rows, write.file_ends), (*write.columns, *CUT))
         return in_places(rows, write.columns, len(write.file_ends))
     return engine.here(write.rows, write.columns).coalesce(1)
+
+
+def _plain(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """The same rows, with texts of Spark's plain type, as the log of a new table is to name it.
+
+    To a type that a client of Connect sends a collation is added. It is the usual one, but Spark
+    then logs ``string collate UTF8_BINARY``, which readers other than Spark do not know.
+    """
+    if not is_remote(rows.sparkSession):
+        return rows
+    names = ((identifier(c.name), ddl_of(c.data_type)) for c in columns)
+    return rows.selectExpr(*(f"CAST({name} AS {data_type}) AS {name}" for name, data_type in names))
 
 
 def _conflicts() -> tuple[type[Exception], ...]:

@@ -15,17 +15,14 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
-from pyspark.storagelevel import StorageLevel
 
 from deltaproduce.engines.spark.sessions.error_texts import contexts
+from deltaproduce.engines.spark.sessions.remote import kept
 from deltaproduce.model.limits import Limits
 from deltaproduce.types.atoms import arrow_type, in_arrow_types
 from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
-
-KEPT: Final = StorageLevel.DISK_ONLY
-"""Where Spark keeps what it has computed: its memory is for computing (decision 2)."""
 
 _PART_BYTES: Final = 64 << 20
 """So much of a table goes to Spark at once."""
@@ -90,17 +87,12 @@ def frame(
     size = max(len(table) * _PART_BYTES // max(table.nbytes, 1), 1)
     if size >= len(table):
         rows = spark.createDataFrame(_whole(table), schema)
-        return (
-            rows
-            if len(table) <= plan_rows
-            else rows.localCheckpoint(eager=False, storageLevel=KEPT)
-        )
+        return rows if len(table) <= plan_rows else kept(rows, eager=False)
     parts = (
         spark.createDataFrame(_whole(table.slice(first, size)), schema)
         for first in range(0, len(table), size)
     )
-    kept = (part.localCheckpoint(eager=True, storageLevel=KEPT) for part in parts)
-    return reduce(DataFrame.union, kept)
+    return reduce(DataFrame.union, (kept(part, eager=True) for part in parts))
 
 
 def _whole(table: pa.Table) -> pa.Table:

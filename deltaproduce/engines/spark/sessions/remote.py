@@ -8,10 +8,13 @@ ways to the same result; what has only one is refused by name.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.storagelevel import StorageLevel
 
+_KEPT: Final = StorageLevel.DISK_ONLY
+"""Where Spark keeps what it has computed: its memory is for computing (decision 2)."""
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
@@ -31,6 +34,20 @@ def beside(spark: SparkSession) -> SparkSession:
     if is_remote(spark):
         return spark.cloneSession()  # type: ignore[attr-defined, no-any-return]
     return spark.newSession()
+
+
+def kept(rows: DataFrame, *, eager: bool) -> DataFrame:
+    """Rows that are computed once, now or when they are first read, and are on disk from then on.
+
+    A client of Connect takes what its server keeps for the active session's, whichever session
+    keeps it: from there it can neither be read nor be released.
+    """
+    found = rows.localCheckpoint(eager=eager, storageLevel=_KEPT)
+    session = rows.sparkSession
+    if is_remote(session) and found.sparkSession is not session:
+        remote: Any = found
+        remote._session = remote._plan._spark_session = session
+    return found
 
 
 def parallelism(spark: SparkSession) -> int:
