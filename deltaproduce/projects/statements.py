@@ -19,7 +19,7 @@ from deltaproduce.pipeline import Pipeline
 from deltaproduce.projects.headers import Statement, parsed, place_of, words
 from deltaproduce.projects.sections import ProjectFileError
 from deltaproduce.projects.variables import let
-from deltaproduce.stages.partitioned.kind import feeder_of
+from deltaproduce.stages.partitioned.kind import are_kept, feeder_of
 from deltaproduce.stages.partitioned.query import with_values
 from deltaproduce.stages.partitioned.scope.clauses import Scopes
 from deltaproduce.stages.partitioned.scope.partitions import Partitions
@@ -126,6 +126,9 @@ class SqlFile:
         said, name = self.statement, self.statement.name
         if said.text("partition") is not None:
             self._check_scopes()
+            retention = (said.text("retention") or "keep").lower()
+            with shifted(said.clauses["retention"].line if "retention" in said.clauses else 1):
+                are_kept(retention)
             with shifted(said.select_line):
                 pipeline.partitioned(
                     name,
@@ -133,7 +136,7 @@ class SqlFile:
                     key=said.text("key"),
                     partition=said.text("partition") or "",
                     scopes=self.scopes,
-                    retention=(said.text("retention") or "keep").lower(),
+                    retention=retention,
                 )
             return
         for clause in ("scopes", "retention"):

@@ -105,7 +105,7 @@ def test_modules_define_more_of_it(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "line"),
     [
-        ("a_days", lambda text: text.replace("retention keep", "retention never"), 7),
+        ("a_days", lambda text: text.replace("retention keep", "retention never"), 3),
         ("a_days", lambda text: text.replace("key (n)", "key (nope)"), 2),
         ("a_days", lambda text: text.replace("(day = d)", "(day = d, Day = d)"), 4),
         ("a_days", lambda text: text.replace("-dd')\n);", "-dd'),\n);"), 5),

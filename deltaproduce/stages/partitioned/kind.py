@@ -225,8 +225,7 @@ def partitioned(
         DefinitionError: something in it is wrong; with `stage`.
     """
     try:
-        if retention not in {"keep", "tasks"}:
-            raise DefinitionError(f"its retention is {retention!r}; use 'keep' or 'tasks'")
+        keeps = are_kept(retention)
         partitions = Partitions.read(partition, Scopes.read(scopes))
         found = read_query(query, map(feeder_of, feeders), partitions.scopes.sample)
         names = [name for name, _ in found.outputs]
@@ -238,7 +237,18 @@ def partitioned(
         raise DefinitionError(
             f"stage {stage!r}: {said}", stage=stage, column=error.column, line=error.line
         ) from None
-    return Partitioned(found, partitions, tuple(keys.items()), retention == "keep", function)
+    return Partitioned(found, partitions, tuple(keys.items()), keeps, function)
+
+
+def are_kept(retention: str) -> bool:
+    """Whether partitions that no task asks for stay.
+
+    Raises:
+        DefinitionError: nothing is known by that word.
+    """
+    if retention not in {"keep", "tasks"}:
+        raise DefinitionError(f"retention is {retention!r}; use 'keep' or 'tasks'")
+    return retention == "keep"
 
 
 def digests_for(stages: Iterable[Stage]) -> tuple[Producer, ...]:
