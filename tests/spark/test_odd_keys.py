@@ -33,11 +33,11 @@ from deltaproduce.types.ddl import identifier
 (REPLACED,) = (way for way in WAYS if way.name == "replaced")
 
 
-@pytest.mark.parametrize("width", chosen((1, 4), 4))
+@pytest.mark.parametrize("width", chosen((1, 7), 7))
 def test_odd_keys_and_names_at_every_stage(
     spark: SparkSession, tmp_path: Path, width: int, long_run: bool
 ) -> None:
-    """Types one by one, or by four; `tests/local` has them one by one in each run."""
+    """Types one by one, or by seven; `tests/local` has them one by one in each run."""
     pipeline, oracle = odd(width), Oracle(odd(width))
     place = str(tmp_path / "a 'store' %20 größe {x} [1]*")
     store = Store(spark, place, pipeline, table_type=REPLACED.table_type)
