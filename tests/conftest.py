@@ -25,11 +25,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 DEAREST = (
     "test_mixed_engines.py",
     "test_delta_sources.py",
+    "test_windows.py",
     "test_tables.py",
     "test_local_crashes.py",
     "test_odd_paths.py",
     "test_local_windows.py",
-    "test_windows.py",
     "test_producers.py",
     "test_object_stores.py",
     "test_odd_keys.py",

@@ -202,8 +202,9 @@ def test_a_session_that_has_rows_takes_arrow_without_a_job(
 
 
 def test_a_vacuum_of_one_leaves_what_the_other_goes_on_from(
-    spark: SparkSession, location: str
+    spark: SparkSession, location: str, long_run: bool
 ) -> None:
+    """In a short run only the store without a session verifies what is left: Spark does below."""
     oracle = Oracle(orders())
     for number in range(4):
         session = spark if number % 2 else None
@@ -217,7 +218,7 @@ def test_a_vacuum_of_one_leaves_what_the_other_goes_on_from(
             assert done.files
             kept = [version.number for version in store.versions()]
             assert_same_here(opened(None, location, orders()), oracle, orders(), kept)
-    for session in (None, spark):
+    for session in (None, spark)[: 1 + long_run]:
         assert opened(session, location, orders()).verify() == ()
 
 
@@ -255,7 +256,7 @@ def test_files_that_nobody_needs_are_found_alike(
             (every[1:3], soon),
             (every[::2], soon),
             (every, soon - timedelta(hours=2)),
-        )[: (5 if long_run else 3) if path == table else 1 + long_run]:
+        )[: (5 if long_run else 3) if path == table else 2 * long_run]:
             in_spark = files._in_spark(spark, str(path), needed, since).collect()
             here = local_files.unneeded(Directory(ThisMachine(), str(path)), needed, since)
             expected = [dict(zip(here.column_names, row, strict=True)) for row in in_spark]
@@ -265,9 +266,12 @@ def test_files_that_nobody_needs_are_found_alike(
 
 
 def test_rows_that_are_marked_as_deleted_are_for_spark(
-    spark: SparkSession, marked: Path, location: str
+    spark: SparkSession, marked: Path, location: str, long_run: bool
 ) -> None:
-    """Without a session nothing is said of them but that. A vacuum needs none of them."""
+    """Without a session nothing is said of them but that. A vacuum needs none of them.
+
+    What it leaves is counted in a short run, and verified in a long one.
+    """
     shutil.copytree(marked, location)
     with Store(spark, location, orders(), table_type="copy_on_write", limits=IN_SPARK) as store:
         assert list(Path(location, "by_customer", "content").glob("*.bin"))
@@ -280,7 +284,8 @@ def test_rows_that_are_marked_as_deleted_are_for_spark(
             opened(None, location, orders()).vacuum(keep_versions=2, unfinished_hours=0)
         assert [version.number for version in store.versions()] == [2, 3]
         assert store.content("by_customer", 2).count() == before[1].stages["by_customer"].rows
-        assert store.verify() == ()
+        if long_run:
+            assert store.verify() == ()
 
 
 def test_damage_is_found_by_both_alike_and_mended_by_either(
