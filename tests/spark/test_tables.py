@@ -41,6 +41,15 @@ def by_page(visit_id: int, pages: Iterator[Any]) -> Iterator[Any]:
         yield page, visit_id
 
 
+def part(*names: str) -> Pipeline:
+    """Some stages of the shop: the fewer tables, the less there is to write."""
+    found = Pipeline("shop")
+    for stage in shop.stages:
+        if stage.name in names:
+            found.add(stage)
+    return found
+
+
 ORDER = ("order_id", "customer", "amount")
 ORDERS = "order_id bigint, customer string, amount bigint"
 VISITS = "visit_id bigint, page string"
@@ -195,7 +204,8 @@ def test_keys_are_sought_in_small_row_groups(
 
 def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:
     spark.sql("CREATE SCHEMA shop_catalog")
-    store = Store(spark, "shop_catalog", shop)
+    pipeline = part("orders", "by_customer", "totals")
+    store = Store(spark, "shop_catalog", pipeline)
     assert store.head.number == 0
     assert store.content("totals").columns == ["customer", "_source_customer", "_ordinal", "total"]
     load = [(1, "ann", 10), (2, "ann", 20), (3, "bob", 5)]
@@ -209,7 +219,7 @@ def test_a_catalog_store_is_the_same(spark: SparkSession) -> None:
         ("delete", "bob", 0, None),
     ]
     store.compact()
-    again = Store(spark, "spark_catalog.shop_catalog", shop)
+    again = Store(spark, "spark_catalog.shop_catalog", pipeline)
     assert again.head == store.head
     pinned = store.head.stages["totals"].delta_versions["key_mappings"]
     name = store.sql_name("totals", "key_mappings")
@@ -254,7 +264,8 @@ def test_versions_say_what_happened(store: Store, way: Way) -> None:
 def test_changes_may_come_from_another_session(
     spark: SparkSession, location: str, way: Way
 ) -> None:
-    other, store = spark.newSession(), Store(spark, location, shop, table_type=way.table_type)
+    other, pipeline = spark.newSession(), part("visits", "by_page")
+    store = Store(spark, location, pipeline, table_type=way.table_type)
     with forced(way):
         store.update({"visits": other.createDataFrame([(1, "home"), (2, "help")], VISITS)})
         store.update({"visits": other.createDataFrame([(2, "home")], VISITS)})
@@ -276,7 +287,7 @@ def test_delta_may_compact_files_behind_a_commit(spark: SparkSession, location: 
         spark.conf.set(f"spark.databricks.delta.autoCompact.{name}", value)
     try:
         with forced(WAYS[1]):
-            for number in range(4):
+            for number in range(3):
                 rows = [(1, f"page {number}"), (number, "new")]
                 store.update({"visits": spark.createDataFrame(rows[number == 1 :], VISITS)})
     finally:
@@ -285,4 +296,4 @@ def test_delta_may_compact_files_behind_a_commit(spark: SparkSession, location: 
     history = spark.sql(f"DESCRIBE HISTORY delta.`{location}/visits/content`").select("operation")
     assert "OPTIMIZE" in {row.operation for row in history.collect()}
     found = store.content("visits", ordered=True).select("visit_id", "page").collect()
-    assert [tuple(row) for row in found] == [(0, "new"), (1, "page 3"), (2, "new"), (3, "new")]
+    assert [tuple(row) for row in found] == [(0, "new"), (1, "page 2"), (2, "new")]
