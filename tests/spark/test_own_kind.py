@@ -108,7 +108,10 @@ def pipeline(key: str, kind: Distinct | None = None) -> Pipeline:
 def test_versions_equal_the_oracle(
     spark: SparkSession, location: str, name: str, long_run: bool
 ) -> None:
-    """Versions, lineages, a rollback; and in a long run stages that are made anew."""
+    """Versions, lineages, verification; and in a long run a rollback and stages that are made anew.
+
+    A rollback restores tables, of whatever kind a stage is.
+    """
     way: Way = next(way for way in WAYS if way.name == name)
     single, many = pipeline("k bigint"), pipeline("series int, k bigint")
     exact = strategies.histories(single, min_versions=VERSIONS, max_versions=VERSIONS)
@@ -124,8 +127,9 @@ def test_versions_equal_the_oracle(
         if keys:
             key = random.Random(name).choice(keys)
             assert_lineage(store, oracle, many, "distinct", key, oracle.head)
-        assert store.rollback(1).number == oracle.rollback(1)
-        assert_same(store, oracle, many, oracle.head)
+        if long_run:
+            assert store.rollback(1).number == oracle.rollback(1)
+            assert_same(store, oracle, many, oracle.head)
         assert store.verify(recompute=long_run) == ()  # updates come to the content
         for stage in ("distinct", "texts") if long_run else ():  # made anew: equal
             figures = store.refresh(stage).stages[stage]
