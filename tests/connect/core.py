@@ -3,6 +3,7 @@
 `test_connect` runs it, in a process of its own.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from crashing import batch, drawn, frames, orders, snapshot
 from deltalake import DeltaTable
 from forcing import WAYS, Way, forced
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from test_streams import BATCHES, Stream
 
 from deltaproduce import ConflictError, DefinitionError, Pipeline, ProducerError, Store, agg
 from deltaproduce.engines.spark.sessions.remote import is_remote
+from deltaproduce.model.limits import Limits
 from deltaproduce.storage import failpoints
 from deltaproduce.testing import Oracle, Upsert, plain_rows
 
@@ -105,6 +107,24 @@ def test_steps_beyond_the_drivers_bound_equal_the_oracles(
         assert store.verify(recompute=True) == ()
     for log in Path(location).rglob("_delta_log"):  # other readers know the types of all tables
         DeltaTable(log.parent).schema().to_arrow()
+
+
+def test_more_rows_than_come_to_the_client(spark: SparkSession, location: str) -> None:
+    """A load, and an update of each thousandth row: sums are those that are counted by hand."""
+    store = Store(spark, location, orders(), table_type="merge_on_read")
+    ids = range(Limits().cluster_rows + 10_000)
+
+    def given(rows: DataFrame, amount: int) -> dict[str, DataFrame]:
+        return {"orders": rows.selectExpr("id", "id % 7 AS customer", f"{amount}L AS amount")}
+
+    store.load(given(spark.range(len(ids)), 2))
+    figures = store.update(given(spark.range(0, len(ids), 1000), 50)).stages["by_customer"]
+    assert (figures.mode, figures.rows_added) == ("seek", len(ids[::1000]))
+    sums = Counter[int]()
+    for id in ids:
+        sums[id % 7] += 50 if id % 1000 == 0 else 2
+    found = store.content("by_customer").groupBy("customer").sum("amount").collect()
+    assert dict(map(tuple, found)) == sums
 
 
 def test_each_micro_batch_of_a_stream_is_one_version(
