@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparing import read_by_delta_rs
 from crashing import CrashAt, CrashError, Point, Recorder, fail
 from limiting import limited
 from pyspark.sql import DataFrame, SparkSession
@@ -68,8 +69,8 @@ def changes(spark: SparkSession, rows: list[tuple[int, int]]) -> dict[str, DataF
 
 def assert_one_run(store: Store, keys: set[int]) -> dict[str, list[tuple[Any, ...]]]:
     """What each stage has was made from what its feeders have, and the updates say the same."""
-    names = ("drawn", "again", "joined")
-    found = {name: sorted(map(tuple, store.content(name).collect())) for name in names}
+    names, read = ("drawn", "again", "joined"), read_by_delta_rs(store)
+    found = {name: sorted(map(tuple, read.content(name).collect())) for name in names}
     drawn = {row[0]: row[-1] for row in found["drawn"]}
     again = {row[0]: row[-2:] for row in found["again"]}
     assert {row[0]: row[-3:] for row in found["joined"]} == {
@@ -79,7 +80,7 @@ def assert_one_run(store: Store, keys: set[int]) -> dict[str, list[tuple[Any, ..
     assert set(drawn) == keys
     for name in names:
         values = {row[0]: row[3:] for row in found[name]}
-        for row in store.updates(name).collect():
+        for row in read.updates(name).collect():
             assert row["_change_type"] == "delete" or values[row["k"]] == tuple(row)[4:]
     return found
 
@@ -172,10 +173,10 @@ def test_another_batch_rolls_it_back(spark: SparkSession, tmp_path: Path, other:
     assert store.update(changes(spark, rows), update_id).number == 2
     assert {path.name.split()[0] for path in calls.iterdir()} == FUNCTIONS
     keys = {1, 2, 3, 4}
-    found = {row["k"] for row in store.content("joined").collect()}
-    assert found == keys
+    read = read_by_delta_rs(store)
+    assert {row["k"] for row in read.content("joined").collect()} == keys
     expected = [(1, n) for k, n in rows if k == 1]
     values = [
-        tuple(row) for row in store.content("numbers", ordered=True).collect() if row["k"] == 1
+        tuple(row) for row in read.content("numbers", ordered=True).collect() if row["k"] == 1
     ]
     assert [(row[0], row[-1]) for row in values] == expected
