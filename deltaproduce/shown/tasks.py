@@ -168,10 +168,9 @@ class Run:
     Attributes:
         done: the tasks that ran, in order.
         failed: the tasks that failed, and why.
-        blocked: the tasks that wait for a failed task, for a task in ``left``, or for a partition
-            that has not arrived.
+        blocked: the tasks that wait for a failed task, or for a partition that has not arrived.
         dropped: the partitions that no task asks for any more, and that were removed.
-        left: the tasks that remain because of ``max_tasks``.
+        left: the tasks that remain because of ``max_tasks``, and those that wait only for them.
     """
 
     done: tuple[Partition, ...] = ()

@@ -39,6 +39,7 @@ class Listed(Protocol):
         present: which are as they should be.
         missing: which were never made.
         waits: which have a dependency that is not there as it should be.
+        stuck: which of them wait for one that no task which is left can bring.
         inputs: of each a hash of the rows that it reads.
         inputs_before: the same before this version.
     """
@@ -57,6 +58,9 @@ class Listed(Protocol):
 
     @property
     def waits(self) -> Marks: ...  # noqa: D102 see the class
+
+    @property
+    def stuck(self) -> Marks: ...  # noqa: D102 see the class
 
     @property
     def inputs(self) -> Hashes: ...  # noqa: D102 see the class
@@ -80,6 +84,27 @@ class Listed(Protocol):
 
     def reading(self, partitions: Mapping[str, pa.Table]) -> Marks:
         """Which read one of some partitions, by feeder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which tasks of a stage run now.
+
+    Attributes:
+        rows: their places, in order.
+        waiting: which of all tasks are not there as they should be until they ran.
+        stuck: those of ``waiting`` that no task which is left for later can bring.
+    """
+
+    rows: Numbers
+    waiting: Marks
+    stuck: Marks
+
+    def after(self, made: Numbers) -> tuple[Marks, Marks]:
+        """``waiting`` and ``stuck`` when some of the tasks are made."""
+        waiting, stuck = self.waiting.copy(), self.stuck.copy()
+        waiting[made] = stuck[made] = False
+        return waiting, stuck
 
 
 @dataclass
@@ -135,7 +160,7 @@ class Agenda:
 
     @property
     def leaves(self) -> bool:
-        """Whether there are tasks that could be made, and were not, as there were too many."""
+        """Whether there are tasks that were not made because there were too many."""
         return any(len(rows) for rows in self._left.values())
 
     @property
@@ -155,12 +180,8 @@ class Agenda:
             task for listed in self.listed.values() for task in listed.tasks(np.arange(len(listed)))
         ]
 
-    def chosen(self, listed: Listed) -> tuple[Numbers, Marks]:
-        """The tasks of a stage that are to be made now, by their places.
-
-        Returns:
-            They, in order; and which of all are not there as they should be until they are made.
-        """
+    def chosen(self, listed: Listed) -> Chosen:
+        """Decide which tasks of a stage run now, and which run later."""
         self.listed[listed.stage] = listed
         waiting = listed.missing if self.marked is not None else ~listed.present
         if self.marked is not None:
@@ -171,18 +192,21 @@ class Agenda:
             if self.changed_only:
                 due &= listed.inputs_before != listed.inputs
         if not self.makes:
-            return np.flatnonzero(due & ~due), waiting
+            return Chosen(np.flatnonzero(due & ~due), waiting, waiting)
         waiting = waiting | due
         if self.passed:
             mine = np.flatnonzero(due)
             tried = [of in self.passed for of in listed.named(mine)]
             due[mine[np.array(tried, bool)]] = False
-        self._blocked[listed.stage] = np.flatnonzero(due & listed.waits)
+        blocked = due & listed.stuck
         rows = np.flatnonzero(due & ~listed.waits)
         most = len(rows) if self.limit is None else max(self.limit - self._taken, 0)
-        self._left[listed.stage] = rows[most:]
+        left = due & ~blocked
+        left[rows[:most]] = False
+        self._blocked[listed.stage] = np.flatnonzero(blocked)
+        self._left[listed.stage] = np.flatnonzero(left)
         self._taken += len(rows[:most])
-        return rows[:most], waiting
+        return Chosen(rows[:most], waiting, waiting & ~left)
 
     def has_failed(self, of: Partition, error: Exception) -> None:
         """A task failed: what it would have made stays as it was.

@@ -88,11 +88,27 @@ def test_a_limit_leaves_tasks_in_order_of_readiness(store: Store) -> None:
     done = list[str]()
     while run := store.run(as_of="2022-03-31", max_tasks=2):
         done += map(str, run.done)
+        assert len(done) + len(run.left) == 9  # those too that wait for others which are left
+        assert run.blocked == ()
         if not run.left:
             break
     assert len(done) == len(set(done)) == 9
     assert done[:6] == sorted(done[:6], reverse=True, key=lambda n: n.split("/")[1])
     assert all(name.startswith("recent") for name in done[6:])
+
+
+def test_what_waits_for_a_failed_task_is_blocked_and_not_left(store: Store) -> None:
+    store.update({"sales": [row("31", n=0)]})
+    with pytest.raises(TasksFailedError) as caught:
+        store.run(as_of="2022-03-31", max_tasks=5)
+    run = caught.value.run
+    assert list(map(str, run.failed)) == ["stores/day=2022-03-31/store=Paris"]
+    assert list(map(str, run.blocked)) == ["recent/day=2022-03-31"]
+    assert list(map(str, run.left)) == [
+        "stores/day=2022-03-29/store=Paris",
+        "recent/day=2022-03-30",
+        "recent/day=2022-03-29",
+    ]
 
 
 def test_a_task_that_fails_blocks_what_needs_it_and_keeps_its_rows(store: Store) -> None:

@@ -73,6 +73,7 @@ class Fed:
         digests: the sums of the hashes of their rows; 0 where there are none.
         before: the same before this version.
         waiting: which of them are not there as they should be.
+        stuck: which of these no task brings that is left for later.
         drops: partitions that are not to exist any more are dropped.
     """
 
@@ -82,6 +83,7 @@ class Fed:
     digests: Hashes
     before: Hashes
     waiting: Marks
+    stuck: Marks
     drops: bool = False
 
     @property
@@ -183,6 +185,11 @@ class Entries:
     def waits(self) -> Marks:
         """Which have a dependency that is not there as it should be."""
         return self.depend_on({name: fed.waiting for name, fed in self.fed.items()})
+
+    @cached_property
+    def stuck(self) -> Marks:
+        """Which have a dependency that is not there, and that no task brings which is left."""
+        return self.depend_on({name: fed.stuck for name, fed in self.fed.items()})
 
     def depend_on(self, marks: Mapping[str, Marks]) -> Marks:
         """Which have a dependency among some partitions of feeders."""

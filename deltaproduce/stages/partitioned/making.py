@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 from deltaproduce.engines.choice import Engines
 from deltaproduce.engines.engine import Rows
-from deltaproduce.engines.local.arrays import Marks, Numbers, empty, matched
+from deltaproduce.engines.local.arrays import Numbers, empty, matched
 from deltaproduce.engines.local.kernels.row_hashes import Hashes
 from deltaproduce.engines.selections import Selection
 from deltaproduce.errors import DeltaProduceError, ProducerError, SessionError
@@ -42,7 +42,7 @@ from deltaproduce.stages.partitioned.query import TaskQuery
 from deltaproduce.stages.partitioned.records import read_records, records_batch, records_stage
 from deltaproduce.stages.partitioned.scope.partitions import Partitions, Planned, values_at
 from deltaproduce.stages.productions import Production
-from deltaproduce.stages.scheduled import Agenda, ScheduledKind, Tasked
+from deltaproduce.stages.scheduled import Agenda, Chosen, ScheduledKind, Tasked
 from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
@@ -185,11 +185,11 @@ def tasked(
     droppable = any(_drops(feeder) for feeder in stage.merged)
     kept = read_records(records, keeper, droppable=droppable)
     found = tasks.entries(by_name, kept, agenda, engines)
-    chosen, waiting = agenda.chosen(found)
+    chosen = agenda.chosen(found)
     if agenda.rehearses:
-        return _rehearsed(tasks, found, chosen, waiting, agenda)
-    feeders = _feeders(found, chosen, by_name, engines)
-    made, rows = _made(tasks, found.entries(chosen), feeders, production, agenda)
+        return _rehearsed(tasks, found, chosen, agenda)
+    feeders = _feeders(found, chosen.rows, by_name, engines)
+    made, rows = _made(tasks, found.entries(chosen.rows), feeders, production, agenda)
     named = found.named(made)
     agenda.done += named
     digested = digests(rows, stage, engines)
@@ -197,8 +197,7 @@ def tasked(
     gone = _dropped(tasks, found, agenda)
     dropped = kept.keys.take(pa.array(gone))
     agenda.dropped += tasks.named(dropped)
-    waiting[made] = False
-    agenda.fed[stage.name] = _after(tasks, found, gone, waiting, made, sums)
+    agenda.fed[stage.name] = _after(tasks, found, gone, chosen, made, sums)
     scheduled = found.scheduled(made, agenda.scheduled)
     told = [_records(found, made, sums, counts, scheduled)]
     if agenda.marked is not None:
@@ -212,16 +211,13 @@ def tasked(
     )
 
 
-def _rehearsed(
-    tasks: Tasks, found: Entries, chosen: Numbers, waiting: Marks, agenda: Agenda
-) -> Tasked:
+def _rehearsed(tasks: Tasks, found: Entries, chosen: Chosen, agenda: Agenda) -> Tasked:
     """As if some tasks were made, with the rows that they have."""
-    agenda.done += found.named(chosen)
+    agenda.done += found.named(chosen.rows)
     gone = _dropped(tasks, found, agenda)
     agenda.dropped += tasks.named(found.kept.keys.take(pa.array(gone)))
-    waiting[chosen] = False
-    sums = np.append(found.kept.made, np.uint64(0))[found.places[chosen]]
-    agenda.fed[tasks.stage.name] = _after(tasks, found, gone, waiting, chosen, sums)
+    sums = np.append(found.kept.made, np.uint64(0))[found.places[chosen.rows]]
+    agenda.fed[tasks.stage.name] = _after(tasks, found, gone, chosen, chosen.rows, sums)
     return Tasked(None, None, ())
 
 
@@ -309,7 +305,7 @@ def _fed(feeder: Stage, inputs: Mapping[str, StageInput], agenda: Agenda, engine
     waiting = np.zeros(size, bool) if expected is None else matched(expected, there) < 0
     sums = [_at(table, some, names, size) for some in (after, before)]
     table = pa.table({"_": pa.nulls(size), **{n: table.column(n) for n in names}})
-    fed = Fed(feeder.name, columns, table, sums[0], sums[1], waiting)
+    fed = Fed(feeder.name, columns, table, sums[0], sums[1], waiting, waiting)
     agenda.fed[feeder.name] = fed
     return fed
 
@@ -349,7 +345,7 @@ def _after(
     tasks: Tasks,
     found: Entries,
     gone: Numbers,
-    waiting: Marks,
+    chosen: Chosen,
     made: Numbers,
     sums: Hashes,
 ) -> Fed:
@@ -357,7 +353,6 @@ def _after(
 
     Args:
         gone: the partitions that are dropped, as places among what is kept.
-        waiting: the tasks whose partitions are not there as they should be.
         made: the tasks that were made, as their places.
         sums: the sums of the hashes of their rows.
     """
@@ -367,6 +362,7 @@ def _after(
     after = before.copy()
     after[made] = sums
     table = found.planned.table
+    waiting, stuck = chosen.after(made)
     if tasks.keeps:
         others = np.ones(len(kept), bool)
         others[found.places[there]] = False
@@ -376,9 +372,9 @@ def _after(
         beside = {"_": pa.nulls(len(rest)), **{n: rest.column(n) for n in names}}
         table = pa.concat_tables([table, pa.table(beside)])
         before, after = (np.concatenate([one, kept.made[others]]) for one in (before, after))
-        waiting = np.concatenate([waiting, np.zeros(len(rest), bool)])
+        waiting, stuck = (np.append(one, np.zeros(len(rest), bool)) for one in (waiting, stuck))
     drops = not tasks.keeps
-    return Fed(tasks.stage.name, found.columns, table, after, before, waiting, drops)
+    return Fed(tasks.stage.name, found.columns, table, after, before, waiting, stuck, drops)
 
 
 def _sums(made: pa.Table, found: Entries, rows: Numbers) -> Hashes:
