@@ -83,12 +83,8 @@ def checkpoint_of_few(
         computed = kept(rows, eager=False)
         observed = computed.observe(observation, *_named(counts))
         numbered = observed.withColumn(_PLACE, f.monotonically_increasing_id())
-        is_first = (
-            (f.col(_PLACE) < _FIRST_TASKS * _OF_TASK)
-            & (f.col(_PLACE) % _OF_TASK < _FIRST_ROWS)
-            & (row_bytes(columns) <= _FIRST_BYTES)
-        )
-        first = fetched(numbered.where(is_first), columns)
+        is_first = f"{_PLACE} < {_FIRST_TASKS * _OF_TASK} AND {_PLACE} % {_OF_TASK} < {_FIRST_ROWS}"
+        first = fetched(numbered.where(is_first).where(row_bytes(columns) <= _FIRST_BYTES), columns)
         found = dict(observation.get)
     return computed, found, first if len(first) == found["rows"] else None
 

@@ -110,13 +110,12 @@ def _whole(table: pa.Table) -> pa.Table:
 
 def row_bytes(columns: Iterable[Column]) -> Expression:
     """About how many bytes a row's columns take: 8 each, and what is of no fixed size."""
-    sizes = (_bytes(f.col(identifier(c.name)), c.data_type) for c in columns)
-    return reduce(lambda a, b: a + b, sizes)
+    return f.expr(" + ".join(_bytes(identifier(c.name), c.data_type) for c in columns))
 
 
-def _bytes(column: Expression, data_type: DataType) -> Expression:
-    fixed = f.lit(8).cast("bigint")
+def _bytes(name: str, data_type: DataType) -> str:
     known = atom(data_type)
-    if known is None:
-        return fixed + f.coalesce(f.octet_length(column.cast("string")), f.lit(0))
-    return fixed if known.is_sized else fixed + f.coalesce(f.octet_length(column), f.lit(0))
+    if known is not None and known.is_sized:
+        return "8L"
+    measured = f"CAST({name} AS string)" if known is None else name
+    return f"8L + coalesce(octet_length({measured}), 0)"

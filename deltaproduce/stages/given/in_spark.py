@@ -2,10 +2,13 @@
 
 The invariant: what is given is computed once, with its rows' order, and counted in the same job.
 Few rows come to the driver in it, and are checked there: `on_driver` says the same of them, and
-laws hold the two against each other.
+laws hold the two against each other. What a small batch computes is written as SQL text: Python
+would call Java hundreds of times to build the same expressions.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column as Expression
@@ -34,8 +37,10 @@ from deltaproduce.types.columns import (
     ORDINAL_COLUMN,
     Column,
 )
+from deltaproduce.types.ddl import ddl_of, identifier
 
 _GIVEN = "_given"
+_UPSERT = "'upsert'"
 
 
 def batch_of_frame(
@@ -87,30 +92,37 @@ def _computed(source: Source) -> tuple[Column, ...]:
 
 def _conformed(given: DataFrame, source: Source) -> DataFrame:
     """The declared columns in the declared types, and the row's place in the DataFrame (S6)."""
-    spelled = {name.lower(): name for name in given.columns}
-    change_type = f.col(CHANGE_TYPE) if CHANGE_TYPE in spelled else f.lit("upsert")
-    ordinal = f.col(ORDINAL).cast("bigint") if ORDINAL in spelled else f.lit(0).cast("bigint")
-    rows = given.select(
-        *(
-            col(spelled[c.name.lower()]).cast(c.data_type).alias(c.name)
-            for c in (*source.schema.key, *source.schema.value)
-        ),
-        change_type.alias(CHANGE_TYPE),
-        ordinal.alias(_GIVEN),
-        f.monotonically_increasing_id().alias(ORDINAL),
+    spelled = {name.lower(): identifier(name) for name in given.columns}
+    declared = (
+        f"CAST({spelled[c.name.lower()]} AS {ddl_of(c.data_type)}) AS {identifier(c.name)}"
+        for c in (*source.schema.key, *source.schema.value)
     )
-    return rows.where(f.coalesce(~f.col(CHANGE_TYPE).isin(*IGNORED), f.lit(True)))
+    rows = given.selectExpr(
+        *declared,
+        f"{spelled.get(CHANGE_TYPE, _UPSERT)} AS {CHANGE_TYPE}",
+        f"CAST({spelled.get(ORDINAL, '0')} AS bigint) AS {_GIVEN}",
+        f"monotonically_increasing_id() AS {ORDINAL}",
+    )
+    return rows.where(f"coalesce(NOT {_is_one_of(IGNORED)}, true)")
 
 
 def _counted(source: Source) -> dict[str, Expression]:
-    upsert, delete = f.col(CHANGE_TYPE).isin(*UPSERTS), f.col(CHANGE_TYPE).isin(*DELETES)
-    known = f.coalesce(upsert | delete, f.lit(False))
-    counted = {"rows": f.lit(True), "upserts": upsert, "deletes": delete, "unknown": ~known}
+    counted = {
+        "rows": "true",
+        "upserts": _is_one_of(UPSERTS),
+        "deletes": _is_one_of(DELETES),
+        "unknown": f"NOT coalesce({_is_one_of((*UPSERTS, *DELETES))}, false)",
+    }
     for column, types in not_null(source):
-        counted[_nulls(column)] = col(column.name).isNull() & f.col(CHANGE_TYPE).isin(*types)
+        counted[_nulls(column)] = f"{identifier(column.name)} IS NULL AND {_is_one_of(types)}"
+    counts = {name: f.expr(f"count_if({condition})") for name, condition in counted.items()}
     size = f.sum(row_bytes((*source.schema.key, *source.schema.value)))
-    counts = {name: f.count_if(condition) for name, condition in counted.items()}
     return {**counts, "bytes": f.coalesce(size, f.lit(0))}
+
+
+def _is_one_of(types: Sequence[str]) -> str:
+    """The condition, as SQL text, that a row has one of some change types."""
+    return f"{CHANGE_TYPE} IN ({', '.join(map(repr, types))})"
 
 
 def _nulls(column: Column) -> str:
