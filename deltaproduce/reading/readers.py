@@ -84,14 +84,19 @@ class Reader:
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
-    def updates(self, version: Version, stage: Stage, since: int | None = None) -> Rows | None:
+    def updates(
+        self,
+        version: Version,
+        stage: Stage,
+        since: int | None = None,
+        *,
+        in_spark: bool = True,
+    ) -> Rows | None:
         """What the version changed in a stage; None if nothing yet has.
 
         Args:
             since: and what the versions after this one have; else it alone.
-
-        Returns:
-            Rows in Spark, if there is a session.
+            in_spark: with a session the rows are in Spark, even those of a small table.
         """
         first = version.number if since is None else since + 1
         begun = self._begun(version, stage, first)
@@ -99,10 +104,10 @@ class Reader:
         if delta_version is None:
             return begun
         table, columns = self._tables.location.table(stage.name, UPDATES), Layout.of(stage).updates
-        if self._tables.engines.session is None:
-            return self._tables.rows(table, delta_version, columns, (first, version.number))
-        rows = self._tables.read(table, delta_version)
-        stored = rows.where(f.col(VERSION).between(first, version.number))
+        span = first, version.number
+        if self._tables.engines.session is None or (begun is None and not in_spark):
+            return self._tables.stored(table, delta_version, columns, span)
+        stored = self._tables.read(table, delta_version).where(f.col(VERSION).between(*span))
         names = cols(columns)
         return stored if begun is None else stored.select(*names).union(begun.select(*names))
 

@@ -211,15 +211,25 @@ class Tables:
         with self._whole(table):
             return self._delta.size(self._place(table), delta_version)
 
-    def stored(self, table: Table, delta_version: int, columns: Sequence[Column]) -> Rows:
-        """All rows at a delta version: in Spark; without a session on the driver.
+    def stored(
+        self,
+        table: Table,
+        delta_version: int,
+        columns: Sequence[Column],
+        versions: tuple[int, int] | None = None,
+    ) -> Rows:
+        """All rows at a delta version: on the driver if the table is small, else in Spark.
+
+        Args:
+            versions: only those whose ``_version`` is between these two, both among them.
 
         Raises:
             CorruptStoreError: as `read`.
         """
-        if self._files_here(table, delta_version) is None:
-            return self.read(table, delta_version)
-        return self.rows(table, delta_version, columns)
+        if self._files_here(table, delta_version) is not None:
+            return self.rows(table, delta_version, columns, versions)
+        rows = self.read(table, delta_version)
+        return rows if versions is None else rows.where(f.col(VERSION).between(*versions))
 
     def schema(self, table: Table, delta_version: int) -> StructType:
         """The columns of a table at a delta version.
@@ -233,7 +243,7 @@ class Tables:
     def file_ends(self, table: Table, delta_version: int, by: Sequence[Column]) -> pa.Table:
         """The first and the last row of each file of a delta version, none of which is deleted.
 
-        One Spark job, or none without a session.
+        One Spark job, or none of a small table and without a session.
 
         Args:
             by: what the rows of a file should be sorted by.
@@ -248,7 +258,7 @@ class Tables:
         return fetched(ends, (FILE_COLUMN, MISPLACED_COLUMN, *by))
 
     def check_readable(self, table: Table, delta_version: int) -> None:
-        """Read all rows and columns of a delta version; one Spark job, or none without a session.
+        """Read all rows and columns of a delta version; jobs of Spark as for `file_ends`.
 
         Raises:
             Exception: files of it are gone or broken (`damage.tells_of_damage`, CorruptStoreError).
@@ -263,8 +273,15 @@ class Tables:
         rows.agg(*(f.count_if(col(name).isNull()) for name in rows.columns)).collect()
 
     def _files_here(self, table: Table, delta_version: int) -> ParquetFiles | None:
-        """The files of a delta version if there is no Spark to read them."""
-        return self.files(table, delta_version) if self.engines.session is None else None
+        """The files of a delta version if they are read without Spark."""
+        files = self.files(table, delta_version)
+        if files is None or self.engines.session is None:
+            return files
+        if files.size is None:
+            return None
+        rows, total_bytes = files.size
+        is_small = self.engines.limits.is_small(rows, total_bytes // max(rows, 1))
+        return files.without_spark(table.name) if is_small else None
 
     def read_whole(self, table: Table, delta_version: int) -> DataFrame:
         """The rows at a delta version that was written whole: in order, and none of them deleted.

@@ -18,7 +18,7 @@ from selecting import chosen, long
 from series import drawn as examples
 from series import packed, packed_histories
 
-from deltaproduce import Store
+from deltaproduce import Limits, Store
 from deltaproduce.storage.attempts import Attempt
 from deltaproduce.testing import Oracle, strategies
 
@@ -63,6 +63,8 @@ FAULTS = {
     ),
 }
 """What is done to tables of a stage -> what is found of them."""
+BY_SPARK = Limits(small_table_rows=0)
+"""Tables are checked in Spark, however few rows they have."""
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,9 @@ def test_a_fault_is_found_and_put_right(
 ) -> None:
     statements, expected = FAULTS[fault]
     shutil.copytree(original, tmp_path / "store")
-    store = Store(spark, str(tmp_path / "store"), orders(), table_type="copy_on_write")
+    store = Store(
+        spark, str(tmp_path / "store"), orders(), table_type="copy_on_write", limits=BY_SPARK
+    )
     planted(spark, store, statements)
     findings = store.verify()
     assert {(finding.table, finding.what) for finding in findings} == expected
@@ -114,15 +118,31 @@ def test_a_fault_is_found_and_put_right(
     assert store.verify(recompute=True) == ()
 
 
-@long
-def test_functions_are_run_again_if_wanted(
+def test_small_tables_are_checked_without_a_job_of_spark(
     spark: SparkSession, original: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(original, tmp_path / "store")
     store = Store(spark, str(tmp_path / "store"), orders(), table_type="copy_on_write")
     jobs_before = jobs(spark)
     assert store.verify() == ()
-    assert jobs(spark) - jobs_before <= 2 * JOBS_A_STAGE
+    assert jobs(spark) == jobs_before
+    table = store._opened.tables.location.table("by_customer", "updates")
+    next((tmp_path / "store" / table.name).rglob("*.parquet")).write_bytes(b"broken")
+    (finding,) = Store(spark, str(tmp_path / "store"), orders()).verify()
+    assert (finding.stage, finding.table, finding.what) == ("by_customer", "updates", "unreadable")
+
+
+@long
+def test_functions_are_run_again_if_wanted(
+    spark: SparkSession, original: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(original, tmp_path / "store")
+    jobs_before = jobs(spark)
+    store = Store(
+        spark, str(tmp_path / "store"), orders(), table_type="copy_on_write", limits=BY_SPARK
+    )
+    assert store.verify() == ()
+    assert 0 < jobs(spark) - jobs_before <= 2 * JOBS_A_STAGE
     assert store.verify(recompute=3) == store.verify(recompute=True) == ()
     FACTOR[0] = 2
     try:

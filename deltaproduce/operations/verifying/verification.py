@@ -6,9 +6,9 @@ of the content, and updates come to it; and, if wanted, whether the function mak
 again. The invariant: nothing is written, all is read from the delta versions that the version pins,
 and what is wrong with one table hides nothing of another.
 
-It costs, of each stage, one Spark job for the history of each table, one for each order of files,
-one for content with key mappings, and two for updates; Delta adds its own, for the lists of files.
-Without a session all of it is done on the driver (`Engines.of`, `Tables.stored`).
+Small tables are read and checked on the driver, and all tables without a session (`Engines.of`,
+`Tables.stored`). A large table costs a Spark job for each order of files; content with key mappings
+costs one, and updates cost two. Delta adds its own, for the lists of files.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Verifier:
             return found
 
     def _unreadable(self, stage: Stage, kinds: Collection[str]) -> Iterator[Finding]:
-        """Which of a stage's tables have files that are gone or broken; one Spark job each."""
+        """Which of a stage's tables have files that are gone or broken."""
         figures = self._figures(stage)
         if figures.origin.table and CONTENT in kinds:
             mend = f"store.refresh({stage.name!r}), which takes all rows as they are now"
@@ -188,7 +188,7 @@ class Verifier:
                 yield Finding(stage.name, kind, "columns", wrong)
 
     def _rows(self, stage: Stage) -> Iterator[Finding]:
-        """Content: numbered and counted; key mappings: those of the content. One Spark job."""
+        """Content: numbered and counted; key mappings: those of the content."""
         figures = self._figures(stage)
         content = self._reader.content(self._head, stage)
         if content is None:
@@ -212,7 +212,7 @@ class Verifier:
             yield Finding(stage.name, KEY_MAPPINGS, "pairs", wrong)
 
     def _order(self, stage: Stage, kind: str) -> Iterator[Finding]:
-        """Files are sorted, and do not overlap, where the version says so. One Spark job."""
+        """Files are sorted, and do not overlap, where the version says so."""
         figures = self._figures(stage)
         if figures.base.added.get(kind) != 0 or figures.origin.table:
             return
@@ -242,12 +242,12 @@ class Verifier:
     def _updates(self, stage: Stage) -> tuple[Rows | None, bool]:
         """The updates that its content can be folded from, and whether they are all of them."""
         since, complete = told_since(self._versions, stage.name)
-        rows = self._reader.updates(self._head, stage, since - 1)
+        rows = self._reader.updates(self._head, stage, since - 1, in_spark=False)
         known = None if rows is None else remembered(rows, stage, self._head.windows)
         return known, complete
 
     def _steps(self, stage: Stage) -> Iterator[Finding]:
-        """Updates are such as versions make. One Spark job."""
+        """Updates are such as versions make."""
         table, pinned = self._tables.location.table(stage.name, UPDATES), dict(self._own(stage))
         if UPDATES not in pinned:
             return
@@ -262,7 +262,7 @@ class Verifier:
             yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
 
     def _fold(self, stage: Stage) -> Iterator[Finding]:
-        """Updates come to the content. One Spark job."""
+        """Updates come to the content."""
         updates, complete = self._updates(stage)
         content = self._reader.content(self._head, stage)
         rows = None if content is None else content.rows()

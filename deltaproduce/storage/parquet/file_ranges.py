@@ -55,6 +55,14 @@ class FileRanges(NamedTuple):
         inside = (starts <= least) & (greatest <= ends) & (least <= greatest)
         return inside & (self._nulls(column) == 0) & (rows >= 0), np.maximum(rows, 0)
 
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """How many rows and bytes all files have; None if that is not known."""
+        rows = self._rows()
+        if self.told is None or (rows < 0).any():
+            return None
+        return int(rows.sum()), int(np.asarray(self.told.column("size_bytes")).sum())
+
     def holding(self, keys: Selection) -> Marks:
         """Which files may have one of some keys, which are here."""
         assert isinstance(keys.keys, pa.Table)

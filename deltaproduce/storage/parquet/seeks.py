@@ -89,6 +89,21 @@ class ParquetFiles:
         """What the log says of the files; see `FileRanges.told`."""
         return self._ranges.told
 
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """How many rows and bytes they have, by the log; None if that is not known."""
+        return self._ranges.size
+
+    def without_spark(self, table: str) -> ParquetFiles:
+        """The same files, where Spark is not asked: what cannot be read is damaged.
+
+        Args:
+            table: the table's name, for messages.
+        """
+        return ParquetFiles(
+            self._directory, self._paths, table, self._readings, self._ranges, self._spill
+        )
+
     def among(self, numbers: Numbers) -> ParquetFiles:
         """Some of the files."""
         told = None if self._ranges.told is None else self._ranges.told.take(pa.array(numbers))
