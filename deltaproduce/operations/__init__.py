@@ -1,4 +1,4 @@
-"""Operations: what a store does, a module for each; every effect is ordered here.
+"""Operations: the store's operations, one module each; every effect is ordered here.
 
-They know the protocol of stages, never a kind of them.
+They know the protocol of stages, never a particular kind of stage.
 """

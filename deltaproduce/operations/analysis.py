@@ -1,8 +1,8 @@
-"""Analysis: a graph whose columns all have types, found in a session where it does not say them.
+"""Analysis: finds the types of all columns; a session supplies those that the graph omits.
 
-A stage's kind finds them (`StageKind.resolved`): queries have the types that Spark finds, sources
-that are read in place those of their tables. The invariant: what it returns can be planned and
-carried out; whatever cannot is refused here.
+A stage's kind finds the types (`StageKind.resolved`): Spark gives those of a query, and a source
+that is read in place has those of its table. The invariant: the returned graph can be planned and
+carried out; anything else is refused here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from deltaproduce.storage.tables import Tables
 
 
 def analysed(graph: Graph, tables: Tables) -> Graph:
-    """The graph with the types of all columns; no row is read.
+    """Return the graph with the types of all columns; read no row.
 
     Raises:
-        DefinitionError: Spark refuses a query, a column has a type that cannot be stored, or a
-            Delta table is not there or has other columns, or content cannot be stored as a
-            definition says; with `stage`.
+        DefinitionError: Spark refuses a query, a column has a type that cannot be stored, a Delta
+            table does not exist or has other columns, or content cannot be stored as a definition
+            says; with `stage`.
     """
     made: dict[str, Stage] = {}
     for stage in graph.stages:
@@ -32,7 +32,7 @@ def analysed(graph: Graph, tables: Tables) -> Graph:
 
 
 def refused(graph: Graph, tables: Tables) -> list[DefinitionError]:
-    """Why stages are refused, each that reads none such; no row is read."""
+    """Return the error of each refused stage whose feeders are all accepted; read no row."""
     made, errors = dict[str, Stage](), list[DefinitionError]()
     for stage in graph.stages:
         if all(one.name in made for one in (*stage.feeders, *stage.auxiliary)):
@@ -44,10 +44,10 @@ def refused(graph: Graph, tables: Tables) -> list[DefinitionError]:
 
 
 def _resolved(stage: Stage, made: Mapping[str, Stage], tables: Tables) -> Stage:
-    """A stage with the types of its columns.
+    """Return a stage with the types of its columns.
 
     Args:
-        made: those before it, with theirs.
+        made: the stages before it, with their types.
     """
     inputs = tuple(tuple(made[one.name] for one in merged) for merged in stage.inputs)
     fed = stage.fed_by(inputs, tuple(made[one.name] for one in stage.auxiliary))

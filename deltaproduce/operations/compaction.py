@@ -1,14 +1,14 @@
-"""Compaction: runs are folded into their tables, and small files put together, beside the versions.
+"""Compaction: a background thread folds runs into their tables and merges small files.
 
-A version adds a file to each table that it touches, and with merge on read it leaves content and
-key mappings as they are. When enough has come together, a thread writes content and key mappings
-with all runs in them (a fold), or the small files of updates as large ones (a feed). The invariant:
-a compaction changes no row of any version, and no version depends on it. Its commits say what they
-are in Delta's history, and that alone decides: the next version of any writer that finds them on
-top of what the head pins goes on from them, and otherwise they are as good as not made.
+Each version adds a file to every table that it touches; with merge on read it leaves content and
+key mappings unchanged. When enough has accumulated, a thread rewrites content and key mappings with
+all runs applied (a fold), or merges the small files of updates into large ones (a feed). The
+invariant: a compaction changes no row of any version, and no version depends on it. Its commits are
+marked in Delta's history, and only these marks count: if the next version of any writer finds such
+commits on top of what the head pins, it builds on them; otherwise they have no effect.
 
 A compaction of runs overlaps with versions, because these only add runs meanwhile; a version that
-has to write the tables waits for it. The version log is compacted as the updates are.
+has to write the tables waits for it. The version log is compacted in the same way as updates.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Compactor:
     """Compacts the tables of one store, one after the other.
 
     Args:
-        reader: the store's, which may have the runs that are left after a fold.
-        filing: says how files keep the content of a stage.
+        reader: the store's reader, which may hold the runs that remain after a fold.
+        filing: returns how files keep the content of a stage.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Compactor:
         self._is_closed = False
 
     def start(self, version: Version, *, at_once: bool = False) -> None:
-        """Compact what is due in a published version, beside whatever comes next.
+        """Compact in the background what is due in a published version.
 
-        Nothing is, once it is closed: a version that was under way is compacted after another one.
+        After `close` it does nothing: a later version compacts what was due.
 
         Args:
-            at_once: what is not due yet, too.
+            at_once: also compact what is not due yet.
         """
         if self._is_closed:
             return
@@ -87,7 +87,7 @@ class Compactor:
             self._running[name, what] = self._thread.submit(act)
 
     def wait(self, name: str, what: Compaction) -> None:
-        """Wait for the end of a compaction, if one is under way; what it ran into is logged."""
+        """Wait for the end of a compaction, if one is under way; log its error."""
         future = self._running.pop((name, what), None)
         if future is not None:
             self._ended.add((name, what))
@@ -96,10 +96,10 @@ class Compactor:
                 _LOG.warning("compaction (%s) of %r failed: %s", what, name, error)
 
     def finish(self, *, raises: bool = False) -> None:
-        """Wait for all that is under way.
+        """Wait for all compactions that are under way.
 
         Args:
-            raises: what one of them ran into.
+            raises: whether to raise the error of a compaction.
         """
         for (name, what), future in list(self._running.items()):
             self.wait(name, what)
@@ -107,7 +107,7 @@ class Compactor:
                 future.result()
 
     def close(self) -> None:
-        """Wait for all that is under way, and end the thread; once more, it does nothing."""
+        """Wait for all compactions that are under way, and end the thread; idempotent."""
         self._is_closed = True
         self.finish()
         self._thread.shutdown()
@@ -116,7 +116,7 @@ class Compactor:
         """Refuse what might need the thread.
 
         Raises:
-            ClosedError: it has ended.
+            ClosedError: the thread has ended.
         """
         if self._is_closed:
             raise ClosedError(
@@ -124,7 +124,7 @@ class Compactor:
             )
 
     def applied(self, head: Version) -> Version:
-        """The same version, of the tables as compactions that have ended left them."""
+        """Return the same version with its tables as the compactions that have ended left them."""
         limits = self._tables.engines.limits
         for (name, what), future in list(self._running.items()):
             if future.done():
@@ -141,7 +141,7 @@ class Compactor:
     def _figures(
         self, head: Version, stage: Stage, what: Compaction, figures: StageFigures
     ) -> StageFigures:
-        """A stage's figures with what a compaction has made of its tables, if it is there."""
+        """Return a stage's figures, updated if a compaction of its tables has been committed."""
         newest: dict[str, int] = {}
         folded: list[int] = []
         for kind in _KINDS[what]:
@@ -166,10 +166,10 @@ class Compactor:
         return replace(found, base=replace(base, runs=left.runs, run_rows=left.added))
 
     def _fold(self, version: Version, stage: Stage) -> None:
-        """Write content and key mappings with all runs in them, in order."""
+        """Rewrite content and key mappings with all runs applied, in order."""
         tables = self._tables
         if version.stages[stage.name].base.stored != self._filing(stage.name).text:
-            return  # the next version writes it anew, as it is to be stored now
+            return  # the next version rewrites it, in the new filing
         reader, stage = Reader(tables, from_files=True), stage_at(version, stage)
         stored = {CONTENT: reader.content(version, stage)}
         if stage.source_key:
@@ -179,7 +179,7 @@ class Compactor:
                 continue
             pinned = version.stages[stage.name].delta_versions[kind]
             base = current(pinned, self._commits(stage, kind, pinned))
-            if base is not None:  # else another writer was faster, and there is more to fold
+            if base is not None:  # else another writer was faster, and more has to be folded
                 table = tables.location.table(stage.name, kind)
                 attempt = Attempt.compacting(version, base)
                 edit = compacted_edit(rows, stage, kind, self._filing(stage.name))

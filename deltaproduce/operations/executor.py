@@ -1,9 +1,9 @@
 """The executor: carries out work.
 
-First every stage is computed, in topological order, each feeding the next through its `Comparison`;
-nothing is written, so a failing produce function leaves no trace. Then the `Publisher` commits and
-publishes. What a version is made from is a `Work`: an update, a repair or a rollback. The
-invariant: an exception at any point leaves the head as it was, and the next update starts from the
+First it computes every stage in topological order, each feeding the next through its `Comparison`;
+nothing is written yet, so a failing produce function leaves no trace. Then the `Publisher` commits
+and publishes. A `Work` says how a version is made: by an update, a repair or a rollback. The
+invariant: an exception at any point leaves the head unchanged, and the next update starts from the
 rows that the head pins.
 """
 
@@ -46,7 +46,7 @@ from deltaproduce.storage.versions import Version
 
 
 class Executor:
-    """Carries out updates, repairs and rollbacks of one store, one at a time."""
+    """Carries out the updates, repairs and rollbacks of one store, one at a time."""
 
     def __init__(
         self,
@@ -94,15 +94,15 @@ class Executor:
         """Publish the version after ``head``, unless nothing changes and there is no id to keep.
 
         Args:
-            batches: what is given for sources.
-            arrivals: what has come into sources without being given.
-            refreshed: the stages to be produced in full because someone asked.
-            asked: what is said of windows.
-            advances: windows move that are limited, too.
-            agenda: the tasks that are to be made; None if none are. It is told what became of them.
+            batches: the rows given for sources.
+            arrivals: the rows that have come into sources without being given.
+            refreshed: the stages that the caller asks to produce in full.
+            asked: what the caller says of windows.
+            advances: whether limited windows move, too.
+            agenda: the tasks to make; None for no tasks. It records what became of them.
 
         Returns:
-            The version published, else ``head``.
+            The published version, else ``head``.
 
         Raises:
             ProducerError: a produce function failed; nothing was written.
@@ -134,11 +134,11 @@ class Executor:
         batches: Mapping[str, Batch] | None = None,
         update_id: str | None = None,
     ) -> Version:
-        """Publish a version in which the damaged stages of the head are put right.
+        """Publish a version in which the damaged stages of the head are repaired.
 
         Args:
-            versions: all of the store, oldest first.
-            findings: what is wrong with the newest.
+            versions: all versions of the store, oldest first.
+            findings: the damage of the newest version.
             batches: all rows of some sources.
 
         Raises:
@@ -158,16 +158,16 @@ class Executor:
         return self._run(work, versions[-1])
 
     def rollback(self, span: Sequence[Version]) -> Version:
-        """Publish a version equal to an earlier one, unless the head is.
+        """Publish a version equal to an earlier one, unless the head already is.
 
         Args:
-            span: all versions from that one to the head.
+            span: all versions from the earlier one to the head.
 
         Returns:
-            The version published, else the head.
+            The published version, else the head.
 
         Raises:
-            DefinitionError: the columns or feeders of a stage were others then.
+            DefinitionError: the columns or feeders of a stage were different then.
             ConflictError: another writer was faster; nothing of this is visible.
         """
         head = self._compactor.applied(span[-1])
@@ -182,10 +182,10 @@ class Executor:
         arrivals: Mapping[str, Arrival] | None = None,
         asked: Asked = NOTHING_ASKED,
     ) -> Plan:
-        """What an update would do, and why; see `plan.plan`.
+        """Return what an update would do, and why; see `plan.plan`.
 
         Args:
-            given: source -> how many keys are given for it; None if it is not known.
+            given: source -> the number of keys given for it; None if unknown.
         """
         means, windows = self._means, asked.state(head.windows)
         steps = means.plan(
@@ -218,7 +218,7 @@ class Executor:
         *,
         dry_run: bool,
     ) -> Vacuumed:
-        """Drop all versions but some of the newest, or say what that would do; see `Vacuum`."""
+        """Drop all but the newest versions, or say what that would do; see `Vacuum`."""
         self._compactor.finish()
         vacuum = Vacuum(
             self._means.graph, self._tables, self._log, self._publisher, unfinished_hours
@@ -238,19 +238,19 @@ class Executor:
         self._compactor.finish()
 
     def close(self) -> None:
-        """Wait for them, and begin none any more."""
+        """Wait for the compactions that are under way, and start no more."""
         self._compactor.close()
 
     def check_open(self) -> None:
-        """Refuse what may begin one, once they are closed.
+        """Refuse what may start a compaction after `close`.
 
         Raises:
-            ClosedError: they are.
+            ClosedError: the executor is closed.
         """
         self._compactor.check_open()
 
     def _run(self, work: Work, published: Version) -> Version:
-        """Compute, commit and publish a version; ``published``, the head, if it would be equal."""
+        """Compute, commit and publish a version; return ``published`` if it would be equal."""
         started = time.perf_counter()
         version = self._made(work)
         seconds = time.perf_counter() - started
@@ -258,7 +258,7 @@ class Executor:
         return version or published
 
     def _made(self, work: Work) -> Version | None:
-        """The version that is published; None if it would be equal to the head."""
+        """Publish and return the version; None if it would be equal to the head."""
         with self._tables.many_effects():
             stages = [step.stage for step in work.steps]
             with phase("checking"):
@@ -281,7 +281,7 @@ class Executor:
             )
 
     def _computed(self, work: Work) -> dict[str, StepResult]:
-        """The results of the stages that the version touches, in topological order."""
+        """Return the results of the stages that the version touches, in topological order."""
         results: dict[str, StepResult] = {}
         done, total = 0, _told_of(step.stage for step in work.steps)
         for step in work.steps:
@@ -303,7 +303,7 @@ class Executor:
         return results
 
     def _without_compactions(self, head: Version, stages: Iterable[str]) -> Version:
-        """The head with the updates of some stages in the state that no compaction will change."""
+        """Return the head after waiting for the compactions of some stages' updates."""
         with phase("waiting"):
             for stage in stages:
                 self._compactor.wait(stage, "feed")
@@ -311,14 +311,14 @@ class Executor:
 
 
 def _told_of(stages: Iterable[Stage]) -> int:
-    """How many stages are told of: those that users have defined."""
+    """Return how many stages progress counts: those that users have defined."""
     return sum(not is_auxiliary(stage.name) for stage in stages)
 
 
 def _told(
     ended: Progress, result: StepResult, results: Mapping[str, StepResult], head: Version
 ) -> Progress:
-    """What is told of a stage whose result is there."""
+    """Return the progress of a stage whose result is known."""
     counts, feeders = result.comparison.counts, result.stage.feeders
     fed = (results[f.name].comparison.counts for f in feeders if f.name in results)
     return replace(

@@ -1,10 +1,11 @@
-"""The publisher: makes the writes of a version into commits, and then into the version.
+"""The publisher: commits the writes of a version, and then publishes the version.
 
-Each touched table gets one commit, from the rows that the head pins: one that ran ahead is restored
-first. Then the row of the version is appended to the version log. An attempt that may be carried on
-(`resumption`) commits one stage after the other, feeders first, and each commit says so; another
-one commits to all tables side by side. The invariant: until the row is in the log nothing of it can
-be seen, and what an attempt leaves behind is put back, or carried on, by the next one.
+Each touched table gets one commit, on top of the rows that the head pins: a table that ran ahead is
+restored first. Then the row of the version is appended to the version log. An attempt that may be
+carried on (`resumption`) commits one stage after the other, feeders first, and each commit records
+that; any other attempt commits to all tables in parallel. The invariant: until the row is in the
+log, nothing of the version is visible, and the next attempt restores or carries on whatever a
+failed attempt leaves behind.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ from deltaproduce.storage.version_log import VersionLog
 from deltaproduce.storage.versions import Version
 
 _WRITERS: Final = 4
-"""Tables that are committed to at the same time: most of a commit is waiting for the driver."""
+"""How many tables are committed to in parallel: a commit mostly waits for the driver."""
 
 
 class Publisher:
     """Publishes the versions of one store, one at a time.
 
     Args:
-        reader: the store's, which is told what each version leaves.
-        compactor: what it has under way is waited for, or goes on beside.
+        reader: the store's reader, which keeps what each version leaves.
+        compactor: the publisher waits for its compactions, or goes on in parallel.
         clock: gives the time of a version.
     """
 
@@ -73,12 +74,12 @@ class Publisher:
         self._checked: dict[Table, int] = {}
 
     def left(self, head: Version, stages: Sequence[Stage], given: str | None) -> Resumption:
-        """What earlier attempts at the next version, which were given the same, have completed.
+        """Return what earlier attempts at the next version, given the same rows, have completed.
 
-        One Spark job for each table whose state is not known; none if nothing was given.
+        Runs one Spark job for each table whose state is unknown; none if nothing was given.
 
         Args:
-            stages: those that may change, feeders first.
+            stages: the stages that may change, feeders first.
         """
         if given is None:
             return NOTHING_KEPT
@@ -99,15 +100,16 @@ class Publisher:
         update_id: str | None = None,
         repairs: bool = False,
     ) -> Version:
-        """Make the writes, and then the version of them: the commit point.
+        """Commit the writes, and then publish their version: the commit point.
 
         Args:
-            writes: what is done to each stage that changes, feeders first.
-            repairs: they are made though someone else has written to the tables, or removed them.
+            writes: the write of each stage that changes, feeders first.
+            repairs: whether to write even if someone else has written to the tables, or removed
+                them.
 
         Raises:
             ConflictError: another writer was faster; nothing of this is visible.
-            CommitUnknownError: it could not be found out whether the version was published.
+            CommitUnknownError: it is unknown whether the version was published.
         """
         number = attempt.version
         edits, planned = dict[str, Edits](), dict[str, StageFigures]()
@@ -149,13 +151,13 @@ class Publisher:
     def retain(
         self, versions: Sequence[Version], kept: Sequence[Version], attempt: Attempt
     ) -> tuple[Version, ...]:
-        """Drop all versions but some of the newest, with what only the others were read from.
+        """Drop all but the newest versions, with the rows that only the dropped versions need.
 
-        First the histories are cut, beside the versions as every commit; then the others are
-        dropped from the version log, and those that are kept are read from what was cut.
+        First the histories are cut, by commits that no version pins yet; then the version log drops
+        the other versions, and the kept versions are read from the cut tables.
 
         Args:
-            versions: all of the store, oldest first.
+            versions: all versions of the store, oldest first.
 
         Returns:
             The kept versions as they are now.
@@ -164,7 +166,7 @@ class Publisher:
             ConflictError: another writer was faster; no version was dropped.
         """
         head, made, checked = versions[-1], dict[Cut, int](), self._checked
-        beside = replace(attempt, version=head.number + 1)  # it sets back what ran ahead as any
+        beside = replace(attempt, version=head.number + 1)  # so it restores tables that ran ahead
         self._checked = {}
         for cut in cuts(versions, kept):
             table = self._tables.location.table(cut.stage, cut.kind)
@@ -181,7 +183,8 @@ class Publisher:
     def _look(self, head: Version, writes: Mapping[str, StageWrite]) -> None:
         """Refuse, before the first commit, to build on tables that someone else has written to.
 
-        Tables that are not written now count, too. One Spark job for each whose state is not known.
+        This includes tables that are not written now. Runs one Spark job for each table whose state
+        is unknown.
         """
         tables = [
             (name, kind)
@@ -197,7 +200,7 @@ class Publisher:
     def _histories(
         self, head: Version, tables: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], Sequence[Commit] | None]:
-        """What `_unchecked` says of some tables, by stage and kind; several at a time."""
+        """Return `_unchecked` of several tables, by stage and kind; runs in parallel."""
 
         @self._tables.engines.in_thread
         def history(name: str, kind: str) -> Sequence[Commit] | None:
@@ -218,7 +221,7 @@ class Publisher:
         *,
         repairs: bool,
     ) -> dict[str, Mapping[str, int]]:
-        """One commit for each table whose rows change; returns what they became, by stage."""
+        """Commit once to each table whose rows change; return the delta versions, by stage."""
         self._tables.ensure_schema()
         for name, write in writes.items():
             if write.in_place:
@@ -236,7 +239,7 @@ class Publisher:
             if repairs and pinned is not None:
                 base = self._base_of_repair(table, pinned, edit, attempt)
             else:
-                # Where the table really is decides how it is set back.
+                # A restore depends on the actual state of the table.
                 known = {} if isinstance(edit, Restore) else checked
                 base = self._base(table, pinned, known, attempt)
             return self._tables.commit(table, edit, told, base)
@@ -268,7 +271,7 @@ class Publisher:
         return made
 
     def _unchecked(self, table: Table, pinned: int | None) -> Sequence[Commit] | None:
-        """A table's commits from what the head pins on; None if it is known to be as pinned."""
+        """Return a table's commits from the pinned one on; None if it is known to be as pinned."""
         if pinned is not None and self._checked.get(table) == pinned:
             return None
         commits = self._tables.recent_commits(table, pinned)
@@ -279,7 +282,7 @@ class Publisher:
     def _base(
         self, table: Table, pinned: int | None, checked: Mapping[Table, int], attempt: Attempt
     ) -> int | None:
-        """Make a table's newest rows those that the head pins; returns its delta version."""
+        """Make a table's newest rows those that the head pins; return its delta version."""
         if pinned is not None and checked.get(table) == pinned:
             return pinned
         commits = self._tables.recent_commits(table, pinned)
@@ -290,7 +293,7 @@ class Publisher:
             case "build":
                 return None
             case "restore" if pinned is not None:
-                # Who was overtaken, and set tables back, would be in the next one's way.
+                # A writer that was overtaken and restored tables would disturb the next writer.
                 if self._log.head().number >= attempt.version:
                     raise conflict(table.name, attempt, commits)
                 return self._tables.restore(table, pinned, attempt)
@@ -300,7 +303,7 @@ class Publisher:
     def _base_of_repair(
         self, table: Table, pinned: int, edit: Edit | Restore, attempt: Attempt
     ) -> int | None:
-        """The delta version that a repair's commit is on top of; None if the table may be gone."""
+        """Return the delta version that a repair builds on; None if the table may be gone."""
         if isinstance(edit, Edit) and edit.overwrite:
             return None
         commits = self._tables.recent_commits(table, pinned)
@@ -310,7 +313,7 @@ class Publisher:
         return self._tables.restore(table, pinned, attempt)
 
     def _reads(self, head: Version, stage: Stage) -> dict[str, Read]:
-        """How to read a stage's rows as the head has them; nothing if it has none."""
+        """Return readers of a stage's rows in the head, by kind; empty if it has no rows."""
         if not head.stages.get(stage.name, NO_TABLES).rows:
             return {}
         return {

@@ -1,11 +1,11 @@
 """Streams: each micro-batch of a Structured Streaming query becomes a version, exactly once.
 
-Spark runs a micro-batch again if it cannot know that it was completed, with the same number and the
-same rows. The number is part of the version's ``update_id``, so the second run finds the version,
-or carries on what the first has stored. The invariant: the numbers that a store has of a stream are
-consecutive, and each is in one version.
+If Spark cannot know whether a micro-batch was completed, it runs it again, with the same number and
+the same rows. The number is part of the version's ``update_id``, so the second run finds the
+version, or carries on from what the first run has stored. The invariant: the numbers that a store
+has of a stream are consecutive, and each is in exactly one version.
 
-A micro-batch comes in a session of its own, with other settings than the store's.
+A micro-batch comes in its own session, with other settings than the store's.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from deltaproduce.model import arguments
 from deltaproduce.storage.versions import Version
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
-"""Of a micro-batch; what else a user has called an update is none."""
+"""The number of a micro-batch; it matches no other text that a user puts into an ``update_id``."""
 
 
 class Updated(Protocol):
-    """A store, as far as a stream needs it."""
+    """The part of a store that a stream needs."""
 
     def update_ids(self) -> Sequence[str]:
         """See `Store.update_ids`."""

@@ -1,11 +1,10 @@
-"""Vacuum: old versions go, and then what only they were read from.
+"""Vacuum: drops old versions, and then removes the files that only they needed.
 
-In this order, so that a vacuum that stops leaves whole versions: the histories of the tables that
-rows are only added to are cut, the versions are dropped from the version log, and then files and
-tables are removed that nobody reads any more. The invariants: no file is removed that a kept
-version is read from, by what the log said of it before or says after; nothing is removed that this
-store has not written; and what was not removed is found again by the next vacuum, because it is
-looked for by name in what is there.
+The order makes sure that an interrupted vacuum leaves whole versions: it cuts the histories of
+append-only tables, drops the versions from the version log, and then removes files and tables that
+no version needs any more. The invariants: it removes no file that a kept version needs, by the log
+before or after the vacuum; it removes nothing that this store has not written; and the next vacuum
+finds whatever is left, because it looks by name for what exists.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from deltaproduce.types.columns import Column
 
 _PATH: Final = Column("path", StringType())
 _CENTURY_HOURS: Final = 876_000
-"""No file is older; and Python has no times long before."""
+"""An upper limit: no file is older, and Python's times do not go back much further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Vacuum:
     """Vacuums one store.
 
     Args:
-        unfinished_hours: files and tables of no version stay if they are younger.
+        unfinished_hours: files and tables of no version stay if they are younger than this.
     """
 
     def __init__(
@@ -102,15 +101,15 @@ class Vacuum:
     def run(
         self, versions: Sequence[Version], kept: Sequence[Version], started_at: datetime
     ) -> Vacuumed:
-        """Drop all versions but some of the newest, and remove what nobody reads any more.
+        """Drop all but the newest versions, and remove what no version needs any more.
 
         Args:
-            versions: all of the store, oldest first.
-            started_at: when, by the clock of the versions.
+            versions: all versions of the store, oldest first.
+            started_at: the start of the vacuum, by the clock of the versions.
 
         Raises:
             ConflictError: another writer was faster; no version was dropped.
-            SessionError: only Spark can, and nothing was begun.
+            SessionError: the vacuum needs Spark; it has not begun.
         """
         for stage, kind in _tables_of(versions):
             self._tables.check_cleaned(self._tables.location.table(stage, kind))
@@ -129,10 +128,11 @@ class Vacuum:
         return Vacuumed(_numbers(versions, kept), tuple(removed), files, size)
 
     def foreseen(self, versions: Sequence[Version], kept: Sequence[Version]) -> Vacuumed:
-        """What `run` would remove; nothing is written.
+        """Return what `run` would remove; write nothing.
 
-        It may remove more files, that only the newest state of a table has: of an update that was
-        cut off, whose table is set back first, and of the version log, which is written anew.
+        `run` may remove more files, which only the newest state of a table has: the files of an
+        interrupted update, whose table is restored first, and those of the version log, which is
+        rewritten.
         """
         read = self._log.delta_version
         files, size, paths = 0, 0, list[str]()
@@ -147,7 +147,7 @@ class Vacuum:
     def _unneeded(
         self, versions: Sequence[Version], logs: frozenset[int]
     ) -> Iterator[tuple[Table, Unneeded]]:
-        """The files that no version is read from, by table, if it has some.
+        """Yield the files that no version needs, for each table that has such files.
 
         Args:
             logs: the delta versions of the version log that are read.
@@ -163,10 +163,10 @@ class Vacuum:
                 yield table, found
 
     def _tables_left(self, kept: Sequence[Version]) -> Iterator[Table]:
-        """The store's tables that are in no version, and that no next one will write.
+        """Yield the store's tables that are in no version, and that no later version will write.
 
-        They are the store's if a commit says that an attempt made it to the table of this name; and
-        what holds tables of others stays.
+        A table is the store's if a commit says that an attempt made it under this name. A folder
+        that holds other tables stays.
         """
         location, micros = self._tables.location, self._since.timestamp() * 1e6
         known = {location.table(stage, kind).name for stage, kind in _tables_of(kept)}
@@ -178,7 +178,7 @@ class Vacuum:
         for table in self._tables.found():
             if table.name in known or table == location.log():
                 continue
-            if table.in_catalog and state(self._tables, table) is None:  # a view, say
+            if table.in_catalog and state(self._tables, table) is None:  # such as a view
                 continue
             commits = self._tables.recent_commits(table, 0)
             attempts = (commit.attempt for commit in commits)
@@ -190,12 +190,12 @@ class Vacuum:
 
 
 def _numbers(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[int, ...]:
-    """The numbers of the versions that are dropped."""
+    """Return the numbers of the dropped versions."""
     return tuple(version.number for version in versions[: len(versions) - len(kept)])
 
 
 def _tables_of(versions: Iterable[Version]) -> list[tuple[str, str]]:
-    """The store's own tables, by stage and kind, that some versions are read from."""
+    """Return the store's own tables that the versions need, by stage and kind."""
     found = {
         (stage, kind)
         for version in versions

@@ -1,11 +1,12 @@
-"""Views: a schema in which each stage of the head has a view, for who reads by SQL alone.
+"""Views: a schema in which each stage of the head has a view, for readers that use SQL alone.
 
-A view is a query of `reading.selects`: it names each table at the delta version that the head has,
-so it shows one whole version while the next is written. The version is published first, then view
-after view is replaced; who reads several of them meanwhile may see two versions. The invariant:
-whoever has published, or opened the store, goes on until the views are those of the head that is
-then read. So a writer that ended in between, or was overtaken, leaves nothing that the next one
-does not mend. Which views are the store's is in their properties; nothing else is replaced.
+A view is a query from `reading.selects`. It names each table at the delta version that the head
+pins, so it shows one whole version while the next is written. The store publishes the version first
+and then replaces one view after the other; a reader of several views may see two versions
+meanwhile. The invariant: every writer that has published, or opened the store, continues until the
+views show the head that it then reads. So if a writer stops in between, or is overtaken, the next
+one repairs the views. The properties of a view say which store it belongs to; no other view is
+replaced.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ _AT: Final = re.compile(".*__at_[0-9]+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a view shows, as its properties say.
+    """The identity of a view, as its properties record it.
 
     Attributes:
         version: the number of a version; None for the head.
-        digest: of its text.
+        digest: the digest of its text.
     """
 
     stage: str
@@ -61,17 +62,17 @@ class View:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the view."""
         return self.stage if self.version is None else f"{self.stage}__at_{self.version}"
 
     def told(self, store: str) -> dict[str, str]:
-        """Its properties."""
+        """Return the properties of the view."""
         version = _HEAD if self.version is None else str(self.version)
         return {_STORE: store, _STAGE: self.stage, _VERSION: version, _DIGEST: self.digest}
 
     @staticmethod
     def parse(told: Mapping[str, str], store: str) -> View | None:
-        """The inverse of `told`; None if it is not a view of that store."""
+        """Parse the output of `told`; return None if the view does not belong to the store."""
         version = told.get(_VERSION, "")
         if told.get(_STORE) != store or not re.fullmatch(f"{_HEAD}|[0-9]+", version):
             return None
@@ -80,12 +81,12 @@ class View:
 
 
 def digest(text: str) -> str:
-    """What tells a text from others."""
+    """Return a digest that distinguishes a text from others."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def faults(stages: Iterable[str]) -> dict[str, str]:
-    """The stages that cannot have a view, and why. Case makes no two names of stages."""
+    """Return the stages that cannot have a view, and why. Stage names never differ only in case."""
     found: dict[str, str] = {}
     for stage in stages:
         if not _NAME.fullmatch(stage):
@@ -96,10 +97,10 @@ def faults(stages: Iterable[str]) -> dict[str, str]:
 
 
 def superseded(found: Collection[View], wanted: Collection[View], head: Version) -> list[View]:
-    """The views that are to go: of stages and versions that are not there any more.
+    """Return the views to drop: those of stages and versions that no longer exist.
 
-    That of a stage which the head has stays, if the pipeline that the store was opened with does
-    not define it: then nobody here knows what it should be.
+    The view of a stage stays if the head has the stage but the pipeline that opened the store does
+    not define it: this writer cannot know its text.
     """
     names = {view.name for view in wanted}
     gone = [view for view in found if view.name not in names]
@@ -110,7 +111,7 @@ class Views:
     """The views of one store in one schema.
 
     Args:
-        schema: it is not the one that the store's tables are in.
+        schema: a schema other than the one of the store's tables.
     """
 
     def __init__(self, opened: Opened, schema: Location) -> None:
@@ -123,11 +124,11 @@ class Views:
 
     @staticmethod
     def opened(store: Opened, schema: str) -> Views:
-        """The views, brought to the head; see `Store`.
+        """Return the views, brought to the head; see `Store`.
 
         Raises:
             DefinitionError: a stage cannot have a view there.
-            InvalidArgumentError: it is no name of a schema.
+            InvalidArgumentError: it is not the name of a schema.
             SessionError: the store has no session.
             ViewError: a view could not be replaced.
         """
@@ -150,7 +151,7 @@ class Views:
         return found
 
     def follow(self) -> None:
-        """Bring the views to the head; and again, if another writer has published meanwhile.
+        """Bring the views to the head; repeat if another writer has published meanwhile.
 
         Raises:
             ViewError: a view could not be replaced.
@@ -171,7 +172,7 @@ class Views:
         return self._schema.named(view.name).address
 
     def _follow(self, versions: Sequence[Version]) -> bool:
-        """Bring the views to the newest of all versions; returns whether some were not."""
+        """Bring the views to the newest version; return whether any view was outdated."""
         head = versions[-1] if versions else EMPTY
         if not head.number:
             return False
@@ -183,7 +184,7 @@ class Views:
         return bool(late or gone)
 
     def _wanted(self, head: Version, versions: Sequence[Version]) -> list[tuple[View, str]]:
-        """The views that there should be, and their texts."""
+        """Return the views that should exist, and their texts."""
         stages = {stage.name: stage for stage in self._stages()}
         numbered = {version.number: version for version in (EMPTY, *versions)}
         wanted = [
@@ -231,7 +232,7 @@ class Views:
         return self._opened.engines.spark
 
     def _stages(self) -> list[Stage]:
-        """The stages that users have defined."""
+        """Return the stages that users have defined."""
         return [stage for stage in self._opened.graph.stages if not is_auxiliary(stage.name)]
 
     def _check_names(self) -> None:
@@ -248,7 +249,7 @@ class Views:
             )
 
     def _look(self) -> None:
-        """Find out what is in the schema, and refuse what stands where a view is to be."""
+        """List the schema, and refuse a foreign table or view under the name of a view."""
         if not self._spark.catalog.databaseExists(self._schema.address):
             return
         for name, is_view in views.names_in(self._spark, self._schema.address).items():
@@ -262,7 +263,7 @@ class Views:
         self._check_free(stage.name for stage in self._stages())
 
     def _check_free(self, names: Iterable[str]) -> None:
-        """Refuse to replace what is not the store's."""
+        """Refuse to replace a table or view that is not the store's."""
         for name in names:
             if _key(name) in self._foreign:
                 raise DefinitionError(
@@ -273,10 +274,10 @@ class Views:
 
 @contextmanager
 def _told(version: Version, address: str) -> Iterator[None]:
-    """Says what the views are of, if one of them cannot be made so.
+    """Turn a failure to create or replace a view into an error that names the view and version.
 
     Raises:
-        ViewError: whatever prevents it.
+        ViewError: the statement failed.
     """
     try:
         yield
@@ -291,5 +292,5 @@ def _told(version: Version, address: str) -> Iterator[None]:
 
 
 def _key(name: str) -> str:
-    """A name as catalogs compare it."""
+    """Return a name as catalogs compare it."""
     return name.lower()

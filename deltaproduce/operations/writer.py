@@ -1,7 +1,8 @@
-"""The writer: an opened store as those see it who publish versions.
+"""The writer: an opened store, as publishing operations use it.
 
-It opens a store, and tries what others came in the way of again. The invariant: what a call was
-given is checked before anything is read or written, and a closed store publishes nothing.
+It opens a store, and retries operations that conflict with other writers. The invariant: the
+arguments of a call are checked before anything is read or written, and a closed store publishes
+nothing.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ _Outcome = TypeVar("_Outcome")
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """An opened store, and what carries out its operations.
+    """An opened store, with the executor of its operations.
 
     Attributes:
         on_conflict: what happens if another writer publishes first.
         clock: gives the time of a version.
-        listeners: who is told how far an operation is.
-        views: those that show the head, if there are any.
+        listeners: receive the progress of an operation.
+        views: the views that show the head, if there are any.
     """
 
     opened: Opened
@@ -80,14 +81,14 @@ class Writer:
         attempt: Callable[[], _Outcome],
         on_conflict: OnConflict | None = None,
     ) -> _Outcome:
-        """What an attempt publishes, or, if wanted, one that comes after a conflict.
+        """Return what an attempt publishes; retry after a conflict, if wanted.
 
         Args:
-            operation: what is done, for who is told how far it is.
+            operation: the name of the operation, for the listeners.
 
         Raises:
             ClosedError: the store was closed.
-            ViewError: it is published, and a view could not be brought to the head.
+            ViewError: the version is published, but a view could not be brought to the head.
         """
         wanted = self.on_conflict if on_conflict is None else on_conflict
         arguments.choice(wanted, "on_conflict", get_args(OnConflict))
@@ -101,7 +102,7 @@ class Writer:
         return found
 
     def view(self, stage: str | Stage, version: int) -> str:
-        """Make a view of a stage at a version; see `Store.create_view`."""
+        """Create a view of a stage at a version; see `Store.create_view`."""
         if self.views is None:
             raise InvalidArgumentError(
                 "this store keeps no views: open it with the schema that they are to be in, "
@@ -113,7 +114,7 @@ class Writer:
             return self.views.create(stage, version)
 
     def compact(self) -> None:
-        """Put the rows of all tables in order now; see `Store.compact`."""
+        """Compact all tables now; see `Store.compact`."""
         self.executor.check_open()
         with self.opened.noticing():
             self.executor.compact(self.opened.log.head())
@@ -132,9 +133,9 @@ def opened(
     clock: Callable[[], datetime],
     views: str | None,
 ) -> Writer:
-    """Open a store; no row is read, and nothing written. See `Store`."""
+    """Open a store; read no row, and write nothing. See `Store`."""
     text = arguments.place(location, "location")
-    if isinstance(location, os.PathLike):  # it is a path, whatever it is called
+    if isinstance(location, os.PathLike):  # always a path, whatever its name
         text = os.path.join(".", text)
     place = Location.parse(text)
     if not isinstance(pipeline, Pipeline):
@@ -179,16 +180,16 @@ def opened(
 
 
 def _is_seen(place: Location) -> bool:
-    """Whether a path is read and written without Spark."""
+    """Return whether a path is read and written without Spark."""
     found = directory(place.address)
     return found is not None and found.is_taken
 
 
 def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) -> Tables:
-    """The tables of a store, if they can be where it is to be.
+    """Return the tables of a store, if the location can hold them.
 
     Args:
-        text: the location as the user says it.
+        text: the location as the user gives it.
     """
     session = engines.session
     if place.in_catalog and session is None:
@@ -197,7 +198,7 @@ def _tables(engines: Engines, place: Location, text: str, pipeline: Pipeline) ->
             f"'./{text}', for a schema open the store with a session, "
             "Store(deltaproduce.local_session(), …)"
         )
-    if place.in_catalog:  # of this catalog, whichever a thread of the session goes to
+    if place.in_catalog:  # pin the catalog: threads of the session may use another
         place = place.within(engines.spark.catalog.currentCatalog())
     elif session is None and not _is_seen(place):
         raise SessionError(
