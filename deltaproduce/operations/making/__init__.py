@@ -1,4 +1,4 @@
-"""What versions are made from: an update, a repair or a rollback, each as a value (`work.Work`).
+"""Sources of a version: an update, a repair or a rollback, each as a value (`work.Work`).
 
-Nothing is written here: the executor carries a work out, and the publisher writes.
+Nothing is written here: the executor carries out the work, and the publisher writes.
 """

@@ -1,11 +1,11 @@
-"""Repairs: how the tables of a stage are put right, and which updates that makes.
+"""Repairs: rebuild the tables of damaged stages, and derive the updates of that.
 
-What is wrong with a stage decides what is done (`findings.RepairAction`): its rows stay, are
-written anew, or are made again from what its feeders, or its own updates, have. Where only tasks
-could make them again, the stage has none until they are run. The rows are compared with those that
-readers last had, as far as anybody knows, and the difference is the stage's updates, as in any
-version. The invariant: afterwards all updates together come to the content, those of older versions
-too unless they had to be begun anew, which the version says (`StageFigures.past`).
+The damage of a stage decides what happens to its rows (`findings.RepairAction`): they stay, are
+rewritten, or are rebuilt from its feeders or from its own updates. If only tasks can rebuild the
+rows, the stage has none until the tasks run. The repair compares the rows with those that readers
+last had, as far as these are known; the difference becomes the stage's updates, as in any version.
+The invariant: afterwards all updates together add up to the content. This includes the updates of
+older versions, unless they had to begin again; then the version says so (`StageFigures.past`).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from deltaproduce.storage.window_states import WindowState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair(Update):
-    """A version that puts damaged stages right, and brings up to date what depends on them.
+    """A version that repairs damaged stages, and brings the stages that depend on them up to date.
 
     Attributes:
-        actions: the damaged stages -> what is done about them.
+        actions: damaged stage -> its repair.
     """
 
     damage: Damage
@@ -62,34 +62,34 @@ class Repair(Update):
         batches: Mapping[str, Batch],
         update_id: str | None = None,
     ) -> Repair:
-        """What is done about some findings; one Spark job for a source that has lost rows.
+        """Return the repair of some findings; one Spark job for a source that has lost rows.
 
         Args:
-            head: the newest version, of the tables as compactions have left them.
-            versions: all of the store, oldest first.
-            findings: what is wrong with the newest.
+            head: the newest version, with its tables as compactions have left them.
+            versions: all versions of the store, oldest first.
+            findings: the damage of the newest version.
             batches: all rows of some sources.
 
         Raises:
             CorruptStoreError: rows of a source are lost, and not given; or a stage would have to be
-                made again of rows that are forgotten.
+                rebuilt from forgotten rows.
         """
         damage, graph = Damage(versions, means.reader, means.engines), means.graph
         actions = damage.actions(graph, findings, batches)
         unknown = [name for name, action in actions.items() if action.before == "nothing"]
         refreshed = {name for name, action in actions.items() if action.rows == "feeders"}
-        unknown += filter(is_auxiliary, actions)  # what is answered from one goes by its steps
+        unknown += filter(is_auxiliary, actions)  # readers of an auxiliary stage need its steps
         refreshed |= {
             reader.name
             for name in unknown
             for reader in graph.readers_of(name)
-            if not reader.kind.scheduled  # its records tell which tasks are dirty then
+            if not reader.kind.scheduled  # its records tell which tasks are dirty
         }
         refreshed |= {
             reader.name
             for name in actions
             for reader in graph.readers_of(name)
-            if reader.kind.reads_states  # nobody knows which states the feeder had
+            if reader.kind.reads_states  # the states that the feeder had are unknown
         }
         for name in refreshed:
             _check_remembered(graph.stage(name), head)
@@ -116,7 +116,7 @@ class Repair(Update):
         return False
 
     def weighed(self, step: Step, results: Mapping[str, StepResult]) -> Step:
-        """See `Update.weighed`: damage decides alone what is produced in full."""
+        """See `Update.weighed`: only the damage decides what is produced in full."""
         del results
         return step
 
@@ -127,7 +127,7 @@ class Repair(Update):
         shift: Shift | None,
         state: WindowState,
     ) -> Found | None:
-        """See `Update.found`: of a damaged stage what puts its rows right."""
+        """See `Update.found`: for a damaged stage, return what repairs its rows."""
         stage, redefined = step.stage, Redefinition.of(step.stage, self.head)
         if stage.name not in self.actions:
             return Update.found(self, step, results, shift, state)
@@ -150,7 +150,7 @@ class Repair(Update):
     def rows_before(
         self, feeder: Stage, results: Mapping[str, StepResult]
     ) -> Callable[[], Stored | None]:
-        """See `Update.rows_before`: of a damaged feeder the rows that were put right."""
+        """See `Update.rows_before`: for a damaged feeder, return its repaired rows."""
         if feeder.name not in self.actions:
             return Update.rows_before(self, feeder, results)
         return partial(self._rows_after, results[feeder.name].comparison)
@@ -160,7 +160,7 @@ class Repair(Update):
         return feeder.name in self.actions or Update.are_after(self, feeder)
 
     def write(self, result: StepResult, head: Version) -> StageWrite:
-        """See `Work.write`: a damaged stage whole, unless its rows stay as they are."""
+        """See `Work.write`: rewrite a damaged stage, unless its rows stay unchanged."""
         name = result.stage.name
         if name not in self.actions:
             return Update.write(self, result, head)
@@ -179,12 +179,12 @@ class Repair(Update):
     def _righted(
         self, stage: Stage, produced: Callable[[Stored | None], Found | None], *, is_moved: bool
     ) -> Found:
-        """What is found out about a stage whose rows are put right.
+        """Return the outcome of a stage whose rows are repaired.
 
         Args:
-            produced: given the rows before, makes those that take their place, from what the
-                feeders have, or from what is given for a source; None if there are none.
-            is_moved: what they are made from is not the same any more.
+            produced: takes the previous rows and returns their replacement, made from the feeders
+                or from the rows given for a source; None if there is none.
+            is_moved: whether the inputs of the rows have changed.
         """
         rows, before = self.actions[stage.name].rows, self._readers_had(stage)
         if is_moved or rows == "feeders":
@@ -196,7 +196,7 @@ class Repair(Update):
         return made or Found(difference(stage, before, after, None, self.means.engines), given_out)
 
     def _rows_left(self, stage: Stage, rows: str) -> Stored | None:
-        """The rows of a damaged stage that are written anew, or stay; see `RepairAction`."""
+        """Return the rows of a damaged stage that are rewritten, or stay; see `RepairAction`."""
         match rows:
             case "none":
                 return None
@@ -206,7 +206,7 @@ class Repair(Update):
                 return self.damage.content(stage)
 
     def _readers_had(self, stage: Stage) -> Stored | None:
-        """The rows that readers last had; None if there were none, or nobody knows."""
+        """Return the rows that readers last had; None if there were none, or they are unknown."""
         match self.actions[stage.name].before:
             case "content":
                 return self.damage.content(stage)
@@ -216,7 +216,7 @@ class Repair(Update):
                 return None
 
     def _rows_after(self, comparison: Comparison) -> Stored:
-        """The rows that a damaged stage has when it is put right."""
+        """Return the rows of a damaged stage after its repair."""
         counts, columns = comparison.counts, comparison.layout.content
         seen = counts.rows_before + counts.rows_after
         row_bytes = counts.bytes // seen if seen else ROW_BYTES
@@ -225,7 +225,7 @@ class Repair(Update):
 
 
 def _check_remembered(stage: Stage, head: Version) -> None:
-    """Refuse to make a stage again that was made of rows which a source has forgotten.
+    """Refuse to rebuild a stage from rows that a source has forgotten.
 
     Raises:
         CorruptStoreError: with the stage.
@@ -241,7 +241,7 @@ def _check_remembered(stage: Stage, head: Version) -> None:
 
 
 def _nothing(before: Stored | None) -> Found | None:
-    """What is made of what is not given."""
+    """Return the outcome of a source without given rows: none."""
     del before
     return None
 
@@ -249,7 +249,7 @@ def _nothing(before: Stored | None) -> Found | None:
 def _steps(
     graph: Graph, head: Version, planned: Sequence[Step], damaged: Collection[str]
 ) -> tuple[Step, ...]:
-    """The steps of a plan, and those that are due because of the damage, feeders first."""
+    """Return the steps of a plan and the steps that the damage requires, feeders first."""
     known = {step.stage.name: step for step in planned}
     for stage in graph.stages:
         reached = [feeder.name for feeder in stage.feeders if feeder.name in known]
@@ -263,11 +263,11 @@ def _steps(
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """What is done to the tables of a damaged stage (a `StageWrite`).
+    """The write of a damaged stage (a `StageWrite`).
 
     Attributes:
         last: the stage's figures in the head.
-        begun: all its rows, as new, if its updates begin with them.
+        begun: all its rows as new, if its updates begin with them.
     """
 
     result: StepResult
@@ -282,11 +282,11 @@ class Mended:
         return True
 
     def edits(self, number: int, before: Mapping[str, Read]) -> Edits:
-        """See `StageWrite.edits`; tables that others have only added commits to are set back."""
+        """See `StageWrite.edits`; tables with added foreign commits are restored."""
         edits: dict[str, Edit | Restore] = dict(self.write.edits(number, before))
         if self.begun is not None:
             begun = updates_edit(self.begun, number, exists=False)
-            assert begun is not None  # there is none only for a table that is there
+            assert begun is not None  # None is possible only if the table exists
             edits[UPDATES] = begun
         if self.mend.runs_lost:
             edits[RUNS] = emptied(self.result.stage, RUNS)

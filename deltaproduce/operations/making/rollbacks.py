@@ -1,10 +1,10 @@
-"""Rollbacks: how a stage goes back to what it was in an earlier version.
+"""Rollbacks: return stages to their state in an earlier version.
 
-A small stage is compared as a whole, and written as by any step. The tables of others are set back
-by Delta to the delta versions that the earlier version pins, which writes no row; only the updates
-get rows, of the keys that have any since. The invariant: after it the tables, and the figures that
-say how to read them, are those of the earlier version, at delta versions that no compaction of a
-version in between stands on.
+A small stage is compared as a whole, and written like any step. For other stages, Delta restores
+the tables to the delta versions that the earlier version pins, which writes no row; only the
+updates get rows, for the keys that have changed since. The invariant: afterwards the tables, and
+the figures that say how to read them, equal those of the earlier version, at delta versions that no
+compaction of a version in between builds on.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _SET_BACK: Final = (CONTENT, KEY_MAPPINGS, RUNS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback(Work):
-    """A version that is equal to an earlier one.
+    """A version that equals an earlier one.
 
-    Stages that are not compared as a whole are in it as soon as any stage differs, unless their
-    tables are the same: their rows may differ in the source keys that they come from, too.
+    It includes every stage that is not compared as a whole as soon as any stage differs, unless the
+    stage's tables are the same: its rows may also differ in their source keys.
 
     Attributes:
-        span: all versions from the one to go back to to the newest.
+        span: all versions from the earlier one to the newest.
     """
 
     span: Sequence[Version]
@@ -60,13 +60,13 @@ class Rollback(Work):
     def over(
         means: Means, head: Version, started_at: datetime, span: Sequence[Version]
     ) -> Rollback:
-        """What a rollback does.
+        """Return the rollback over a span of versions.
 
         Args:
-            head: the newest version, of the tables as compactions have left them.
+            head: the newest version, with its tables as compactions have left them.
 
         Raises:
-            DefinitionError: the columns or feeders of a stage were others then.
+            DefinitionError: the columns or feeders of a stage were different then.
         """
         wanted, published = span[0], span[-1]
         check_layouts(means.definitions, wanted)
@@ -96,7 +96,7 @@ class Rollback(Work):
         return rolled_back(self.head, self.wanted)
 
     def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
-        """See `Work.result`: how the stage differs from what it was; None if it does not."""
+        """See `Work.result`: return how the stage differs from its earlier state; None if equal."""
         del results
         stage, reader = step.stage, self.means.reader
         before, after = (reader.content(version, stage) for version in (self.head, self.wanted))
@@ -125,7 +125,7 @@ class Rollback(Work):
         return differing if differing or moves else None
 
     def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
-        """See `Work.before`: windows are where they were, of stages with the same rows too."""
+        """See `Work.before`: windows of all stages return to their earlier places."""
         reason, figures = f"rolled back to version {self.wanted.number}", dict(head.stages)
         for name in figures.keys() - results.keys():
             window = self.means.windows.back(name, head, self.wanted, reason)
@@ -146,11 +146,11 @@ class Rollback(Work):
 
 @dataclass(frozen=True, slots=True)
 class WriteBack:
-    """What is done to the tables of a stage that has some (a `StageWrite`).
+    """The write of a stage whose tables are restored (a `StageWrite`).
 
     Attributes:
         last: the stage's figures in the head.
-        wanted: its figures in the version to go back to; without tables if it was not there.
+        wanted: its figures in the earlier version; without tables if the stage did not exist.
         overlay: its runs in that version; None if there were none.
     """
 
@@ -165,7 +165,7 @@ class WriteBack:
         return True
 
     def edits(self, number: int, before: Mapping[str, Read]) -> Edits:
-        """See `StageWrite.edits`; a table that was not there yet is left without rows."""
+        """See `StageWrite.edits`; a table that did not exist yet is emptied."""
         edits: dict[str, Edit | Restore] = {}
         for kind in _SET_BACK:
             if kind in self.wanted.delta_versions:
@@ -198,13 +198,13 @@ class WriteBack:
 
 
 def _same_tables(stage: Stage, *versions: Version) -> bool:
-    """Whether a stage's rows, but not its updates, are the same table for table."""
+    """Return whether a stage's rows, apart from its updates, are in the same tables."""
     pinned = [[v.pinned(stage.name, kind) for kind in _SET_BACK] for v in versions]
     return all(found == pinned[0] for found in pinned)
 
 
 def _differ(before: Stored | None, after: Stored | None) -> bool:
-    """Whether any row is another, if only in the source key that it comes from."""
+    """Return whether any row differs, even only in its source key."""
     if before is None or after is None:
         return before is not after
     were, are = before.rows(), after.rows()

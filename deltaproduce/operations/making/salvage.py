@@ -1,7 +1,6 @@
-"""Salvage: what is left of a store's damaged stages, and what is done about each.
+"""Salvage: finds the rows that remain of damaged stages, and decides the repair of each.
 
-The invariant: rows are read from the version that is damaged, as its own tables have them, or as
-its updates come to.
+The invariant: rows come from the damaged version, either from its own tables or from its updates.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.storage.versions import Version, has_tables, stage_at, told_since
 
 ROW_BYTES: Final = 100
-"""How many bytes a row has, where nobody knows better."""
+"""The assumed size of a row, in bytes, if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is left of a store's damaged stages, as far as its tables say it.
+    """The rows that remain of a store's damaged stages, as far as its tables show.
 
     Attributes:
-        versions: all of the store, oldest first; the newest is damaged.
+        versions: all versions of the store, oldest first; the newest is damaged.
     """
 
     versions: Sequence[Version]
@@ -41,15 +40,15 @@ class Damage:
 
     @property
     def head(self) -> Version:
-        """The version that is damaged."""
+        """The damaged version."""
         return self.versions[-1]
 
     def content(self, stage: Stage) -> Stored | None:
-        """The rows that a stage's content has; None if there are none."""
+        """Return the rows of a stage's content; None if there are none."""
         return self.reader.content(self.head, stage)
 
     def folded(self, stage: Stage) -> Stored | None:
-        """The rows that a stage's updates come to, of no source key; None if there are none."""
+        """Return a stage's rows folded from its updates, without source keys; None if empty."""
         rows = self._fold(stage)
         if rows is None:
             return None
@@ -66,11 +65,11 @@ class Damage:
     def actions(
         self, graph: Graph, findings: Iterable[Finding], given: Collection[str]
     ) -> dict[str, RepairAction]:
-        """What is done about each damaged stage; one Spark job for a source that has lost rows.
+        """Return the repair of each damaged stage; one Spark job for a source that has lost rows.
 
         Args:
-            findings: what is wrong with the version.
-            given: the sources whose rows are all given.
+            findings: the damage of the version.
+            given: the sources for which all rows are given.
 
         Raises:
             CorruptStoreError: rows of a source are lost, and not given.
@@ -98,10 +97,10 @@ class Damage:
     def _by_tasks(
         self, graph: Graph, actions: Mapping[str, RepairAction]
     ) -> dict[str, RepairAction]:
-        """What is done about damaged stages whose rows tasks make, each with its records.
+        """Return the repairs of damaged stages whose rows tasks make, and of their records.
 
-        If the rows of one of both are lost, both are begun anew: then all tasks are missing, and
-        the next run makes them.
+        If the rows of either are lost, both begin again: then all tasks are missing, and the next
+        run makes them.
         """
         found = {
             stage.name: self._of_tasks(stage, actions[stage.name])
@@ -119,16 +118,16 @@ class Damage:
         return {**found, **anew}
 
     def _of_tasks(self, stage: Stage, found: RepairAction) -> RepairAction:
-        """What is done about a stage whose rows tasks make, which its updates may have."""
+        """Return the repair of a stage whose rows tasks make; its updates may have the rows."""
         if found.rows != "updates" or (found.before == "updates" and self._is_whole(stage)):
             return found
         return RepairAction.begun_anew(found.without_updates())
 
     def _action(self, source: Source, found: RepairAction, *, is_given: bool) -> RepairAction:
-        """What is done about a source, which may have lost rows that its updates have.
+        """Return the repair of a source, which may have lost rows that its updates have.
 
         Raises:
-            CorruptStoreError: the updates do not have them, and they are not given.
+            CorruptStoreError: the updates do not have the rows, and they are not given.
         """
         if found.rows != "updates" or (found.before == "updates" and self._is_whole(source)):
             return found
@@ -152,7 +151,7 @@ class Damage:
         return found
 
     def _is_whole(self, stage: Stage) -> bool:
-        """Whether a stage's updates come to as many rows as the version says that it has."""
+        """Return whether a stage's updates fold to the number of rows that the version records."""
         _, complete = told_since(self.versions, stage.name)
         if not complete:
             return False
