@@ -1,7 +1,7 @@
-"""Updates: versions that are made from what is given, has arrived, or is asked for anew.
+"""Updates: versions made from given rows, from arrivals, or for a refresh.
 
-The invariant: no function is run for a version that has its output stored already, and whatever an
-update reads is what its head pins, or has arrived since.
+The invariant: no function runs again for a version whose output is already stored, and an update
+reads only what its head pins, or what has arrived since.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Update(Work):
     """An update, a load or a refresh.
 
     Attributes:
-        batches: what is given, by source.
-        arrivals: what has come without being given, by source.
-        windows: what windows depend on, but for partitions that come with rows.
-        advances: windows move that are limited, too.
-        agenda: the tasks that are to be made; None if none are.
-        held: what windows have read of feeders that several are over, by feeder.
+        batches: the given rows, by source.
+        arrivals: the rows that have come without being given, by source.
+        windows: the state that windows depend on, without partitions that come with rows.
+        advances: whether limited windows move, too.
+        agenda: the tasks to make; None for no tasks.
+        held: what windows have read of a feeder that several windows are over, by feeder.
     """
 
     batches: Mapping[str, Batch]
@@ -89,14 +89,14 @@ class Update(Work):
         agenda: Agenda | None = None,
         update_id: str | None = None,
     ) -> Self:
-        """What an update does; one Spark job for each batch if there is an id.
+        """Return an update; one Spark job for each batch if there is an id.
 
         Args:
-            head: of the tables as compactions have left them.
-            refreshed: the stages to be produced in full because someone asked.
-            asked: what is said of windows.
-            advances: windows move that are limited, too.
-            agenda: the tasks that are to be made; None if none are.
+            head: the newest version, with its tables as compactions have left them.
+            refreshed: the stages that the caller asks to produce in full.
+            asked: what the caller says of windows.
+            advances: whether limited windows move, too.
+            agenda: the tasks to make; None for no tasks.
 
         Raises:
             DefinitionError: see `plan.plan`.
@@ -179,27 +179,27 @@ class Update(Work):
         return is_stored_anew(stage, self.head, self.means.filing(stage).text)
 
     def _unchanged(self, stage: Stage) -> Found:
-        """What is found out of a stage no row of which changes."""
+        """Return the outcome of a stage whose rows do not change."""
         content, engines = self.means.reader.content(self.head, stage), self.means.engines
         key = Layout.of(stage).key
         nothing = Selection.of(empty(key), key, engines)
         return Found(difference(stage, content, content, lambda: nothing, engines))
 
     def _made(self, stage: Stage) -> tuple[str, ...]:
-        """The tasks that a stage which keeps their records is told of."""
+        """Return the made tasks, if the stage keeps their records."""
         if self.agenda is None or not (stage.kind.scheduled and is_auxiliary(stage.name)):
             return ()
         return self.agenda.outcomes[belongs_to(stage.name)].made
 
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
-        """See `Work.worth`: with an id, or with what is overdue, there is a version in any case."""
+        """See `Work.worth`: an id, or an overdue arrival, always gives a version."""
         now = self.attempt.started_at
         overdue = now is not None and any(a.is_overdue(now) for a in self.arrivals.values())
         moves = differ(self.before(self.head, results), self.head)
         return results if results or self.name(results) or overdue or moves else None
 
     def name(self, results: Mapping[str, StepResult]) -> str | None:
-        """See `Work.name`: the last of several versions is remembered, when windows are there."""
+        """See `Work.name`: of several versions only the last, with no window behind, has the id."""
         moves = {name: result.window for name, result in results.items()}
         is_behind = self.means.windows.behind(self.before(self.head, results), moves)
         return None if is_behind else self.update_id
@@ -217,7 +217,7 @@ class Update(Work):
         return self.means.write(result, last, overlay)
 
     def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
-        """See `Work.before`: tables and windows that moved on, with the same rows, say so."""
+        """See `Work.before`: record tables and windows that moved on with the same rows."""
         moved = {
             name: arrival.place.pinned(arrival.last)
             for name, arrival in self.arrivals.items()
@@ -228,7 +228,7 @@ class Update(Work):
         return self.means.windows.moved(head, state, results, advances=advances)
 
     def state(self, results: Mapping[str, StepResult]) -> WindowState:
-        """What windows depend on after some steps."""
+        """Return the state that windows depend on after some steps."""
         found = self.windows
         for result in results.values():
             found = found.with_present(result.present)
@@ -236,7 +236,7 @@ class Update(Work):
         return self.means.retentions.settled(found, expired)
 
     def weighed(self, step: Step, results: Mapping[str, StepResult]) -> Step:
-        """The step as it is done, now that its feeders' changes are known; see `plan.weighed`."""
+        """Return the step as it runs, given the changes of its feeders; see `plan.weighed`."""
         if may_forget(step.stage):
             return step
         changed = rows = 0
@@ -256,11 +256,11 @@ class Update(Work):
         shift: Shift | None,
         state: WindowState,
     ) -> Found | None:
-        """What a step finds out that nobody has stored; None if it is not reached after all.
+        """Return the outcome of a step that is not stored yet; None if nothing reaches the step.
 
         Args:
-            shift: from where to where the stage's window moves.
-            state: what windows depend on before the step.
+            shift: how the stage's window moves.
+            state: the state that windows depend on before the step.
         """
         stage, head, reader = step.stage, self.head, self.means.reader
         redefined = Redefinition.of(stage, head)
@@ -284,7 +284,7 @@ class Update(Work):
         content: Stored | None,
         redefined: Redefinition | None,
     ) -> Found | None:
-        """What tasks change in their stage, or in the one that keeps their records."""
+        """Return what tasks change in their stage, or in the stage that keeps their records."""
         stage, agenda = production.stage, self.agenda
         if agenda is None:
             return None
@@ -313,11 +313,11 @@ class Update(Work):
         *,
         anew: bool = False,
     ) -> Found | None:
-        """What the step of a source finds out that rows are given for, or that rows leave.
+        """Return the outcome of a source that rows are given for, or that rows expire from.
 
         Args:
             content: its rows; None if there are none yet.
-            state: what windows depend on before the step.
+            state: the state that windows depend on before the step.
             anew: see `source_step`.
         """
         batch, retained = self.batches.get(source), self.means.retentions.sources.get(source)
@@ -332,13 +332,13 @@ class Update(Work):
         return retained.step(batch, content, redefined, self.head.windows, state, anew=anew)
 
     def production(self, stage: Stage, shift: Shift | None) -> Production:
-        """What a stage is made with."""
+        """Return what produces a stage."""
         last = self.head.stages.get(stage.name, NO_TABLES)
         clustering = self.means.filing(stage.name).by_partitions
         return Production.of(stage, last, self.means.engines, shift, clustering)
 
     def inputs(self, stage: Stage, results: Mapping[str, StepResult]) -> list[StageInput]:
-        """What a stage reads."""
+        """Return the inputs of a stage."""
         found = [self._input(feeder, results) for feeder in stage.feeders]
         return [
             replace(
@@ -362,44 +362,44 @@ class Update(Work):
     def rows_before(
         self, feeder: Stage, results: Mapping[str, StepResult]
     ) -> Callable[[], Stored | None]:
-        """Finds the rows that a feeder had, among which are all that its step did not change."""
+        """Return a reader of a feeder's rows; these include all rows that its step keeps."""
         del results
         arrival = self.arrivals.get(feeder.name)
         if arrival is not None and not arrival.begins:
-            return arrival.content  # rows that did not change are in what a table has now, too
+            return arrival.content  # the table now still has all unchanged rows
         return partial(self.means.reader.content, self.head, feeder)
 
     def are_after(self, feeder: Stage) -> bool:
-        """Whether what `rows_before` finds are the rows after its step, of all keys."""
+        """Return whether `rows_before` finds the rows of all keys after the feeder's step."""
         arrival = self.arrivals.get(feeder.name)
         return arrival is not None and not arrival.begins
 
     def _shift(self, step: Step, state: WindowState) -> Shift | None:
-        """From where to where a stage's window moves; None if it has none.
+        """Return how a stage's window moves; None if it has no window.
 
         Raises:
-            MissingPartitionsError: a partition of it is missing, which is an error.
+            MissingPartitionsError: a partition is missing, and the window does not skip those.
         """
         windowed = self.means.windows.stages.get(step.stage.name)
         if windowed is None:
             return None
         windowed.check_present(state)
         name, redefined = step.stage.name, step.redefined
-        if not has_tables(self.head, name):  # its window may be on its way all the same
+        if not has_tables(self.head, name):  # its window may be on its way already
             redefined = self.head.definitions.get(name) != self.means.definitions[name]
         return windowed.shift(self.head, state, redefined=redefined, advances=self.advances)
 
     def _present_unknown(self, stage: Stage, results: Mapping[str, StepResult]) -> Units:
-        """The partitions of what a stage has a window over, where the store does not know them.
+        """Return the partitions under a stage's window that the store does not know yet.
 
-        Those, too, by which a source keeps its rows, of the rows that it has.
+        For a source, this includes the partitions by which it keeps its rows.
         """
         windowed, known = self.means.windows.stages.get(stage.name), self.head.windows.present
         roots = [root for root in self.means.windows.kept if root.stage is stage]
         found: Units = {}
         for root in (*roots, *(() if windowed is None else windowed.roots)):
             step = results.get(root.stage.name)
-            is_told = step is not None and step.comparison.complete  # by the step of that stage
+            is_told = step is not None and step.comparison.complete  # that step records them
             if root.tracked in known or is_told:
                 continue
             rows = self._input(root.stage, results).all_rows()
@@ -408,7 +408,7 @@ class Update(Work):
 
     @property
     def _settled(self) -> Collection[str]:
-        """The stages of which an earlier attempt has found out all."""
+        """The stages whose outcome an earlier attempt has found completely."""
         made = {step.stage.name: step.stage.feeders for step in self.steps if step.stage.feeders}
         return self.kept.settled(
             {
@@ -418,7 +418,7 @@ class Update(Work):
         )
 
     def _arrived(self, arrival: Arrival, redefined: Redefinition | None) -> Found | None:
-        """What the step of a source finds out that is read in place."""
+        """Return the outcome of a source that is read in place."""
         source = arrival.source
         with arrival.reading():
             if arrival.begins:
@@ -427,12 +427,12 @@ class Update(Work):
             return source_step(source, arrival.batch(), content, redefined)
 
     def _stored(self, stage: Stage, kept: Kept) -> Found:
-        """What a step found out in an earlier attempt, which has stored its outcome."""
+        """Return the outcome of a step that an earlier attempt has stored."""
         head, reader = self.head, self.means.reader
         figures = {**head.stages, stage.name: kept.figures}
         after = replace(head, number=head.number + 1, stages=figures)
         readers = self.means.graph.readers_of(stage.name)
-        by_states = any(reader.kind.reads_states for reader in readers)  # no update tells of them
+        by_states = any(reader.kind.reads_states for reader in readers)  # updates hold no states
         comparison = stored_step(
             stage,
             reader.content(head, stage),
@@ -450,7 +450,7 @@ def _holding(before: Callable[[], Stored | None], held: Held, reader: str) -> St
 
 
 def _made_anew(shift: Shift | None, step: Step) -> WindowMove | None:
-    """What is said of the window of a stage that was produced in full, if it has one."""
+    """Return the move of a stage's window after the stage was produced in full, if it has one."""
     return None if shift is None else shift.move(reused=False, why=step.reason)
 
 
@@ -463,7 +463,7 @@ def _digest(
     asked: Asked,
     update_id: str,
 ) -> str:
-    """A digest of all that the outcome depends on; a Spark job for each batch that is there."""
+    """Return a digest of all inputs of the outcome; one Spark job for each given batch."""
     told = [
         operation,
         update_id,

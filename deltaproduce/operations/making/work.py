@@ -1,8 +1,8 @@
-"""Work: what one version is made from, as a value.
+"""Work: the value that one version is made from.
 
-An update, a repair and a rollback each are a `Work` of their own: it says which stages are looked
-at, what each step finds out, and how that is written. What is the same for all, the order of
-effects, is the executor's. The invariant: nothing here is written, and a work does not change.
+An update, a repair and a rollback are each a `Work`. It says which stages are processed, what each
+step finds, and how that is written. The executor does what they share: the order of effects. The
+invariant: nothing here is written, and a work does not change.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from deltaproduce.storage.window_states import WindowState
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a store makes its versions with.
+    """The means by which a store makes its versions.
 
     Attributes:
         definitions: the fingerprints of the graph's stages.
-        reader: reads what versions have.
-        windows: those of the graph.
-        clusterings: by which partitions stages are stored that windows are over.
-        descriptions: how files keep the content of stages whose definitions say it.
-        retentions: its sources that do not keep all rows.
+        reader: reads the tables of versions.
+        windows: the windows of the graph.
+        clusterings: the partitions that cluster a stage under windows, by stage.
+        descriptions: how files keep the content of stages whose definitions describe it.
+        retentions: the sources that do not keep all rows.
     """
 
     graph: Graph
@@ -78,10 +78,10 @@ class Means:
         advances: bool = False,
         tasks: str | None = None,
     ) -> tuple[Step, ...]:
-        """What would be done, and why; see `plan.plan`.
+        """Return what would be done, and why; see `plan.plan`.
 
         Raises:
-            DefinitionError: also if rows would be needed that are forgotten; see `Retentions`.
+            DefinitionError: also if the plan needs forgotten rows; see `Retentions`.
         """
         steps = plan(
             self.graph,
@@ -102,15 +102,15 @@ class Means:
         return steps
 
     def write(self, result: StepResult, last: StageFigures, overlay: Overlay | None) -> Write:
-        """How a step is written; see `Write.of`."""
+        """Return how a step is written; see `Write.of`."""
         return Write.of(result, self.table_type, last, overlay, self.filing(result.stage.name))
 
     def check_partitions(self, result: StepResult, head: Version) -> None:
-        """Refuse rows that no partition can have, before anything is written.
+        """Refuse rows that fit no partition, before anything is written.
 
         Raises:
-            InvalidChangesError: of a source; with `column` and `keys`.
-            ProducerError: of another stage.
+            InvalidChangesError: for rows of a source; with `column` and `keys`.
+            ProducerError: for rows of another stage.
         """
         stage, found = result.stage, self.descriptions.get(result.stage.name)
         if found is None or not found.partitions:
@@ -124,20 +124,20 @@ class Means:
         check_partitions(rows, stage, found)
 
     def filing(self, stage: str) -> Filing:
-        """How files keep a stage's content."""
+        """Return how files keep a stage's content."""
         return Filing(self.clusterings.get(stage), self.descriptions.get(stage))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work(ABC):
-    """What one version is made from.
+    """The value that one version is made from.
 
     Attributes:
-        head: the version before it, of the tables as compactions have left them.
-        steps: the stages that are looked at, feeders first.
-        attempt: the one that makes it.
-        update_id: a name that the version is remembered by.
-        kept: what an earlier attempt at the same has stored.
+        head: the version before it, with its tables as compactions have left them.
+        steps: the stages to process, feeders first.
+        attempt: the attempt that publishes it.
+        update_id: a name that the version is found by.
+        kept: what an earlier attempt at the same version has stored.
     """
 
     means: Means
@@ -150,44 +150,44 @@ class Work(ABC):
 
     @property
     def trusts_tables(self) -> bool:
-        """Whether it is refused where someone else has written to the tables, or removed them."""
+        """Whether the work is refused if someone else has written to, or removed, the tables."""
         return True
 
     @property
     @abstractmethod
     def definitions(self) -> Mapping[str, Fingerprint]:
-        """By which definitions the tables are made afterwards."""
+        """The definitions of the tables afterwards."""
 
     def carrying_on(self, kept: Resumption) -> Self:
-        """The same, with what is stored of it."""
+        """Return the same work, carrying on from what an earlier attempt has stored."""
         return replace(self, kept=kept)
 
     @abstractmethod
     def result(self, step: Step, results: Mapping[str, StepResult]) -> StepResult | None:
-        """What one stage's step finds out; None if it is not reached after all.
+        """Return the outcome of one stage's step; None if nothing reaches the step.
 
         Args:
-            results: those of the steps before.
+            results: the outcomes of the steps before.
         """
 
     def name(self, results: Mapping[str, StepResult]) -> str | None:
-        """The name that the version is remembered by, if this one is."""
+        """Return the name that the version is found by, if it gets one."""
         del results
         return self.update_id
 
     @abstractmethod
     def worth(self, results: Mapping[str, StepResult]) -> Mapping[str, StepResult] | None:
-        """The results that are published; None if there is to be no version."""
+        """Return the results to publish; None if no version is needed."""
 
     @abstractmethod
     def write(self, result: StepResult, head: Version) -> StageWrite:
-        """What is done about a result.
+        """Return how a result is written.
 
         Args:
             head: the version before, in the state that no compaction will change.
         """
 
     def before(self, head: Version, results: Mapping[str, StepResult]) -> Version:
-        """The head as the version goes on from it, where that says of stages without results."""
+        """Return the head that the version continues, updated for stages without results."""
         del results
         return head

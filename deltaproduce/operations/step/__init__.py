@@ -1,1 +1,1 @@
-"""One step of one stage: what it reads, makes, compares, and what that means for its tables."""
+"""One step of one stage: what it reads, produces and compares, and how its tables change."""

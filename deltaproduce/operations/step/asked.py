@@ -1,7 +1,7 @@
-"""Asked: what an update says of windows: the day, and partitions that there are.
+"""Asked: what an update says of windows: the day, and which partitions are present.
 
-Pure. The invariant: what is said and what is no day or partition of a window's is told apart before
-anything is read.
+Pure. The invariant: arguments that are no day or partition of a window are refused before anything
+is read.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from deltaproduce.types.excerpts import shown
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an update says of windows.
+    """The arguments of an update that concern windows.
 
     Attributes:
-        as_of: the day that the store is as of from then on; None if of none, ``...`` as before.
-        present: partitions that there are, with or without rows.
+        as_of: the new day of the store; None for no day, ``...`` to keep it.
+        present: partitions that are present, with or without rows.
     """
 
     as_of: int | EllipsisType | None = ...
     present: Units = field(default_factory=dict)
 
     def state(self, before: WindowState) -> WindowState:
-        """What windows depend on then, but for partitions that come with rows."""
+        """Return the new state of windows, without partitions that come with rows."""
         as_of = before.as_of if isinstance(self.as_of, EllipsisType) else self.as_of
         return replace(before, as_of=as_of).with_present(self.present)
 
     @property
     def told(self) -> list[object]:
-        """It as JSON has it; nothing if nothing is said."""
+        """The arguments as JSON values; empty if none were given."""
         if self == NOTHING_ASKED:
             return []
         as_of = "as before" if isinstance(self.as_of, EllipsisType) else self.as_of
@@ -50,14 +50,14 @@ NOTHING_ASKED: Final = Asked()
 
 
 def named(partitions: Mapping[str, object], windows: Windows) -> Units:
-    """The units of partitions that are named.
+    """Return the units of the named partitions.
 
     Args:
-        partitions: source -> partitions of its column that windows are over; or column ->
-            partitions, where they are over several.
+        partitions: source -> partitions of the column that windows are over; or column ->
+            partitions, where windows are over several columns.
 
     Raises:
-        InvalidArgumentError: no window is over that, or these are no partitions of it.
+        InvalidArgumentError: no window is over the column, or these are not its partitions.
     """
     found: dict[Tracked, Ranges] = {}
     for source, given in partitions.items():

@@ -1,8 +1,8 @@
-"""Edits of a step: what its comparison means for each of a stage's tables.
+"""Edits of a step: turn its comparison into one edit for each of a stage's tables.
 
 The invariant is S8's economy: a table is edited only if its rows change, and only pairs of source
-key and target key whose rows change are replaced, unless the whole table is written anew. Where an
-edit replaces by predicate, its rows are all that the predicate may hold for (see `comparisons`).
+key and target key whose rows change are replaced, unless the whole table is rewritten. If an edit
+replaces by predicate, it contains all rows that the predicate may match (see `comparisons`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ from deltaproduce.types.columns import (
 )
 
 BY_KEY: Final = Filing()
-"""How files keep content of which nobody says it."""
+"""How files keep content if neither a window nor a definition says."""
 
 Read: TypeAlias = Callable[[Rows], Rows]
-"""Reads a table's rows as they were before the step, to be written anew together with these; called
-only if an edit needs them."""
+"""Reads a table's rows before the step, joined with the given rows for a rewrite.
+
+An edit calls it only if it needs them.
+"""
 
 
 def content_edit(
@@ -60,12 +62,12 @@ def content_edit(
     exists: bool,
     filing: Filing = BY_KEY,
 ) -> Edit | None:
-    """The edit of the content.
+    """Return the edit of the content.
 
     Args:
         before: reads its rows before the step; None if there are none.
-        total: how many rows it has after the step.
-        exists: whether there is a table.
+        total: the number of its rows after the step.
+        exists: whether the table exists.
         filing: how files keep it.
     """
     counts, layout = comparison.counts, comparison.layout
@@ -99,12 +101,12 @@ def mappings_edit(
     exists: bool,
     folds: bool,
 ) -> Edit | None:
-    """The edit of the key mappings.
+    """Return the edit of the key mappings.
 
     Args:
         before: reads their rows before the step; None if there are none.
-        total: how many rows the content has after the step.
-        exists: whether there is a table.
+        total: the number of content rows after the step.
+        exists: whether the table exists.
         folds: whether there are runs, whose mappings the table does not have.
     """
     counts, pair = comparison.counts, comparison.layout.pair
@@ -125,7 +127,7 @@ def mappings_edit(
 
 
 def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit | None:
-    """The edit of the updates: rows are only ever added, and none if no key changed."""
+    """Return the edit of the updates, which only adds rows; None if no key changed."""
     counts, layout = comparison.counts, comparison.layout
     if exists and not counts.keys_changed:
         return None
@@ -137,17 +139,17 @@ def updates_edit(comparison: Comparison, version: int, *, exists: bool) -> Edit 
 
 
 def run_edit(run: pa.Table, comparison: Comparison, version: int, *, exists: bool) -> Edit:
-    """The edit of the runs: one more, or the only one."""
+    """Return the edit of the runs: append this run, or replace all runs by it."""
     layout = comparison.layout
     rows = _stamped(comparison, run, version, RUNS)
     return Edit(rows, layout.runs, not exists, None, layout.lookup(RUNS))
 
 
 def compacted_edit(stored: Stored, stage: Stage, kind: str, filing: Filing = BY_KEY) -> Edit:
-    """The edit that writes content or key mappings whole, in order.
+    """Return the edit that rewrites content or key mappings whole, in order.
 
-    By half of the session's tasks at most, because versions go on meanwhile, unless windows are
-    over it.
+    Uses at most half of the session's tasks, because versions go on meanwhile, unless windows are
+    over the content.
 
     Args:
         filing: see `content_edit`.
@@ -166,7 +168,7 @@ def compacted_edit(stored: Stored, stage: Stage, kind: str, filing: Filing = BY_
 
 
 def emptied(stage: Stage, kind: str, *, apart: bool = False) -> Edit:
-    """The edit that leaves no row in content, key mappings or runs.
+    """Return the edit that removes all rows of content, key mappings or runs.
 
     Args:
         apart: see `Edit`.
@@ -181,7 +183,7 @@ def _read(before: Read | None, comparison: Comparison) -> Callable[[], Rows] | N
 
 
 def _stamped(comparison: Comparison, rows: Rows, version: int, kind: str) -> Rows:
-    """Rows with the version that they are of."""
+    """Return rows with the number of their version."""
     engine = comparison.engines.of(rows)
     columns = comparison.layout.columns(kind)
     found: Rows = engine.here(engine.with_all(rows, VERSION_COLUMN, version), columns)
@@ -191,6 +193,6 @@ def _stamped(comparison: Comparison, rows: Rows, version: int, kind: str) -> Row
 def _filed(
     comparison: Comparison, rows: Rows, count: int, by: Sequence[Column], order: Sequence[Column]
 ) -> Rows:
-    """Rows sorted, in as many partitions as files are due."""
+    """Return rows sorted, with one partition per file to write."""
     found: Rows = comparison.engines.of(rows).filed(rows, count, by, order)
     return found

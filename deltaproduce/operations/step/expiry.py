@@ -1,8 +1,8 @@
-"""Expiry: since when sources keep their rows, what leaves them, and what it is not made again from.
+"""Expiry: which rows a source keeps, when rows leave it, and which stages cannot be rebuilt then.
 
-The first value that a source keeps (`Floor`) is part of a version, as windows are. The invariant:
-after a step a source has no row before its floor; rows that it forgets are in no update, so stages
-that were made of them are as if it had them still, and are never made again from what is left.
+The first value that a source keeps (`Floor`) is part of a version, like windows. The invariant:
+after a step a source has no row before its floor. Forgotten rows appear in no update, so the stages
+that were made from them keep their results, and are never rebuilt from the remaining rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RetainedSource:
     """A source that does not keep all rows.
 
     Attributes:
-        root: its column, by whose partitions they are kept.
+        root: the column whose partitions decide which rows it keeps.
     """
 
     source: Source
@@ -47,9 +47,10 @@ class RetainedSource:
     root: Root
 
     def floor(self, state: WindowState) -> Floor | None:
-        """Since which value it keeps its rows; None if it keeps all.
+        """Return the first value that it keeps; None if it keeps all.
 
-        It never goes back, unless another retention is defined, and none of its rows is forgotten.
+        The floor never goes back, unless another retention is defined and none of the source's rows
+        is forgotten.
         """
         known = state.floors.get(self.source.name)
         present = self.window.present(state.present.get(self.root.tracked, Ranges()))
@@ -62,7 +63,7 @@ class RetainedSource:
         return Floor(self.root.column.name, first, self.retention.text, has_forgotten)
 
     def due(self, head: Version, state: WindowState) -> str | None:
-        """Why it has a step though nothing is given for it; None if it has none."""
+        """Return why it has a step if nothing is given for it; None if it has none."""
         floor, known = self.floor(state), head.windows.floors.get(self.source.name)
         if self.root.tracked not in head.windows.present:
             return _NEW
@@ -82,18 +83,18 @@ class RetainedSource:
         *,
         anew: bool = False,
     ) -> Found | None:
-        """Take what is given, but for rows before the floor, and drop those that are there.
+        """Take the given rows from the floor on, and drop existing rows before it.
 
         Args:
-            batch: what is given; nothing if only the floor moves.
+            batch: the given rows; empty if only the floor moves.
             content: the source's rows; None if there are none yet.
-            redefined: if it has other columns than its tables.
+            redefined: set if the source has other columns than its tables.
             before: what the floor depended on in the version before.
-            state: and depends on now, but for what is given.
-            anew: having no rows is a change.
+            state: what the floor depends on now, without the given rows.
+            anew: whether having no rows is a change.
 
         Returns:
-            What it changes; None if that is nothing, and all was taken.
+            The changes; None if nothing changes and all given rows were taken.
         """
         floor = self.floor(state.with_present(self.root.units(batch.upserts())))
         known, column, gone = before.floors.get(self.source.name), self.root.column, Ranges()
@@ -130,7 +131,7 @@ class Retentions:
 
     @staticmethod
     def of(graph: Graph) -> Retentions:
-        """Those of a graph."""
+        """Return the retentions of a graph."""
         found = {}
         for source in graph.sources:
             kept, root = source.kind.retention, root_kept_by(source)
@@ -141,14 +142,14 @@ class Retentions:
 
     @property
     def texts(self) -> dict[str, str]:
-        """What decides which rows are kept, by source."""
+        """The retention of each source, as text."""
         return {name: one.retention.text for name, one in self.sources.items()}
 
     def settled(self, state: WindowState, expired: Collection[str] = ()) -> WindowState:
-        """The state with the floors that follow from it.
+        """Return the state with the floors that follow from it.
 
         Args:
-            expired: the sources of which rows were dropped on the way to it.
+            expired: the sources that have dropped rows to reach it.
         """
         floors = {name: floor for name, floor in state.floors.items() if floor.has_forgotten}
         for name, one in self.sources.items():
@@ -159,7 +160,7 @@ class Retentions:
         return replace(state, floors=floors)
 
     def due(self, head: Version, state: WindowState) -> dict[str, str]:
-        """The sources that have a step though nothing is given for them, and why."""
+        """Return the sources that have a step if nothing is given for them, and why."""
         found = {
             name: one.due(head, state)
             for name, one in self.sources.items()
@@ -168,11 +169,11 @@ class Retentions:
         return {name: why for name, why in found.items() if why is not None}
 
     def check(self, graph: Graph, head: Version, steps: Iterable[Step]) -> None:
-        """Refuse what would need rows again that are forgotten.
+        """Refuse steps that would need forgotten rows again.
 
         Raises:
-            DefinitionError: a source that has forgotten some keeps others now, or a stage that was
-                made of them would be made anew; with `stage`.
+            DefinitionError: a source that has forgotten rows has another retention now, or a stage
+                that was made from such rows would be rebuilt; with `stage`.
         """
         for source in graph.sources:
             floor = head.windows.floors.get(source.name)
@@ -190,10 +191,10 @@ class Retentions:
 
 
 def check_not_made_again(step: Step, head: Version, state: WindowState) -> None:
-    """Refuse a step that makes a stage anew of which rows are forgotten, or such a source.
+    """Refuse a step that rebuilds a stage or a source with forgotten rows.
 
     Args:
-        state: says what is forgotten.
+        state: records which sources have forgotten rows.
 
     Raises:
         DefinitionError: with `stage`.
@@ -212,9 +213,9 @@ def check_not_made_again(step: Step, head: Version, state: WindowState) -> None:
 
 
 def forgotten_by(stage: Stage, state: WindowState) -> str | None:
-    """The source that has forgotten rows which a stage was made of, or the source itself; or None.
+    """Return the source that has forgotten rows of a stage, or the source itself; None if none has.
 
-    A stage with a window has none of them any more.
+    A stage with a window has no results of forgotten rows any more.
     """
     if stage.kind.window is not None:
         return None
@@ -224,27 +225,27 @@ def forgotten_by(stage: Stage, state: WindowState) -> str | None:
 
 
 def may_forget(stage: Stage) -> bool:
-    """Whether a stage has, or will have, rows that are made of forgotten ones."""
+    """Return whether a stage has, or will have, results of forgotten rows."""
     kept = (feeder.kind.retention for feeder in stage.merged)
     return stage.kind.window is None and any(one is not None and one.forgets for one in kept)
 
 
 def remembered(rows: Rows, stage: Stage, state: WindowState) -> Rows:
-    """Of rows that a source ever had, or its updates, those that it has not forgotten."""
+    """Return the rows of a source, or of its updates, that it has not forgotten."""
     floor = state.floors.get(stage.name)
     if floor is None or not floor.has_forgotten:
         return rows
     column = next(column for column in stage.schema.key if column.name == floor.column)
     partitions = partitioning(column.data_type.simpleString(), None)
-    assert partitions is not None  # it was kept by them
+    assert partitions is not None  # the source was kept by these partitions
     return rows_outside(rows, column, values_before(partitions, floor.first))
 
 
 def _taken(batch: Batch, column: Column, gone: Ranges, *, with_deletes: bool) -> tuple[Batch, int]:
-    """A batch without what is before the floor, and how many rows that is.
+    """Return a batch without the rows before the floor, and the number of these rows.
 
     Args:
-        with_deletes: deletes count among these rows.
+        with_deletes: whether deletes count among these rows.
     """
     if not gone:
         return batch, 0

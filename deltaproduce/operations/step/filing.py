@@ -1,8 +1,8 @@
-"""Filing: in which order, and in which files, the rows of a stage's content are written.
+"""Filing: the order, and the files, in which the rows of a stage's content are written.
 
-By key, unless a window is over the stage, or its definition says how it is stored; what the
-definition says comes first. The invariant: each row that is given is written once, whatever files
-it goes to.
+Files are ordered by key, unless a window is over the stage, or its definition describes the files;
+the definition takes precedence. The invariant: each given row is written exactly once, whatever
+file it goes to.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Filing:
     """How files keep the content of one stage.
 
     Attributes:
-        clustering: by which partitions, if windows are over it.
-        description: how its definition says that it is stored, if it does.
+        clustering: the partitions to cluster by, if windows are over it.
+        description: how its definition describes the files, if it does.
     """
 
     clustering: Clustering | None = None
@@ -38,16 +38,16 @@ class Filing:
 
     @property
     def text(self) -> str:
-        """How it is stored, as versions have it; empty if its definition does not say it."""
+        """The description as versions record it; empty if the definition has none."""
         return text_of(self.description)
 
     @property
     def by_partitions(self) -> Clustering | None:
-        """By which partitions, where nothing else counts."""
+        """The partitions to cluster by, unless a description takes precedence."""
         return self.clustering if self.description is None else None
 
     def orders(self, layout: Layout) -> tuple[tuple[Column, ...], ...]:
-        """What the rows may be sorted by: a table may be from before a window was over it."""
+        """Return the possible orders of the rows: a table may be older than the window over it."""
         by = layout.order(CONTENT)
         clustered = self._clustered(layout)
         orders = (by,) if clustered is None else (clustered.order(by), by)
@@ -58,12 +58,12 @@ class Filing:
     def filed(
         self, edit: Edit, layout: Layout, count: int, engines: Engines, *, asides: bool = False
     ) -> Edit | None:
-        """The edit with its rows in order, and in files; None if they are to be filed by key.
+        """Return the edit with its rows sorted into files; None if they are to be filed by key.
 
         Args:
-            edit: of the content, with rows in no order.
-            count: how many rows they are.
-            asides: they are written while versions go on: by half of the session's tasks.
+            edit: an edit of the content, with rows in no order.
+            count: the number of its rows.
+            asides: whether versions go on meanwhile; then it uses half of the session's tasks.
         """
         if self.description is not None:
             return self._by_description(edit, layout, count, engines, asides=asides)
@@ -78,7 +78,7 @@ class Filing:
     def _by_description(
         self, edit: Edit, layout: Layout, count: int, engines: Engines, *, asides: bool
     ) -> Edit:
-        """A file of each partition, or several of one that is large."""
+        """Return the edit with one file per partition, or several for a large partition."""
         assert self.description is not None
         by, order = self.description.partitions, self.orders(layout)[0]
         own, partition = beside(by), columns_by(by)
@@ -104,11 +104,11 @@ class Filing:
 
 
 def check_partitions(rows: Rows, stage: Stage, description: Description) -> None:
-    """Refuse rows of a content that are of no partition that it can have.
+    """Refuse content rows that fit no possible partition.
 
     Raises:
-        InvalidChangesError: of a source; with `source`, `column` and `keys`.
-        ProducerError: of another stage; with `stage`.
+        InvalidChangesError: for rows of a source; with `source`, `column` and `keys`.
+        ProducerError: for rows of another stage; with `stage`.
     """
     layout = Layout.of(stage)
     found = refused(rows, layout.content, layout.key, description.partitions)

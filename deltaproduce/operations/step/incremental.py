@@ -1,11 +1,11 @@
-"""One stage's step: from what is given, or changed in its feeders, to what changes in itself.
+"""One stage's step: derives the stage's changes from given rows, or from changes of its feeders.
 
-What a feeder's changes change is up to the stage's kind (`DerivedKind.changed`); here is what comes
-into sources, what is produced in full, and what differs between two versions. The invariant: only
+The stage's kind decides how changes of a feeder propagate (`DerivedKind.changed`). This module
+handles given rows, full production, and the difference of two versions. The invariant: only
 affected keys are read and compared, unless the stage has to be produced in full, or is so small
 that reading all of it costs no more.
 
-Each step works on the driver while all its rows are there, and in Spark otherwise.
+Each step works on the driver if all its rows are there, and in Spark otherwise.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ def source_step(
     anew: bool = False,
     clustering: Clustering | None = None,
 ) -> Found | None:
-    """Put a batch's rows in the place of its keys' rows (S1, S9), or a snapshot's in that of all.
+    """Replace the rows of a batch's keys by its rows (S1, S9), or all rows by a snapshot.
 
     Args:
         content: the source's rows; None if there are none yet.
-        redefined: if it has other columns than its tables; then the batch is a snapshot.
-        anew: it had rows, which do not count, so that having none is a change.
-        clustering: by which partitions they will be stored, if windows are over them.
+        redefined: set if the source has other columns than its tables; then the batch is a
+            snapshot.
+        anew: whether it had rows that do not count, so that having none is a change.
+        clustering: the partitions to store the rows by, if windows are over them.
 
     Returns:
-        What it changes; None if no key's rows differ, and its columns neither.
+        The changes; None if no key's rows differ, nor its columns.
     """
     compared = source_comparison(source, batch, content, redefined, clustering=clustering)
     is_change = compared.counts.keys_changed or anew or redefined is not None
@@ -60,10 +61,11 @@ def source_comparison(
     expired: Rows | None = None,
     clustering: Clustering | None = None,
 ) -> Comparison:
-    """Compare a source's rows with those after a batch; as for `source_step`.
+    """Compare a source's rows with those after a batch; see `source_step`.
 
     Args:
-        expired: rows of it that go beside, of whole keys that the batch does not have.
+        expired: rows of the source that leave in the same step: all rows of keys that are not in
+            the batch.
     """
     layout, engines, upserts = Layout.of(source), batch.engines, batch.upserts()
     if redefined is not None:
@@ -91,15 +93,15 @@ def full_step(
     content: Stored | None,
     redefined: Redefinition | None = None,
 ) -> Found | None:
-    """Produce every key that a feeder has.
+    """Produce every key of the feeders.
 
     Args:
-        inputs: what the stage reads.
+        inputs: the inputs of the stage.
         content: the stage's rows; None if there are none yet.
-        redefined: if the stage has other columns than its tables.
+        redefined: set if the stage has other columns than its tables.
 
     Returns:
-        What it changes; None if no feeder has ever had rows.
+        The changes; None if no feeder has ever had rows.
     """
     found = production.kind.produced(production, inputs)
     if redefined is None:
@@ -117,13 +119,13 @@ def difference(
     keys: Callable[[], Selection] | None,
     engines: Engines,
 ) -> Comparison:
-    """Compare the rows that a stage has in one version with those of another.
+    """Compare the rows of a stage in two versions.
 
     Args:
-        before: all rows that it had; None if there are none.
-        after: all rows that it has; None if there are none.
-        keys: finds all keys whose values may differ, which is asked for if there are many rows;
-            None if nobody knows.
+        before: all its rows in the first version; None if there are none.
+        after: all its rows in the second version; None if there are none.
+        keys: finds all keys whose values may differ, called only if there are many rows; None if
+            they are unknown.
     """
     layout = Layout.of(stage)
     nothing = empty(layout.content)
@@ -141,13 +143,13 @@ def stored_step(
     engines: Engines,
     redefined: Redefinition | None = None,
 ) -> Comparison:
-    """What a step found out whose outcome is stored: nothing is produced.
+    """Return the changes of a step whose outcome is stored; produce nothing.
 
     Args:
         before: the stage's rows; None if there are none yet.
         after: its rows after the step; None if there are none left.
         keys: finds all keys whose rows differ, as for `difference`.
-        redefined: if the stage has other columns than its tables.
+        redefined: set if the stage has other columns than its tables.
     """
     if redefined is not None:
         nothing = empty(Layout.of(stage).content)
@@ -157,7 +159,7 @@ def stored_step(
 
 
 def _conformed(redefined: Redefinition, content: Stored | None) -> Rows | None:
-    """The rows before in the columns of now; None if there are none with the same key columns."""
+    """Return the old rows in the new columns; None if there are none, or the key columns differ."""
     if content is None or not redefined.same_key:
         return None
     return redefined.conformed(content.rows(), content.engines)
@@ -166,7 +168,7 @@ def _conformed(redefined: Redefinition, content: Stored | None) -> Rows | None:
 def _made_anew(
     redefined: Redefinition, before: Rows | None, new: Rows, count: int, engines: Engines
 ) -> Comparison:
-    """Compare with what is there after tables with other columns took the place of all."""
+    """Compare the old rows with the rows of new tables that have other columns."""
     layout = Layout.of(redefined.new)
     if before is None:
         return Comparison.first(new, count, layout, engines)

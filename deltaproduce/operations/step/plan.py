@@ -1,9 +1,9 @@
-"""Plans: which stages an update has to look at, how, and why.
+"""Plans: which stages an update has to process, how, and why.
 
-Pure: from the graph, the head and the definitions' fingerprints, before anything is read. The
+Pure: a function of the graph, the head and the definitions' fingerprints; nothing is read. The
 invariant: a stage is produced in full only for a reason that the plan states (a new stage, a
-changed function, a refresh that was asked for, a time that has come) or, where nearly all that it
-reads turns out to have changed, its version; everything else is incremental.
+changed function, a requested refresh, a time that has come) or, if nearly all its input turns out
+to have changed, that its version states; everything else is incremental.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ Policy = Literal["auto", "incremental", "strict"]
 """
 
 Writing = Literal["nothing", "run", "replace", "rewrite"]
-"""Add a run; replace the pairs that differ; or write the tables anew, with all runs in them."""
+"""Append a run; replace the pairs that differ; or rewrite the tables, with all runs applied."""
 
 
 Compaction = Literal["fold", "feed", "log"]
-"""Write content and key mappings with their runs; put the small files together of updates, or of
-the version log."""
+"""Rewrite content and key mappings with their runs, or merge small files.
+
+``feed`` merges the files of updates, ``log`` those of the version log.
+"""
 
 
 _STORED_ANEW: Final = "it is stored otherwise now"
@@ -94,26 +96,26 @@ def plan(
     policy: Policy = "auto",
     now: datetime | None = None,
 ) -> tuple[Step, ...]:
-    """The steps of an update, feeders first.
+    """Return the steps of an update, feeders first.
 
     Args:
         definitions: the fingerprints of the graph's stages.
         given: the sources that changes, or all rows, are given for.
-        snapshots: those of them whose rows are all given.
-        arrived: the sources in whose own tables there is something new -> what an update says.
-        refreshed: the stages to be produced in full because someone asked.
-        due: stages that change though nothing that they read does -> why.
-        tasks: why stages are looked at whose rows tasks make; None if they are not.
+        snapshots: the sources among these for which all rows are given.
+        arrived: the sources whose own tables have news -> the reason for the step.
+        refreshed: the stages that the caller asks to produce in full.
+        due: stages that change though none of their inputs does -> why.
+        tasks: why stages whose rows tasks make are processed; None if they are not.
         expiring: sources whose rows may leave though nothing is given for them -> why.
-        stored: stage -> how files are to keep its content, as versions have it.
+        stored: stage -> how files are to keep its content, as versions record it.
         policy: whether changed definitions are accepted.
-        now: the time, for stages that are due at some; they wait if None.
+        now: the time, for stages that become due; they wait if None.
 
     Raises:
         DefinitionError: the columns of a source are not those of its tables, and not all its rows
-            are given; or it is a Delta table that exists, and was none, or the other way round; or
-            the policy is strict, and a stage's definition changed; with `stage`. Or the head has
-            stages, and none of the graph's.
+            are given; or the source has become an existing Delta table, or is no longer one; or the
+            policy is strict, and a stage's definition changed; with `stage`. Or the head has
+            stages, but none of the graph's.
     """
     _check_pipeline(graph, head)
     steps: dict[str, Step] = {}
@@ -148,7 +150,7 @@ def plan(
 
 
 def _check_pipeline(graph: Graph, head: Version) -> None:
-    """Refuse a store that is another pipeline's, which would lose all its stages."""
+    """Refuse the store of another pipeline, which would lose all its stages."""
     had = [name for name in head.stages if has_tables(head, name) and not is_auxiliary(name)]
     if had and not any(stage.name in had for stage in graph.stages):
         names, others = ", ".join(had), ", ".join(stage.name for stage in graph.stages)
@@ -159,10 +161,10 @@ def _check_pipeline(graph: Graph, head: Version) -> None:
 
 
 def is_stored_anew(stage: str, head: Version, stored: str) -> bool:
-    """Whether files keep rows of a stage otherwise than they are to.
+    """Return whether a stage's files keep its rows in another way than they should.
 
     Args:
-        stored: how they are to, as versions have it.
+        stored: how they should, as versions record it.
     """
     known = head.stages.get(stage)
     if known is None or known.origin.table or not known.rows:
@@ -173,7 +175,7 @@ def is_stored_anew(stage: str, head: Version, stored: str) -> bool:
 def _stored_anew(
     graph: Graph, head: Version, stored: Mapping[str, str], steps: Mapping[str, Step]
 ) -> dict[str, Step]:
-    """The steps of stages whose content is written anew, as files are to keep it."""
+    """Return the steps of stages whose content is rewritten to change how files keep it."""
     found: dict[str, Step] = {}
     for stage in graph.stages:
         name, step = stage.name, steps.get(stage.name)
@@ -216,7 +218,7 @@ def _source_step(
 
 
 def _check_place(source: Source, head: Version) -> None:
-    """Refuse a source whose rows have moved from this store's tables to another, or back."""
+    """Refuse a source whose rows have moved from this store's tables to another table, or back."""
     elsewhere = source.table is not None
     if not has_tables(head, source.name) or elsewhere == bool(
         head.stages[source.name].origin.table
@@ -230,7 +232,7 @@ def _check_place(source: Source, head: Version) -> None:
 
 
 def _tasks_step(stage: Producer, head: Version, reason: str | None) -> Step | None:
-    """The step of a stage whose rows tasks make."""
+    """Return the step of a stage whose rows tasks make."""
     redefined = stage_at(head, stage) is not stage
     if reason is not None:
         return Step(stage, "changes", reason, redefined=redefined)
@@ -281,15 +283,15 @@ def _producer_step(
 
 
 def weighed(step: Step, changed: int, rows: int, policy: Policy, limits: Limits) -> Step:
-    """The step, in full where that is quicker: at least nine in ten rows are of changed keys.
+    """Return the step, in full if at least nine in ten rows are of changed keys: this is quicker.
 
-    Then it calls the function for a ninth more keys at most, however long a call takes, and looks
-    up none. Not where the stored value depends on what keys had before.
+    It then calls the function for at most a ninth more keys, however long a call takes, and looks
+    up no key. Does not apply if the stored value depends on what keys had before.
 
     Args:
-        changed: how many rows of its feeders are of keys that this version changes.
-        rows: how many they have after it.
-        policy: whether a stage may be produced in full that need not be.
+        changed: the number of feeder rows whose keys this version changes.
+        rows: the number of feeder rows after it.
+        policy: whether a stage may be produced in full without need.
     """
     if step.how != "incremental" or policy != "auto" or step.stage.kind.depends_on_history:
         return step
@@ -314,19 +316,19 @@ def writing(
     added: int,
     alone: bool = False,
 ) -> Writing:
-    """How a stage's content and key mappings take a step.
+    """Return how a step is written to a stage's content and key mappings.
 
     Args:
-        complete: the step knows all rows of the content.
-        rows: of the content after the step.
-        row_bytes: about how many bytes one has.
-        pairs_changed: pairs of source key and key whose rows differ.
-        pairs_replaced: those that had rows before.
-        run_rows: rows of the pairs that differ.
-        overlay_rows: rows of the runs that are not in the tables yet.
-        overlay_runs: how many runs that are.
-        added: commits that added to the content since its rows were last put in order.
-        alone: there is no Spark, which replaces rows by predicate.
+        complete: whether the step knows all rows of the content.
+        rows: the number of content rows after the step.
+        row_bytes: the approximate size of a row.
+        pairs_changed: the number of pairs of source key and key whose rows differ.
+        pairs_replaced: how many of these had rows before.
+        run_rows: the number of rows of the pairs that differ.
+        overlay_rows: the number of rows in runs that are not folded yet.
+        overlay_runs: the number of these runs.
+        added: the number of commits that added to the content since its last rewrite.
+        alone: whether there is no Spark, which replaces rows by predicate.
     """
     if not pairs_changed:
         return "nothing"
@@ -344,10 +346,10 @@ def writing(
 def compactions(
     figures: StageFigures | None, limits: Limits, *, at_once: bool = False
 ) -> Collection[Compaction]:
-    """What a stage's tables need, beside the versions.
+    """Return the compactions that a stage's tables need.
 
     Args:
-        at_once: as soon as there is anything to be put in order.
+        at_once: whether any run or small file is enough.
     """
     found: list[Compaction] = []
     if figures is None:
@@ -361,10 +363,10 @@ def compactions(
 
 
 def rolled_back(head: Version, wanted: Version) -> dict[str, Fingerprint]:
-    """By which definitions the tables are made when ``head`` has gone back to ``wanted``.
+    """Return the definitions of the tables after a rollback of ``head`` to ``wanted``.
 
-    A stage that ``wanted`` does not have keeps its tables, which are empty then, and made by no
-    function, so that the next update makes it from all that its feeders have.
+    A stage that ``wanted`` does not have keeps its tables, then empty and made by no function, so
+    the next update makes it from all rows of its feeders.
     """
     found = {name: replace(known, function=NOT_MADE) for name, known in head.definitions.items()}
     had = {name: known for name, known in wanted.definitions.items() if has_tables(wanted, name)}
@@ -372,7 +374,7 @@ def rolled_back(head: Version, wanted: Version) -> dict[str, Fingerprint]:
 
 
 def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> None:
-    """Refuse a version whose tables have other columns or feeders than their stages are to have.
+    """Refuse a version whose tables have other columns or feeders than the stages define.
 
     Raises:
         DefinitionError: with the stage.
@@ -387,14 +389,14 @@ def check_layouts(definitions: Mapping[str, Fingerprint], version: Version) -> N
 
 
 def _together(stage: Producer, step: Step | None, owner: Step | None, head: Version) -> Step | None:
-    """The step of an auxiliary stage whose window moves with that of the stage it belongs to.
+    """Return the step of an auxiliary stage whose window moves with its owner's.
 
-    A limited window that is made by another definition begins anew, and so where it is depends on
-    when: what the stage is answered from begins anew with it.
+    A limited window with another definition begins again, so its place depends on when that
+    happens: the auxiliary stage begins again with it.
 
     Args:
-        step: what it would be alone.
-        owner: that of the stage it belongs to.
+        step: the step that it would have alone.
+        owner: the step of the stage that it belongs to.
     """
     if owner is None or not owner.redefined or not has_tables(head, stage.name):
         return step

@@ -1,9 +1,9 @@
-"""Redefinitions: a stage whose tables were made with other columns than it is defined with now.
+"""Redefinitions: a stage whose definition has other columns than its tables.
 
-Its rows before are put into the columns that it has now, as far as they have a counterpart, so that
-the step that makes the tables anew says truly what changes (S7, S8, S15). The invariant: a key that
-is there before and after is an update, never an addition, as long as the key columns are the same;
-it is changed if any value column is another one, whatever the values.
+The old rows are converted to the new columns, where these correspond, so that the step that
+rebuilds the tables records the true changes (S7, S8, S15). The invariant: if the key columns are
+the same, a key that exists before and after is an update, never an addition; it counts as changed
+if any value column differs in name or type, whatever the values.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from deltaproduce.types.columns import ORDINAL, POSITION, Column
 
 @dataclass(frozen=True, slots=True)
 class Redefinition:
-    """How a stage is defined, and how it was when its tables were made."""
+    """A stage as it is defined, and as it was when its tables were written."""
 
     old: Stage
     new: Stage
 
     @staticmethod
     def of(stage: Stage, head: Version) -> Redefinition | None:
-        """How a stage is defined anew; None if its tables in a version have its columns."""
+        """Return the redefinition of a stage; None if its tables in a version have its columns."""
         old = stage_at(head, stage)
         return None if old is stage else Redefinition(old, stage)
 
     @property
     def same_key(self) -> bool:
-        """Whether a key before and a key after can be the same."""
+        """Whether an old and a new key can be the same."""
         return _types(self.old.schema.key.columns) == _types(self.new.schema.key.columns)
 
     @property
     def same_values(self) -> bool:
-        """Whether values before and after can be equal."""
+        """Whether old and new values can be equal."""
         return _types(self.old.schema.value.columns) == _types(self.new.schema.value.columns)
 
     def conformed(self, rows: Rows, engines: Engines) -> Rows:
-        """The content before in the columns of the content now; the keys must be the same.
+        """Return the old content in the columns of the new content; the keys must be the same.
 
-        Values that cannot be equal to any now are null, and so are source keys of other types; then
-        ``_ordinal`` keeps the order that the key's rows had.
+        Values that cannot equal any new value are null, and so are source keys of other types; then
+        ``_ordinal`` keeps the order of the rows of a key.
         """
         engine, now, then = engines.of(rows), Layout.of(self.new), Layout.of(self.old)
         given = {c.name: c.name for c in self.new.schema.key}

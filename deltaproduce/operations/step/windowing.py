@@ -1,7 +1,7 @@
-"""The windows of a graph: over which columns they are, where they are, and what moves them.
+"""The windows of a graph: the columns they are over, where they are, and what moves them.
 
-Pure but for the reading of columns in `present_in`. The invariant: where a window is follows from
-what its version says of partitions and the day (`WindowState`), whoever asks.
+Pure, except that `Root.units` reads columns. The invariant: the place of a window follows from the
+partitions and the day that its version records (`WindowState`), for every reader and writer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltaproduce.types.excerpts import shown
 
 Units = Mapping[Tracked, Ranges]
 _NAMED: Final = 1_000
-"""So many missing partitions are named at most."""
+"""The most missing partitions that an error names."""
 _NO_MOVES: Final[Mapping[str, WindowMove | None]] = MappingProxyType({})
 
 
@@ -43,15 +43,15 @@ class Root:
 
     @property
     def tracked(self) -> Tracked:
-        """What a store calls it."""
+        """The identity of the column in a store."""
         return Tracked(self.stage.name, self.column.name, self.partitions.unit)
 
     def units(self, rows: Rows) -> Units:
-        """The units that some rows of the stage are in."""
+        """Return the units of rows of the stage."""
         return {self.tracked: units_of(rows, self.column, self.partitions)}
 
     def units_after(self, step: Comparison) -> Units:
-        """Those that the rows are in which a step has put there."""
+        """Return the units of the rows that a step has written."""
         which = ALIVE if step.complete else ROWS_OF_CHANGED_KEYS
         return self.units(step.pick((self.column,), which))
 
@@ -61,7 +61,7 @@ class WindowedStage:
     """A stage with a window.
 
     Attributes:
-        roots: where the partitions of its feeders come from, each once.
+        roots: the origins of its feeders' partitions, each once.
     """
 
     stage: Stage
@@ -69,20 +69,20 @@ class WindowedStage:
     roots: tuple[Root, ...]
 
     def present(self, state: WindowState) -> Ranges:
-        """The partitions that there are in some feeder."""
+        """Return the partitions that are present in any feeder."""
         units = (state.present.get(root.tracked, Ranges()) for root in self.roots)
         return self.window.present(Ranges.of(chain.from_iterable(u.pairs for u in units)))
 
     def place(self, state: WindowState) -> Ranges:
-        """The partitions from its first to its last one.
+        """Return the partitions from the window's first to its last.
 
-        A limited one begins to move when a partition is there, whatever the day is.
+        A limited window begins to move when a partition is present, whatever the day is.
         """
         is_begun = self.present(state) or not self.is_limited
         return self._wanted(state) if is_begun else NOWHERE
 
     def _wanted(self, state: WindowState) -> Ranges:
-        """Where it is to be, whatever is there."""
+        """Return the final place of the window, whether or not it has begun to move."""
         return self.window.place(self.present(state), state.as_of)
 
     @property
@@ -93,11 +93,11 @@ class WindowedStage:
     def shift(
         self, head: Version, state: WindowState, *, redefined: bool = False, advances: bool = False
     ) -> Shift:
-        """From where to where it moves after a version.
+        """Return how the window moves after a version.
 
         Args:
-            redefined: it was another window, or none, until then.
-            advances: it moves even if it is limited.
+            redefined: whether it was another window, or none, until then.
+            advances: whether it moves even if it is limited.
         """
         last = None if redefined else self.last_move(head, state)
         before = None if last is None else place_of(self.window, last)
@@ -108,16 +108,16 @@ class WindowedStage:
         return Shift(self.window, before, had, after, has)
 
     def last_move(self, version: Version, state: WindowState) -> WindowMove | None:
-        """How it came to where a version has left it; None if it is not anywhere yet.
+        """Return the move that led to the window's place in a version; None if it has no place yet.
 
-        A limited one is on its way as soon as a partition is there, even if no row ever was.
+        A limited window is on its way as soon as a partition is present, even if no row ever was.
         """
         figures = version.stages.get(self.stage.name, NO_TABLES)
         begins = self.is_limited and not figures.delta_versions and self.present(state)
         return WindowMove() if figures.window is None and begins else figures.window
 
     def check_present(self, state: WindowState) -> None:
-        """Refuse a window with partitions that are missing, if they are an error.
+        """Refuse a window that lacks partitions, unless it skips them.
 
         Raises:
             MissingPartitionsError: with `stage` and `partitions`.
@@ -147,8 +147,8 @@ class Windows:
     """The windows of a graph.
 
     Attributes:
-        stages: those with a window, by name, in topological order.
-        kept: the columns by whose partitions sources keep their rows.
+        stages: the stages with a window, by name, in topological order.
+        kept: the columns whose partitions decide which rows sources keep.
     """
 
     stages: Mapping[str, WindowedStage]
@@ -156,22 +156,22 @@ class Windows:
 
     @staticmethod
     def of(graph: Graph) -> Windows:
-        """Those of a graph whose columns all have types."""
+        """Return the windows of a graph whose columns all have types."""
         found = (_windowed(stage) for stage in graph.stages)
         kept = tuple(root for root in map(root_kept_by, graph.sources) if root is not None)
         return Windows({one.stage.name: one for one in found if one is not None}, kept)
 
     def roots(self, stage: str | None = None) -> tuple[Root, ...]:
-        """The columns whose partitions count, each once; of one stage, if it is given."""
+        """Return the columns whose partitions count, each once; only those of a stage, if given."""
         found = chain.from_iterable(windowed.roots for windowed in self.stages.values())
         once = {root.tracked: root for root in (*found, *self.kept)}
         return tuple(root for root in once.values() if stage in (None, root.stage.name))
 
     def shared(self, stages: Collection[str]) -> Mapping[str, tuple[str, Collection[str]]]:
-        """What several windows are over by one column -> that of most of them, and which they are.
+        """Return feeders under several windows -> the most common column, and the stages over it.
 
         Args:
-            stages: those whose windows count.
+            stages: the stages whose windows count.
         """
         over: dict[tuple[str, str], list[str]] = {}
         for name, windowed in self.stages.items():
@@ -185,10 +185,10 @@ class Windows:
         return found
 
     def check_present(self, state: WindowState, settled: Iterable[str]) -> None:
-        """Refuse windows with partitions that are missing, also of stages that nothing reaches.
+        """Refuse windows that lack partitions, also of stages that nothing reaches.
 
         Args:
-            settled: stages that are not looked at.
+            settled: the stages to skip.
 
         Raises:
             MissingPartitionsError: with `stage` and `partitions`.
@@ -198,10 +198,10 @@ class Windows:
                 windowed.check_present(state)
 
     def due(self, head: Version, state: WindowState, *, advances: bool) -> dict[str, str]:
-        """The stages whose windows move though nothing that they read changes, and why.
+        """Return the stages whose windows move though none of their inputs changes, and why.
 
         Args:
-            advances: those that are limited, too.
+            advances: whether limited windows count, too.
         """
         found = {}
         for name, windowed in self.stages.items():
@@ -215,10 +215,10 @@ class Windows:
         return found
 
     def behind(self, version: Version, moves: Mapping[str, WindowMove | None] = _NO_MOVES) -> bool:
-        """Whether a limited window is not yet where it is to be.
+        """Return whether a limited window has not reached its final place yet.
 
         Args:
-            moves: where windows are that are not where the version's figures say.
+            moves: the places of windows that differ from the version's figures.
         """
         for name, windowed in self.stages.items():
             move = moves.get(name, windowed.last_move(version, version.windows))
@@ -231,12 +231,12 @@ class Windows:
     def moved(
         self, head: Version, state: WindowState, settled: Iterable[str], *, advances: bool
     ) -> Version:
-        """A version with its windows where they are in a state, of stages whose rows stay.
+        """Return a version with the windows of a state, for stages whose rows stay.
 
-        Of those, too, that have none yet.
+        This includes stages that have no rows yet.
 
         Args:
-            settled: stages that are not looked at.
+            settled: the stages to skip.
             advances: as for `due`.
         """
         figures = {
@@ -252,7 +252,7 @@ class Windows:
         return replace(head, stages={**head.stages, **figures}, windows=state)
 
     def back(self, stage: str, head: Version, wanted: Version, why: str) -> WindowMove | None:
-        """What a rollback makes of the window of a stage."""
+        """Return the move of a stage's window in a rollback."""
         figures, windowed = wanted.stages.get(stage), self.stages.get(stage)
         if figures is None or figures.window is None:
             return None
@@ -267,7 +267,7 @@ class Windows:
 
 
 def differ(one: Version, other: Version) -> bool:
-    """Whether windows are elsewhere in two versions, or depend on something else."""
+    """Return whether windows of two versions have other places or another state."""
     return one.windows != other.windows or _ends(one) != _ends(other)
 
 
@@ -290,7 +290,7 @@ def _windowed(stage: Stage) -> WindowedStage | None:
 
 
 def root_kept_by(source: Source) -> Root | None:
-    """The column by whose partitions a source keeps its rows; None if it keeps all."""
+    """Return the column whose partitions decide which rows a source keeps; None if it keeps all."""
     kept, key = source.kind.retention, source.schema.key
     if kept is None:
         return None
@@ -299,7 +299,7 @@ def root_kept_by(source: Source) -> Root | None:
 
 
 def _roots(stage: Stage, column: Column, partitions: Partitioning) -> Iterator[Root]:
-    """Where the partitions of a stage's column come from."""
+    """Yield the origins of the partitions of a stage's column."""
     name = stage.kind.passed_on(column.name) if stage.feeders else None
     if name is None:
         yield Root(stage, column, partitions)

@@ -1,9 +1,8 @@
-"""Writes: how a stage's step is written, and what the version then says of the stage.
+"""Writes: how a stage's step is written, and what the version then records of the stage.
 
-A `Result` is what a step found out; a `Write` is what is done about it: one edit for each of the
-stage's tables whose rows change, and the figures of what these make of them. The invariant: the
-figures say of the tables what the edits made of them, so that a reader of the version finds the
-rows.
+A `StepResult` is the outcome of a step. A `Write` is how it is stored: one edit for each of the
+stage's tables whose rows change, and the figures of the edited tables. The invariant: the figures
+describe the tables after the edits, so that a reader of the version finds the rows.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ from deltaproduce.storage.stored import Overlay, run_of
 from deltaproduce.storage.versions import columns_of
 
 Edits: TypeAlias = Mapping[str, Edit | Restore]
-"""What is committed to the tables of one stage, by kind."""
+"""The edits of one stage's tables, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step found out, and why and how long it took.
+    """The outcome of a step, with its reason and its duration.
 
     Attributes:
-        full: every key was produced.
+        full: whether every key was produced.
         surrogates: the last surrogate number that the stage has given out.
-        anew: its tables have other columns than before, and are made anew.
-        updates_anew: its updates too.
-        window: where its window is, and how it came there, if it has one.
-        present: the partitions that its rows, or those that it reads, were found to be in.
-        read: what it has read of stored tables.
-        rows_expired: rows that left a source with their partitions.
-        rows_not_taken: rows that were given for partitions that it does not keep.
-        tasks: the tasks that were made, where it is told of them.
+        anew: whether its tables have other columns than before, and are rebuilt.
+        updates_anew: whether its updates are rebuilt, too.
+        window: the place of its window and the move that led there, if it has one.
+        present: the partitions found in its rows, or in the rows that it reads.
+        read: how much it has read of stored tables.
+        rows_expired: the number of rows that left a source with their partitions.
+        rows_not_taken: the number of rows given for partitions that the source does not keep.
+        tasks: the tasks that were made, if the stage keeps their records.
     """
 
     stage: Stage
@@ -74,13 +73,13 @@ class StepResult:
 
     @property
     def mode(self) -> Mode:
-        """How the rows that it is about were found."""
+        """How its rows were found."""
         if self.full:
             return "full"
         return "seek" if self.comparison.sought else "merge"
 
     def size(self, last: StageFigures) -> tuple[int, int]:
-        """How many rows the content has after the step, and about how many bytes one has.
+        """Return the number of content rows after the step, and the approximate bytes per row.
 
         Args:
             last: the stage's figures in the version before.
@@ -91,11 +90,11 @@ class StepResult:
         return counts.rows_after + others, counts.bytes // seen if seen else last.row_bytes
 
     def past(self, last: StageFigures) -> Past:
-        """How far back the stage's tables tell what happened, after the step."""
+        """Return how far back the stage's tables reach after the step."""
         return replace(last.past, begun=0, begun_at=0) if self.updates_anew else last.past
 
     def figures(self, mode: Mode) -> StageFigures:
-        """What a version says of the step, without the tables that it leaves."""
+        """Return the figures of the step, without the tables that it leaves."""
         counts = self.comparison.counts
         return StageFigures(
             mode=mode,
@@ -117,10 +116,10 @@ class StepResult:
 
 
 class StageWrite(Protocol):
-    """What the executor asks of whatever is to be done to the tables of one stage.
+    """The executor's interface to any write of one stage's tables.
 
     Attributes:
-        result: what the stage's step found out.
+        result: the outcome of the stage's step.
     """
 
     @property
@@ -128,16 +127,16 @@ class StageWrite(Protocol):
 
     @property
     def in_place(self) -> bool:
-        """Whether content or key mappings are committed to, which no fold may overlap with."""
+        """Whether it commits to content or key mappings; no fold may overlap with that."""
 
     def edits(self, number: int, before: Mapping[str, Read]) -> Edits:
-        """The edit of each table that the version of that number changes."""
+        """Return the edit of each table that the version with this number changes."""
 
     def overlay_after(self) -> Overlay | None:
-        """The stage's runs after it."""
+        """Return the stage's runs after the write."""
 
     def figures(self, number: int, edits: Edits) -> StageFigures:
-        """What the version of that number says of the stage, but for what the edits become."""
+        """Return the stage's figures in the version with this number, before the commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +145,13 @@ class Write:
 
     Attributes:
         last: the stage's figures in the version before.
-        rows: content rows after the step.
-        row_bytes: about how many bytes one has.
-        overlay: the runs before it; None if there are none.
-        run: the step's own run, if it is written as one.
-        runs_anew: the table of runs is written anew, and ``run`` has the rows of those before it.
-        replaces: later steps replace rows of the content and the key mappings by predicate (copy on
-            write, where a table is too large to be written whole).
+        rows: the number of content rows after the step.
+        row_bytes: the approximate size of a row.
+        overlay: the runs before the step; None if there are none.
+        run: the step's own run, if it is written as a run.
+        runs_anew: whether the table of runs is rewritten; then ``run`` includes the runs before it.
+        replaces: whether later steps replace rows of the content and the key mappings by predicate
+            (copy on write, if a table is too large to be rewritten whole).
         filing: how files are to keep the content.
     """
 
@@ -212,7 +211,7 @@ class Write:
             )
         run, added = run_of(comparison), last.base.added.get(RUNS)
         runs_anew = added is None or added >= limits.compaction_commits
-        if runs_anew and overlay is not None:  # many small files become one
+        if runs_anew and overlay is not None:  # merge many small files into one
             run, overlay = overlay.with_run(run).rows, None
         return Write(result, last, rows, row_bytes, how, overlay, run, runs_anew, filing=filing)
 
@@ -222,11 +221,12 @@ class Write:
         return self.how in ("replace", "rewrite")
 
     def edits(self, number: int, before: Mapping[str, Read]) -> dict[str, Edit]:
-        """The edit of each table whose rows change, by kind.
+        """Return the edit of each table whose rows change, by kind.
 
         Args:
-            number: the version's.
-            before: reads the content and the key mappings as they were; nothing if there were none.
+            number: the version's number.
+            before: reads the content and the key mappings before the step; empty if there were
+                none.
         """
         comparison, how, exists = self.result.comparison, self.how, set(self.last.delta_versions)
         if self.result.anew:
@@ -260,7 +260,7 @@ class Write:
         return {kind: edit for kind, edit in edits.items() if edit is not None}
 
     def overlay_after(self) -> Overlay | None:
-        """The stage's runs after the step."""
+        """Return the stage's runs after the step."""
         if self.run is None:
             return self.overlay if self.how == "nothing" else None
         comparison = self.result.comparison
@@ -268,7 +268,7 @@ class Write:
         return before.with_run(self.run)
 
     def figures(self, number: int, edits: Edits) -> StageFigures:
-        """What the version says of the stage."""
+        """Return the stage's figures in the version."""
         overlay = self.overlay_after()
         return replace(
             self.result.figures(self._mode()),
@@ -286,7 +286,7 @@ class Write:
         )
 
     def _added_before(self) -> dict[str, int]:
-        """What had been added to the tables that still count: runs of other columns do not."""
+        """Return how often each table was added to; runs with other columns do not count."""
         return {k: n for k, n in self.last.base.added.items() if k != RUNS or not self.result.anew}
 
     def _mode(self) -> Mode:
@@ -295,15 +295,15 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class WriteInPlace:
-    """What is done for a source that is someone else's table (a `StageWrite`): updates are added.
+    """The write of a source that is someone else's table (a `StageWrite`): it adds updates only.
 
-    Those of the version that begins with it are not: they are all rows of the table.
+    The first version of the table adds no updates: its updates are all rows of the table.
 
     Attributes:
         last: the source's figures in the version before.
-        place: where its rows are from now on; None if it has none any more.
-        begins: its rows before were none, or do not count.
-        mode: what the version says of the step.
+        place: where its rows are from now on; None if it has no rows any more.
+        begins: whether it had no rows before, or none that count.
+        mode: the mode that the version records.
     """
 
     result: StepResult
@@ -355,7 +355,7 @@ class WriteInPlace:
 
 @dataclass(frozen=True, slots=True)
 class WriteKept:
-    """What is left to do for a stage that an earlier attempt has completed: nothing.
+    """The write of a stage that an earlier attempt has completed: there is nothing left to do.
 
     A `StageWrite`.
     """
@@ -374,7 +374,7 @@ class WriteKept:
         return {}
 
     def overlay_after(self) -> Overlay | None:
-        """See `StageWrite.overlay_after`: it is read when it is needed."""
+        """See `StageWrite.overlay_after`: readers load it when they need it."""
         return None
 
     def figures(self, number: int, edits: Edits) -> StageFigures:
@@ -384,12 +384,12 @@ class WriteKept:
 
 
 def _is_filed_otherwise(last: StageFigures, filing: Filing) -> bool:
-    """Whether the content's table is there, and its files keep rows otherwise than they are to."""
+    """Return whether the content's table exists, and its files must be reorganized."""
     return CONTENT in last.delta_versions and last.base.stored != filing.text
 
 
 def added(last: StageFigures, edits: Edits) -> dict[str, int]:
-    """How often the edited tables have been added to since their rows were last put in order."""
+    """Return how often the edited tables have been added to since their last rewrite."""
     return {
         kind: 0 if edit.overwrite else last.base.added.get(kind, 0) + 1
         for kind, edit in edits.items()
@@ -398,7 +398,7 @@ def added(last: StageFigures, edits: Edits) -> dict[str, int]:
 
 
 def content_at_hand(edits: Edits) -> pa.Table | None:
-    """The content, if it is written whole from the driver; None if not."""
+    """Return the content, if the driver writes it whole; None otherwise."""
     edit = edits.get(CONTENT)
     if not isinstance(edit, Edit) or not edit.overwrite or not isinstance(edit.rows, pa.Table):
         return None
