@@ -1,1 +1,1 @@
-"""What is told of steps: before an update, as a plan, and after it, in the log."""
+"""Reports on steps: before an update as a plan, and after it in the log."""

@@ -1,7 +1,8 @@
-"""Plans as people read them: what an update would do to each stage, why, and what would be lost.
+"""Plans for readers: what an update would do to each stage, why, and what would be lost.
 
-Pure: from the steps, the head and the definitions. The invariant: what is not known before anything
-is read, such as how many keys a change reaches, is None and shown as unknown; it is never 0.
+Pure: a function of the steps, the head and the definitions. The invariant: what is unknown before
+anything is read, such as how many keys a change reaches, is None and shown as unknown; it is never
+0.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from deltaproduce.shown.tabular import Tabular, Word, one_line
 from deltaproduce.storage.versions import Version, columns_of, has_tables
 
 Cause = Literal["added", "changed", "given", "reached", "refreshed"]
-"""Why a stage is looked at: it is new; its definition is another one; it is a source that something
-has come for; a stage that it reads is looked at; or all of it is due."""
+"""Why a stage is processed.
+
+It is new (``added``), its definition differs (``changed``), it is a source with new rows
+(``given``), one of its feeders is processed (``reached``), or all its keys are due (``refreshed``).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +176,12 @@ def planned(
     given: Mapping[str, int | None],
     forgetting: Collection[str],
 ) -> Plan:
-    """The plan that some steps make.
+    """Return the plan of some steps.
 
     Args:
-        steps: feeders first.
+        steps: the steps, feeders first.
         definitions: the fingerprints of the graph's stages.
-        given: source -> how many keys are given; None if it is not known.
+        given: source -> the number of given keys; None if unknown.
         forgetting: sources whose rows may be dropped for good.
     """
     known: dict[str, PlannedStep] = {}
@@ -193,7 +197,7 @@ def planned(
 
 
 def altered(stage: Stage, head: Version, definition: Fingerprint) -> tuple[Altered, ...]:
-    """Which parts of a stage's definition are others than those that its tables were made by."""
+    """Return the parts of a stage's definition that differ from that of its tables."""
     known = head.definitions.get(stage.name)
     if known is None or not has_tables(head, stage.name):
         return ()
@@ -239,19 +243,19 @@ def _planned(
 def _keys(
     step: Step, planned: Mapping[str, PlannedStep], given: Mapping[str, int | None]
 ) -> int | None:
-    """How many keys of what a stage reads change at most; None if it is not known."""
+    """Return the most keys of a stage's feeders that can change; None if unknown."""
     stage = step.stage
     if not stage.feeders:
         return given.get(stage.name)
     reached = [feeder for feeder in stage.feeders if feeder.name in planned]
     if step.how == "full" or not reached or any(feeder.feeders for feeder in reached):
-        return None  # how many keys a stage in between changes is found out by running it
+        return None  # only running a stage in between tells how many keys it changes
     counts = [planned[feeder.name].keys for feeder in reached]
     return None if None in counts else sum(filter(None, counts))
 
 
 def _share(step: Step, keys: int | None, head: Version) -> float | None:
-    """About which share of the rows that a stage reads, or a source has, some keys are."""
+    """Return the approximate share of keys in the rows of a stage's feeders, or of a source."""
     read: Sequence[Stage] = step.stage.feeders or (step.stage,)
     figures = [head.stages.get(stage.name) for stage in read]
     rows = sum(found.rows for found in figures if found is not None)
@@ -259,7 +263,7 @@ def _share(step: Step, keys: int | None, head: Version) -> float | None:
 
 
 def _begun_anew(steps: Iterable[PlannedStep]) -> Iterable[Loss]:
-    """Of stages whose columns change: their updates begin anew."""
+    """Yield the losses of stages whose columns change: their updates begin again."""
     for step in steps:
         name = step.stage.name
         if any(part.part in ("key columns", "value columns") for part in step.altered):
@@ -272,7 +276,7 @@ def _begun_anew(steps: Iterable[PlannedStep]) -> Iterable[Loss]:
 
 
 def _removed(names: Collection[str], head: Version) -> Iterable[Loss]:
-    """Of stages that the pipeline does not have any more."""
+    """Yield the losses of stages that the pipeline no longer has."""
     for name, figures in head.stages.items():
         if name not in names and not is_auxiliary(name) and has_tables(head, name):
             yield Loss(
@@ -285,7 +289,7 @@ def _removed(names: Collection[str], head: Version) -> Iterable[Loss]:
 
 
 def _forgotten(steps: Iterable[PlannedStep], forgetting: Collection[str]) -> Iterable[Loss]:
-    """Of sources that drop rows for good."""
+    """Yield the losses of sources that drop rows for good."""
     for step in steps:
         name = step.stage.name
         if name in forgetting:

@@ -1,7 +1,7 @@
-"""Log records: a line for each stage that a version touches, and one for the version.
+"""Log records: one line for each stage that a version touches, and one for the version.
 
 They go to the logger ``deltaproduce`` at level INFO, as ``key=value`` in the text and as fields of
-the record; no handler is installed, so that the application decides what becomes of them.
+the record. No handler is installed: the application decides where they go.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _LOGGER: Final = logging.getLogger("deltaproduce")
 
 
 def record(version: Version, operation: str, seconds: float, *, published: bool) -> None:
-    """Log what an operation has made.
+    """Log the outcome of an operation.
 
     Args:
         version: the version that it has published, or the head if nothing differed.
-        seconds: how long it took.
+        seconds: the duration of the operation.
     """
     if not _LOGGER.isEnabledFor(logging.INFO):
         return

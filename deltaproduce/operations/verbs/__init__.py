@@ -1,4 +1,4 @@
-"""Verbs: what a store is asked to do, a module each: what is refused, and what is carried out.
+"""Verbs: the operations that a store offers, one module each: argument checks, and the call.
 
-The invariant: whatever is wrong with a call is said before anything is written.
+The invariant: a wrong call is refused before anything is written.
 """

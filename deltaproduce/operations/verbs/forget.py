@@ -1,4 +1,4 @@
-"""Forgetting: a key of a source is deleted, and it is said where it can still be read."""
+"""Forgetting: delete a key of a source, and report where it can still be read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def forget(writer: Writer, source: str | Source, key: object) -> Forgotten:
     if unbroken(versions, found.name):
         with store.noticing():
             alive = alive_in(versions, store.reader.history(version, found, keys))
-    else:  # older updates are not at hand, so it may have been there at any time
+    else:  # older updates are gone, so any version may have the key
         alive = frozenset(version.number for version in versions[:-1])
     stages = (found.name, *store.graph.downstream_of([found.name]))
     return Forgotten(version.shown(), remains(versions, stages, alive))

@@ -1,4 +1,4 @@
-"""Refreshing: stages are produced in full because someone asked."""
+"""Refreshing: produce stages in full at the caller's request."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def _refreshed(writer: Writer, found: Stage | None) -> Version:
 
 
 def _with_tasks(writer: Writer, head: Version, found: Stage | None) -> Version:
-    """All stages in full, or all tasks of one and of those downstream of it.
+    """Refresh all stages, or all tasks of a stage and of its downstream stages.
 
     Raises:
-        NotFoundError: one is named, and no task of it was ever made.
+        NotFoundError: a stage is named, and none of its tasks was ever made.
     """
     store, executor = writer.opened, writer.executor
     reached = None if found is None else {found.name, *store.graph.downstream_of([found.name])}

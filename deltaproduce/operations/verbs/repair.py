@@ -1,4 +1,4 @@
-"""Verifying and repairing: whatever is wrong with a store is looked for, and put right."""
+"""Verifying and repairing: find the damage of a store, and repair it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def verify(store: Opened, recompute: bool | int = False) -> tuple[Finding, ...]:
         return (Finding("", "_versions", "versions", str(error)),)
     if not versions:
         return ()
-    reader = store.reader.anew()  # what a store has kept is not what is stored
+    reader = store.reader.anew()  # check the files, not cached rows
     found = Verifier(store.graph, store.tables, reader, versions, recompute=calls)
     return tuple(found.findings())
 

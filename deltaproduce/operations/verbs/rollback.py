@@ -1,4 +1,4 @@
-"""Rolling back: a version that is equal to an earlier one."""
+"""Rolling back: publish a version that equals an earlier one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tasks: what is to be made at a date, made; and made again.
+"""Tasks: run the tasks that are due at a date, and backfill tasks.
 
-The scheduler has no state but the store: what is due is found from the rows and records of the
-head. The invariant: what a run has published stays, whatever becomes of the rest.
+The scheduler keeps no state outside the store: it finds the due tasks from the rows and records of
+the head. The invariant: what a run has published stays, whatever becomes of the rest.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from deltaproduce.storage.versions import Version, stage_at
 from deltaproduce.types.excerpts import shown
 
 Moment: TypeAlias = date | str
-"""A date or a time, in UTC if it says no zone; also as text in ISO 8601."""
+"""A date or a time, in UTC if it has no zone; may be text in ISO 8601."""
 
 Downstream: TypeAlias = Literal["all", "none"] | Collection[str]
 
 _PER_VERSION: Final = 100
-"""How many tasks are made for one version at most, so that a run that is cut off loses few."""
+"""The most tasks per version, so that an interrupted run loses few."""
 
 
 def tasks(store: Opened, as_of: Moment | None) -> list[Task]:
@@ -52,7 +52,7 @@ def tasks(store: Opened, as_of: Moment | None) -> list[Task]:
 
 
 def look(store: Opened, head: Version, agenda: Agenda) -> None:
-    """Have an agenda look at all tasks, of which it makes none."""
+    """Let an agenda list all tasks without making any."""
     with store.noticing():
         for stage in scheduled(store):
             inputs = [
@@ -74,7 +74,7 @@ def look(store: Opened, head: Version, agenda: Agenda) -> None:
 
 
 def present_at(store: Opened, head: Version) -> dict[str, pa.Table]:
-    """The partitions of sources that there are in a version, or ever were, by source."""
+    """Return the partitions of sources that exist in a version, or ever did, by source."""
     return {
         source.name: present(store.reader.content(head, presence_stage(source)), source)
         for source in store.graph.sources
@@ -83,7 +83,7 @@ def present_at(store: Opened, head: Version) -> dict[str, pa.Table]:
 
 
 def scheduled(store: Opened) -> list[Producer]:
-    """The stages whose rows tasks make, feeders first."""
+    """Return the stages whose rows tasks make, feeders first."""
     found = (stage for stage in store.graph.producers if stage.kind.scheduled)
     return [stage for stage in found if not is_auxiliary(stage.name)]
 
@@ -129,7 +129,7 @@ def run(
 
 
 def _rehearsed(store: Opened, moment: datetime, most: int | None) -> Run:
-    """What a run would make, as far as the rows that there are can tell."""
+    """Return what a run would make, as far as the existing rows tell."""
     store.log.versions()
     head = store.log.last_read
     there = present_at(store, head)
@@ -145,10 +145,10 @@ def _made(
     failed: Collection[Partition],
     known: dict[str, Any],
 ) -> Agenda:
-    """Some of the tasks that are due, made and published.
+    """Make and publish some of the due tasks.
 
     Args:
-        known: what agendas of the run share.
+        known: the state that agendas of the run share.
     """
     store = writer.opened
     store.log.versions()
@@ -189,17 +189,17 @@ def backfill(
 
 
 def agenda_of_marked(store: Opened, head: Version, marked: Mapping[str, pa.Table]) -> Agenda:
-    """An agenda of some tasks, whatever their state; all are made, or none.
+    """Return an agenda that makes all marked tasks, whatever their state, or none.
 
     Args:
-        marked: stage -> their partitions.
+        marked: stage -> the partitions of its tasks.
     """
     there = present_at(store, head)
     return Agenda(_newest(store, head), marked=marked, raises=True, present=there)
 
 
 def marked_of(store: Opened, head: Version, stages: Collection[str]) -> dict[str, pa.Table]:
-    """All partitions of some stages that were made, or are to be; none if no task was ever made."""
+    """Return all partitions with tasks, made or due, by stage; empty if no task was ever made."""
     try:
         moment = _newest(store, head)
     except NotFoundError:
@@ -216,7 +216,7 @@ def _marked(
     where: Mapping[str, set[str]],
     named: Collection[str],
 ) -> tuple[dict[str, pa.Table], Backfill]:
-    """The tasks that are to be made again, by stage: through the named stages only."""
+    """Return the tasks to make again, by stage; only the named stages propagate them."""
     there = present_at(store, head)
     agenda = Agenda(_newest(store, head), makes=False, marked={}, present=there)
     look(store, head, agenda)
@@ -245,7 +245,7 @@ def _marked(
 
 
 def _meeting(partitions: pa.Table, where: Mapping[str, set[str]]) -> Marks:
-    """Which partitions have one of some values, as text, in each of some columns."""
+    """Mark the partitions whose value, as text, is wanted in each of the columns."""
     found = np.ones(len(partitions), bool)
     for name, wanted in where.items():
         column = partitions.column(name).combine_chunks().dictionary_encode("encode")
@@ -255,10 +255,10 @@ def _meeting(partitions: pa.Table, where: Mapping[str, set[str]]) -> Marks:
 
 
 def _newest(store: Opened, head: Version) -> datetime:
-    """The newest date that tasks were made for.
+    """Return the newest date for which tasks were made.
 
     Raises:
-        NotFoundError: none was.
+        NotFoundError: no task was ever made.
     """
     dates = list[str]()
     for stage in scheduled(store):
@@ -272,10 +272,10 @@ def _newest(store: Opened, head: Version) -> datetime:
 
 
 def _stages(downstream: object) -> Collection[object] | None:
-    """The stages that are named; None for all.
+    """Return the named stages; None for all.
 
     Raises:
-        InvalidArgumentError: it names none.
+        InvalidArgumentError: the argument names no stages.
     """
     if isinstance(downstream, str) and downstream in {"all", "none"}:
         return None if downstream == "all" else ()
@@ -288,13 +288,13 @@ def _stages(downstream: object) -> Collection[object] | None:
 
 
 def _downstream(store: Opened, stage: Stage, named: Collection[object] | None) -> list[str]:
-    """The stages whose tasks are made again, too.
+    """Return the downstream stages whose tasks are made again, too.
 
     Args:
-        named: those that may be; all if None.
+        named: the stages to include; None for all.
 
     Raises:
-        InvalidArgumentError: one is not downstream.
+        InvalidArgumentError: a named stage is not downstream.
     """
     reached = store.graph.downstream_of([stage.name])
     known = [s.name for s in scheduled(store) if s.name in reached]
@@ -321,10 +321,10 @@ def _mapping(where: object) -> Mapping[str, object]:
 
 
 def _chosen(stage: Stage, where: Mapping[str, object]) -> dict[str, set[str]]:
-    """The values of partition columns that are meant, as text, by which dates may be given as such.
+    """Return the wanted values of partition columns as text, so that dates may be given as dates.
 
     Raises:
-        InvalidArgumentError: it names what is no partition column.
+        InvalidArgumentError: a name is not a partition column.
     """
     names = stage.kind.partitioned_by
     for name in where:
@@ -341,10 +341,10 @@ def _chosen(stage: Stage, where: Mapping[str, object]) -> dict[str, set[str]]:
 
 
 def moment_of(as_of: object) -> datetime:
-    """A date that is scheduled, in UTC.
+    """Return a scheduled date, in UTC.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: it is not a date.
     """
     found = as_of
     if isinstance(found, str):

@@ -1,6 +1,6 @@
-"""Updates: what is given for sources becomes a version; and what one would do.
+"""Updates: publish given rows as a version, or plan what an update would do.
 
-The invariant: what is given is computed once, however often publishing it is tried.
+The invariant: given rows are computed once, however often publishing is retried.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from deltaproduce.storage.versions import Version
 from deltaproduce.types.excerpts import shown
 
 AsOf: TypeAlias = date | str | EllipsisType | None
-"""A day, also as ISO text; None for none, ``...`` for the last."""
+"""A day, also as ISO text; None for no day, ``...`` for the last one."""
 
 
 def update(
@@ -141,14 +141,14 @@ def plan(
 
 
 def _keys_given(source: Source, rows: object) -> int | None:
-    """How many keys some rows have, if they are in Arrow or dicts; None if it is not known."""
+    """Return the number of keys in rows, for Arrow and lists of dicts; None if unknown."""
     names = source.schema.key.names
     if isinstance(rows, list):
         if not all(isinstance(row, Mapping) and set(names) <= row.keys() for row in rows):
             return None
         try:
             rows = pa.table({name: [row[name] for row in rows] for name in names})
-        except (pa.ArrowException, OverflowError):  # an update will say what is wrong with them
+        except (pa.ArrowException, OverflowError):  # an update reports what is wrong
             return None
     if not isinstance(rows, pa.Table) or not set(names) <= set(rows.column_names):
         return None
@@ -156,15 +156,15 @@ def _keys_given(source: Source, rows: object) -> int | None:
 
 
 def _names(store: Opened, sources: Collection[str | Source], argument: str) -> list[str]:
-    """The names of sources that are given as such, or by name; see `_named`."""
+    """Return the names of sources given as objects or names; see `_named`."""
     return [source.name for source in _named(store, sources, argument)]
 
 
 def _named(store: Opened, sources: Collection[str | Source], argument: str) -> list[Source]:
-    """Sources that are given as such, or by name.
+    """Return sources given as objects or names.
 
     Raises:
-        InvalidArgumentError: they are no collection, or one is neither.
+        InvalidArgumentError: the argument is not a collection, or an item is neither.
     """
     if isinstance(sources, str) or not isinstance(sources, Iterable):
         message = f"{argument} is {shown(sources)}; give a collection of sources, or of names"
@@ -173,10 +173,10 @@ def _named(store: Opened, sources: Collection[str | Source], argument: str) -> l
 
 
 def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Asked:
-    """What is said of windows.
+    """Return the arguments that concern windows.
 
     Raises:
-        InvalidArgumentError: it cannot be.
+        InvalidArgumentError: an argument is not valid.
     """
     if not isinstance(partitions, Mapping):
         message = f"partitions are {shown(partitions)}; give a mapping of source names to lists"
@@ -189,9 +189,9 @@ def _asked(writer: Writer, partitions: Mapping[str, object], as_of: AsOf) -> Ask
 
 
 def _named_partitions(store: Opened, partitions: Mapping[str, object]) -> dict[str, list[Values]]:
-    """The partitions that are named of sources which tasks read by them.
+    """Return the named partitions of sources that tasks read by partition.
 
-    Where windows are over a source, too, dates and numbers are of those.
+    If windows are over such a source, too, dates and numbers name the windows' partitions.
     """
     if not isinstance(partitions, Mapping):
         return {}
@@ -208,7 +208,7 @@ def _named_partitions(store: Opened, partitions: Mapping[str, object]) -> dict[s
 def _of_windows(
     partitions: Mapping[str, object], named_of: Mapping[str, list[Values]]
 ) -> Mapping[str, object]:
-    """The partitions that are named of columns which windows are over."""
+    """Return the named partitions of columns that windows are over."""
     if not named_of:
         return partitions
     return {name: given for name, given in partitions.items() if name not in named_of}
@@ -217,7 +217,7 @@ def _of_windows(
 def _agenda(
     store: Opened, asked: Asked, head: Version, named_of: Mapping[str, list[Values]]
 ) -> Agenda | None:
-    """The tasks that an update makes, of the day that it names: those that it makes dirty."""
+    """Return the agenda of the tasks that an update makes dirty, for the day that it names."""
     if not isinstance(asked.as_of, int):
         return None
     if not any(stage.kind.scheduled for stage in store.graph.producers):
@@ -236,7 +236,7 @@ def _agenda(
 
 
 def _sources(store: Opened, changes: Mapping[str, object]) -> list[tuple[Source, object]]:
-    """The sources that something is given for, with what is given."""
+    """Return the sources that rows are given for, with these rows."""
     known = {s.name: s for s in store.graph.sources if not is_auxiliary(s.name)}
     if not isinstance(changes, Mapping):
         raise InvalidChangesError(

@@ -1,4 +1,4 @@
-"""Vacuuming: the oldest versions are dropped, with what only they are read from."""
+"""Vacuuming: drop the oldest versions, with the files that only they need."""
 
 from __future__ import annotations
 

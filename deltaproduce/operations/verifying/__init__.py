@@ -1,1 +1,1 @@
-"""Verifying: what is looked for in the tables of a store, and what is said of what is found."""
+"""Verifying: the checks of a store's tables, and their findings."""

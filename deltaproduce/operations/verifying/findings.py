@@ -1,8 +1,8 @@
-"""Findings: what is wrong with the tables of a store, and what that takes to be put right.
+"""Findings: the damage of a store's tables, and the repair that it needs.
 
-Pure: a `Finding` is one thing that `Store.verify` has found, a `RepairAction` what a repair does
-about all that was found of one stage. The invariant: rows are made again only where those that are
-stored cannot be trusted, and updates begin anew only where those that are stored cannot.
+Pure: a `Finding` is one kind of damage that `Store.verify` has found; a `RepairAction` is the
+repair for all findings of one stage. The invariant: rows are rebuilt only if the stored rows cannot
+be trusted, and updates begin again only if the stored updates cannot be trusted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ What = Literal[
     "unreadable",
     "versions",
 ]
-"""What a finding is about.
+"""The kinds of damage.
 
-``gone``: there is no table, or another one. ``foreign``: someone else has committed to it since,
-which no reader sees. ``unreadable``: files are gone or broken. ``columns``: it has others.
-``rows``: not as many as the version says, or not numbered from 0. ``pairs``: key mappings are not
-those of the content. ``order``: files are not sorted, or overlap. ``steps``: updates that no
-version makes. ``fold``: all updates together do not give the content. ``recomputed``: the function
-makes other rows of what its feeders have. ``versions``: the version log was changed.
+``gone``: the table does not exist, or is another one. ``foreign``: someone else has committed to it
+since, which no reader sees. ``unreadable``: files are gone or broken. ``columns``: the table has
+other columns. ``rows``: their number differs from the version's, or they are not numbered from 0.
+``pairs``: key mappings do not match the content. ``order``: files are not sorted, or overlap.
+``steps``: updates that no version makes. ``fold``: all updates together do not give the content.
+``recomputed``: the function makes other rows from its feeders. ``versions``: the version log was
+changed.
 """
 
 _LOST: Final = frozenset({"gone", "unreadable", "columns"})
@@ -68,18 +69,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RepairAction:
-    """What a repair does to the tables of one stage.
+    """The repair of one stage's tables.
 
     Attributes:
-        rows: whether content and key mappings stay as they are (``kept``), are written anew with
-            the rows that the content has (``content``), with those that the updates come to
-            (``updates``), or with what the function makes of the feeders' rows (``feeders``).
-        before: what the rows are compared with, which gives the updates of the repair: those that
-            the content has, or those that the updates come to; or nobody knows what readers had.
-        begins: updates are begun anew, with all rows.
-        set_back: the tables that go back to the delta version that the version pins.
-        remade: the tables that are gone, so that older versions of them cannot be read any more.
-        runs_lost: the table of runs is written anew, without rows.
+        rows: whether content and key mappings stay unchanged (``kept``) or are rewritten: with the
+            rows of the content (``content``), with the rows folded from the updates (``updates``),
+            with the rows that the function makes from the feeders (``feeders``), or without rows,
+            because tasks make them again (``none``).
+        before: what the rows are compared with to get the updates of the repair: the rows of the
+            content (``content``), those folded from the updates (``updates``), or none, because the
+            rows that readers had are unknown (``nothing``).
+        begins: whether updates begin again, with all rows.
+        set_back: the tables that are restored to the delta version that the version pins.
+        remade: the tables that are gone, so that their older versions cannot be read any more.
+        runs_lost: whether the table of runs is rewritten without rows.
     """
 
     rows: Literal["kept", "content", "updates", "feeders", "none"]
@@ -93,13 +96,13 @@ class RepairAction:
     def of(
         findings: Iterable[Finding], *, runs: bool, is_source: bool, by_tasks: bool = False
     ) -> RepairAction:
-        """What is to be done about the findings of one stage.
+        """Return the repair for the findings of one stage.
 
         Args:
-            runs: whether rows of the version are in the table of runs only.
-            is_source: there is no function that makes the rows; the updates may have them.
-            by_tasks: only tasks make the rows, which a repair does not run; the updates may have
-                them.
+            runs: whether only the table of runs has some rows of the version.
+            is_source: whether no function makes the rows; the updates may have them.
+            by_tasks: whether only tasks make the rows, which a repair does not run; the updates may
+                have them.
         """
         found: dict[str, set[str]] = {}
         for finding in findings:
@@ -115,7 +118,7 @@ class RepairAction:
         if bad:
             rows = "updates" if is_source or by_tasks else "feeders"
         elif differs and not is_source:
-            rows = "none" if by_tasks else "feeders"  # nobody knows which of both is right
+            rows = "none" if by_tasks else "feeders"  # it is unknown which of the two is right
         before: Literal["content", "updates", "nothing"] = "content"
         if bad or differs:
             before = "nothing" if begins and bad else "content" if begins else "updates"
@@ -129,15 +132,15 @@ class RepairAction:
         )
 
     def without_updates(self) -> RepairAction:
-        """The same where the updates turn out not to say all either."""
+        """Return the same action for updates that turn out to be incomplete, too."""
         return replace(self, before="nothing", begins=True)
 
     @staticmethod
     def begun_anew(found: RepairAction | None) -> RepairAction:
-        """The same where tasks are to make all rows again.
+        """Return the same action, for tasks that make all rows again.
 
         Args:
-            found: None if nothing is wrong with the stage itself.
+            found: None if the stage itself is not damaged.
         """
         whole = RepairAction("kept", "content", False, (), (), False)
         return replace(found or whole, rows="none")

@@ -1,14 +1,14 @@
-"""Verification: whether the tables of a version are what the version, and each other, say.
+"""Verification: checks the tables of a version against the version and against each other.
 
-Each stage is looked at by itself: whether its tables are there and nobody else has written to them;
-whether rows are numbered, counted and in order as they should be; whether key mappings are those
-of the content, and updates come to it; and, if wanted, whether the function makes the same rows
-again. The invariant: nothing is written, all is read from the delta versions that the version pins,
-and what is wrong with one table hides nothing of another.
+Each stage is checked by itself: that its tables exist and nobody else has written to them; that
+rows are numbered, counted and ordered as they should be; that key mappings match the content, and
+updates fold to it; and, if wanted, that the function makes the same rows again. The invariant:
+nothing is written, all is read from the delta versions that the version pins, and damage of one
+table hides no damage of another.
 
-Small tables are read and checked on the driver, and all tables without a session (`Engines.of`,
-`Tables.stored`). A large table costs a Spark job for each order of files; content with key mappings
-costs one, and updates cost two. Delta adds its own, for the lists of files.
+The driver reads and checks small tables, and without a session all tables (`Engines.of`,
+`Tables.stored`). A large table costs one Spark job for each order of files; content with key mappings
+costs one, and updates cost two. Delta adds its own jobs for the lists of files.
 """
 
 from __future__ import annotations
@@ -62,12 +62,13 @@ _SAID: Final[Mapping[str, str]] = {
 
 
 class Verifier:
-    """Looks at the tables of one version of a store.
+    """Checks the tables of one version of a store.
 
     Args:
-        reader: it goes by nothing that was read or written before.
-        versions: all of the store, oldest first; the newest is looked at.
-        recompute: whether functions are run: for all keys, or for so many source keys of a stage.
+        reader: a reader without cached rows.
+        versions: all versions of the store, oldest first; the newest is checked.
+        recompute: whether to run the functions: for all keys, or for this many source keys of a
+            stage.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Verifier:
         self._lost: set[tuple[str, str]] = set()
 
     def findings(self) -> Iterator[Finding]:
-        """All that is wrong with the version, stage by stage, feeders first."""
+        """Yield the damage of the version, stage by stage, feeders first."""
         stages = [s for s in self._graph.stages if self._figures(s).delta_versions]
         for stage in stages:
             yield from self._noted(self._tables_of(stage))
@@ -115,14 +116,14 @@ class Verifier:
         return self._head.stages.get(stage.name, StageFigures("skipped"))
 
     def _own(self, stage: Stage) -> list[tuple[str, int]]:
-        """The kinds of a stage's tables that are this store's, with their delta versions."""
+        """Return the kinds of a stage's tables that are this store's, with their delta versions."""
         figures = self._figures(stage)
         theirs = {CONTENT} if figures.origin.table else set()
         known = ((kind, figures.delta_versions.get(kind)) for kind in KINDS)
         return [(kind, n) for kind, n in known if n is not None and kind not in theirs]
 
     def _noted(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """The findings; tables that cannot be read are not read again."""
+        """Yield the findings, and skip unreadable tables in later checks."""
         for finding in findings:
             if finding.what in _LOST:
                 self._lost.add((finding.stage, finding.table))
@@ -131,7 +132,7 @@ class Verifier:
     def _tried(
         self, stage: Stage, kinds: Collection[str], check: Callable[[], Iterable[Finding]]
     ) -> Iterable[Finding]:
-        """What a check finds that reads some tables of a stage; if it cannot, why."""
+        """Return the findings of a check of a stage's tables; if it fails, find out why."""
         if any((stage.name, kind) in self._lost for kind in kinds):
             return ()
         try:
@@ -145,7 +146,7 @@ class Verifier:
             return found
 
     def _unreadable(self, stage: Stage, kinds: Collection[str]) -> Iterator[Finding]:
-        """Which of a stage's tables have files that are gone or broken."""
+        """Yield the tables of a stage whose files are gone or broken."""
         figures = self._figures(stage)
         if figures.origin.table and CONTENT in kinds:
             mend = f"store.refresh({stage.name!r}), which takes all rows as they are now"
@@ -164,7 +165,7 @@ class Verifier:
                 yield Finding(stage.name, kind, "unreadable", wrong)
 
     def _tables_of(self, stage: Stage) -> Iterator[Finding]:
-        """What the log of each table says, and its columns."""
+        """Check the log and the columns of each table."""
         then = stage_at(self._head, stage)
         layout = Layout.of(then)
         for kind, pinned in self._own(stage):
@@ -188,7 +189,7 @@ class Verifier:
                 yield Finding(stage.name, kind, "columns", wrong)
 
     def _rows(self, stage: Stage) -> Iterator[Finding]:
-        """Content: numbered and counted; key mappings: those of the content."""
+        """Check that content is numbered and counted, and key mappings match it."""
         figures = self._figures(stage)
         content = self._reader.content(self._head, stage)
         if content is None:
@@ -212,7 +213,7 @@ class Verifier:
             yield Finding(stage.name, KEY_MAPPINGS, "pairs", wrong)
 
     def _order(self, stage: Stage, kind: str) -> Iterator[Finding]:
-        """Files are sorted, and do not overlap, where the version says so."""
+        """Check that files are sorted and do not overlap, if the version says so."""
         figures = self._figures(stage)
         if figures.base.added.get(kind) != 0 or figures.origin.table:
             return
@@ -230,24 +231,24 @@ class Verifier:
             yield Finding(stage.name, kind, "order", wrong)
 
     def _filing(self, stage: Stage) -> Filing:
-        """How files keep the content of a stage in the head."""
+        """Return how files keep the content of a stage in the head."""
         text = self._figures(stage).base.stored
         return Filing(self._clusterings.get(stage.name), read_text(text, stage) if text else None)
 
     def _beside(self, stage: Stage) -> tuple[Column, ...]:
-        """The columns that the table of its content has, and the content has not."""
+        """Return the columns that the table of a stage's content has in addition to the content."""
         description = self._filing(stage).description
         return () if description is None else beside(description.partitions)
 
     def _updates(self, stage: Stage) -> tuple[Rows | None, bool]:
-        """The updates that its content can be folded from, and whether they are all of them."""
+        """Return the updates that fold to the stage's content, and whether they are complete."""
         since, complete = told_since(self._versions, stage.name)
         rows = self._reader.updates(self._head, stage, since - 1, in_spark=False)
         known = None if rows is None else remembered(rows, stage, self._head.windows)
         return known, complete
 
     def _steps(self, stage: Stage) -> Iterator[Finding]:
-        """Updates are such as versions make."""
+        """Check that versions could have made the updates."""
         table, pinned = self._tables.location.table(stage.name, UPDATES), dict(self._own(stage))
         if UPDATES not in pinned:
             return
@@ -262,7 +263,7 @@ class Verifier:
             yield Finding(stage.name, UPDATES, "steps", f"there are updates: {'; '.join(wrong)}")
 
     def _fold(self, stage: Stage) -> Iterator[Finding]:
-        """Updates come to the content."""
+        """Check that updates fold to the content."""
         updates, complete = self._updates(stage)
         content = self._reader.content(self._head, stage)
         rows = None if content is None else content.rows()
@@ -274,10 +275,10 @@ class Verifier:
             yield Finding(stage.name, UPDATES, "fold", wrong)
 
     def _recomputed(self, stage: Stage) -> Iterator[Finding]:
-        """The function makes of what its feeders have what is stored.
+        """Check that the function makes the stored rows from its feeders.
 
-        Stages that an update would produce anew, because their definition changed, are left out,
-        and those that were made of rows that are forgotten.
+        Skips stages that an update would produce in full, because their definition changed, and
+        stages that were made from forgotten rows.
         """
         definition = self._head.definitions.get(stage.name)
         if definition != fingerprint(stage) or stage_at(self._head, stage) is not stage:
@@ -306,7 +307,7 @@ class Verifier:
         counts = found.comparison.counts
         others, differing = "rows", counts.pairs_changed
         missing, surplus = counts.rows_added, counts.rows_removed
-        if stage.kind.depends_on_history:  # so only which rows there are is certain
+        if stage.kind.depends_on_history:  # so only the pairs are certain
             missing, surplus = counts.pairs_new, counts.pairs_gone
             others, differing = "pairs of source key and key", missing + surplus
         if differing:
@@ -317,7 +318,7 @@ class Verifier:
             yield Finding(stage.name, CONTENT, "recomputed", wrong, "store.repair(recompute=True)")
 
     def _sample(self, stage: Stage, inputs: Sequence[StageInput]) -> Selection:
-        """Some source keys, at random: of the feeders, and of the key mappings."""
+        """Return a random sample of source keys, from the feeders and the key mappings."""
         sources = Layout.of(stage).sources
         stored = [(given.before(), given.stage.schema.key.columns) for given in inputs]
         stored.append((self._reader.key_mappings(self._head, stage), sources))
@@ -330,10 +331,10 @@ class Verifier:
 
 
 def _sorted(ends: pa.Table, by: Sequence[Column]) -> bool:
-    """Whether no row of a file is misplaced, and no two files overlap.
+    """Return whether no row of a file is misplaced, and no two files overlap.
 
     Args:
-        ends: each file's first and last row, one after the other.
+        ends: each file's first and last row, one file after the other.
     """
     if any(ends.column(MISPLACED).to_pylist()):
         return False
