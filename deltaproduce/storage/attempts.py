@@ -1,7 +1,7 @@
-"""Attempts: who tries to make which version, and what a commit says of that.
+"""Attempts: which writer tries to make which version, and how its commits record that.
 
-Pure values, and their JSON, which stands in a commit's ``userMetadata``. The invariant: what one of
-ours has written reads back, and what is like it in part, whoever wrote it, is not ours.
+Pure values, and their JSON in a commit's ``userMetadata``. The invariant: metadata that an attempt
+of ours has written reads back; metadata that matches only in part is not ours, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from deltaproduce.types.json_fields import (
 
 
 class Numbered(Protocol):
-    """What an attempt needs to know of a version that it goes on from; see `versions.Version`."""
+    """The part of a version that an attempt builds on; see `versions.Version`."""
 
     @property
     def number(self) -> int:
-        """1, 2, 3, …; 0 of the empty one."""
+        """1, 2, 3, …; 0 for the empty version."""
 
     @property
     def fencing_token(self) -> int:
-        """That of the version log's newest commit when the version was read."""
+        """The token of the version log's newest commit when the version was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What an attempt does to one stage, as each of its commits to the stage's tables says.
+    """The part of an attempt in one stage, recorded in each of its commits to the stage's tables.
 
-    So that a later attempt finds out what is stored of this one, and can carry on.
+    From it a later attempt finds what this one has stored, and can carry on.
 
     Attributes:
         stages: the names of all stages that the attempt commits to, feeders first.
-        before: those that were complete by then -> the delta versions that it made of their tables.
+        before: the stages completed by then -> the delta versions that it made of their tables.
         kinds: the tables of this stage that it commits to.
-        figures: what its version says of this stage, but for what the commits become.
+        figures: the figures of this stage in its version, before the commits.
     """
 
     stages: tuple[str, ...]
@@ -56,12 +56,12 @@ class Part:
     figures: StageFigures
 
     def stored(self) -> dict[str, object]:
-        """The part as it is stored."""
+        """Return the part as a commit stores it."""
         return {**asdict(self), "figures": stored(self.figures)}
 
     @staticmethod
     def parse(found: object) -> Part | None:
-        """The inverse of `stored`, from JSON; None if it is none of ours."""
+        """Parse the output of `stored` from JSON; return None if it is not ours."""
         values = fields(found, _PART, required=_PART)
         figures = None if values is None else figures_of(values["figures"])
         if values is None or figures is None:
@@ -71,18 +71,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of one writer at publishing one version, dropping old ones, or folding runs of one.
+    """One try of one writer at publishing a version, dropping old versions, or folding runs.
 
     Attributes:
-        id: unique.
-        version: the number it tries to publish; or the head's, if it drops versions; or that of the
-            version whose runs it folds.
-        folds: of a fold, the delta version of the table that it goes on from.
-        started_at: when, with time zone; None if that is not known.
-        given: a digest of what it was given to do, if a later attempt may carry it on.
-        part: what it does to the stage whose table a commit is to, if it may be carried on.
-        fencing_token: what its commit to the version log carries: the one after that which it read.
-        table: of one that is read from a commit, the name of the table that the commit is to.
+        id: a unique id.
+        version: the number that it tries to publish; or the head's, if it drops versions; or that
+            of the version whose runs it folds.
+        folds: for a fold, the delta version of the table that it builds on.
+        started_at: the start, with time zone; None if unknown.
+        given: a digest of its inputs, if a later attempt may carry it on.
+        part: its part in the stage whose table a commit is to, if it may be carried on.
+        fencing_token: the token of its commit to the version log: one more than the token it read.
+        table: for an attempt that is read from a commit, the name of the committed table.
     """
 
     id: str
@@ -96,13 +96,13 @@ class Attempt:
 
     @staticmethod
     def after(head: Numbered, started_at: datetime, given: str | None = None) -> Attempt:
-        """A new attempt at the version after ``head``."""
+        """Return a new attempt at the version after ``head``."""
         attempt = Attempt.dropping(head, started_at)
         return replace(attempt, version=head.number + 1, given=given)
 
     @staticmethod
     def dropping(head: Numbered, started_at: datetime) -> Attempt:
-        """A new attempt at dropping versions before ``head``."""
+        """Return a new attempt at dropping versions before ``head``."""
         return Attempt(
             uuid.uuid4().hex,
             head.number,
@@ -112,14 +112,14 @@ class Attempt:
 
     @staticmethod
     def compacting(version: Numbered, base: int) -> Attempt:
-        """A new attempt at folding a version's runs into a table."""
+        """Return a new attempt at folding a version's runs into a table."""
         return Attempt(uuid.uuid4().hex, version.number, base)
 
     @staticmethod
     def parse(metadata: str | None) -> Attempt | None:
-        """The inverse of `metadata`; None if it is not one of ours, whatever it is.
+        """Parse the output of `metadata`; return None for anything else.
 
-        Anyone may write anything there. What is like ours in part is not ours.
+        Anyone may write anything there. Metadata that matches only in part is not ours.
         """
         found = fields(parsed(metadata), _ATTEMPT, required=("table", "version", "attempt"))
         if found is None:
@@ -140,7 +140,7 @@ class Attempt:
         )
 
     def metadata(self, table: str) -> str:
-        """What a data commit says of itself in its ``userMetadata``."""
+        """Return the ``userMetadata`` of a data commit."""
         found = {
             "table": table,
             "version": self.version,
@@ -159,9 +159,9 @@ class Commit:
     """One commit in a Delta table's history.
 
     Attributes:
-        attempt: which of ours made it; None if none did.
-        operation: what it was, in Delta's words, such as ``WRITE`` or ``OPTIMIZE``.
-        micros: when, in microseconds since 1970.
+        attempt: the attempt of ours that made it; None if none did.
+        operation: its operation, in Delta's words, such as ``WRITE`` or ``OPTIMIZE``.
+        micros: its time, in microseconds since 1970.
     """
 
     delta_version: int
@@ -171,7 +171,7 @@ class Commit:
 
 
 def _is_time(value: object) -> bool:
-    """Whether it is a time as `Attempt.metadata` says one."""
+    """Return whether a value is a time as `Attempt.metadata` writes it."""
     try:
         return isinstance(value, str) and bool(datetime.fromisoformat(value))
     except ValueError:

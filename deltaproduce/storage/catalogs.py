@@ -1,9 +1,9 @@
-"""Catalogs: whether a session finds a store in a schema again, and the files that are there.
+"""Catalogs: checks that a session can find a store in a schema, and its files, again.
 
-A name without a slash is a schema. Where the session's catalog is in memory, it forgets its tables
+A name without a slash is a schema. If the session's catalog is in memory, it forgets its tables
 when the process ends, while their files stay: the next process would see an empty store, and fail
-when it writes. The invariant: a store in a schema is opened only where the session knows its tables
-as long as their files are there, or where somebody has made the schema in this process.
+when it writes. The invariant: a store in a schema is opened only if the session knows its tables as
+long as their files exist, or if somebody has created the schema in this process.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _LASTING: Final = "dp.local_session(config={'spark.sql.catalogImplementation': '
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a session whose catalog is in memory knows of a store's schema.
+    """A store's schema as a session with a catalog in memory knows it.
 
     Attributes:
-        text: the location, as the user says it.
-        address: the schema, as SQL says it.
-        exists: somebody has made it in this process; or it is ``default``, which is always there.
+        text: the location, as the user gives it.
+        address: the schema, as SQL names it.
+        exists: whether somebody has created it in this process; or it is ``default``, which always
+            exists.
         unknown_log: the directory of a version log that the catalog does not know, if there is one.
     """
 
@@ -40,17 +41,17 @@ class Schema:
 
 
 def check_schema(tables: Tables, text: str) -> None:
-    """Refuse a schema that is in memory only, unless somebody has made it in this process.
+    """Refuse a schema that is in memory only, unless somebody has created it in this process.
 
-    Two settings are read, and where the catalog is in memory the schema is looked up.
+    Reads two settings, and looks up the schema if the catalog is in memory.
 
     Args:
-        tables: those of a store in a catalog.
-        text: its location, as the user says it.
+        tables: the tables of a store in a catalog.
+        text: its location, as the user gives it.
 
     Raises:
-        DefinitionError: the schema is not there; or it is, but another process has left files of a
-            store in its directory.
+        DefinitionError: the schema does not exist; or it does, but another process has left files
+            of a store in its directory.
     """
     if _lasts(tables.spark, tables.location.address):
         return
@@ -60,7 +61,7 @@ def check_schema(tables: Tables, text: str) -> None:
 
 
 def refusal(schema: Schema) -> str | None:
-    """What is wrong with a schema in memory; None if a store may be in it."""
+    """Return why a schema in memory is refused; None if a store may be in it."""
     if not schema.exists:
         return (
             f"location {schema.text!r} has no '/', so it is a schema, and this session has none of "
@@ -81,12 +82,12 @@ def refusal(schema: Schema) -> str | None:
 
 
 def _lasts(spark: SparkSession, address: str) -> bool:
-    """Whether the catalog that a schema is in is there after the process has ended."""
+    """Return whether the catalog of a schema outlasts the process."""
     parts = address.replace("`", "").split(".")
     catalog = parts[0] if len(parts) > 1 else spark.catalog.currentCatalog()
     if catalog != _SESSION_CATALOG:
         return True
-    # Other catalogs than Delta's may stand in for Spark's own, and keep tables elsewhere.
+    # Catalogs other than Delta's may replace Spark's own, and keep tables elsewhere.
     stands_in = spark.conf.get(f"spark.sql.catalog.{_SESSION_CATALOG}", "") or ""
     implementation = spark.conf.get("spark.sql.catalogImplementation")
     return implementation != _IN_MEMORY or not stands_in.startswith("org.apache.spark.sql.delta.")

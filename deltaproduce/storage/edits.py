@@ -1,6 +1,6 @@
-"""Edits: what is to be done to a table in one commit: rows to be written, a restore, a deletion.
+"""Edits: the change of a table in one commit: rows to write, a restore, or a deletion.
 
-`operations.step.edits` makes them of comparisons, and `tables` carries them out.
+`operations.step.edits` makes them from comparisons, and `tables` carries them out.
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ from deltaproduce.types.columns import Column
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One commit to be made to a table.
+    """One commit of rows to a table.
 
     Attributes:
-        rows: sorted by the table's order, within partitions if they are in Spark.
+        rows: sorted by the table's order; in Spark, within partitions.
         columns: the table's columns.
-        overwrite: the rows are the whole table. Otherwise they are added,
-        predicate: and, if there is one, only those for which it holds, in the place of all rows of
-            the table for which it holds.
+        overwrite: whether the rows are the whole table; otherwise they are added.
+        predicate: if set, only the rows that match are added, and they replace all rows of the
+            table that match.
         lookup: the columns by which the table will be looked up.
-        file_rows: a file that Spark writes has at most so many rows; without it, those of a
-            partition.
-        sought: keys are looked up in the files, so that small row groups are worth their place.
-        by_ends: and so are even smaller ones; see `Layout.by_ends`.
-        marked: a table that is new lets rows be marked as replaced (deletion vectors), because
-            later edits will replace some by predicate.
+        file_rows: the most rows of a file that Spark writes; None for all rows of a partition.
+        sought: whether keys are looked up in the files, so that small row groups pay off.
+        by_ends: whether even smaller row groups pay off; see `Layout.by_ends`.
+        marked: whether a new table allows marking rows as replaced (deletion vectors), because
+            later edits will replace rows by predicate.
         file_ends: see `Write.file_ends`.
         partition: see `Write.partition`.
         compression: see `Write.compression`.
-        beside: columns that the content does not show, of expressions that it is partitioned by.
-        apart: the table is partitioned otherwise until now.
+        beside: columns of partition expressions, which the content does not show.
+        apart: whether the table has been partitioned in another way until now.
     """
 
     rows: Rows
@@ -53,13 +52,13 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """One commit that sets a table back to an earlier delta version."""
+    """One commit that restores a table to an earlier delta version."""
 
     delta_version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """One commit that deletes the rows for which a predicate holds, from the files too."""
+    """One commit that deletes the rows that match a predicate, from the files too."""
 
     predicate: str

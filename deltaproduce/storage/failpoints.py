@@ -4,12 +4,12 @@ An effect is anything that changes what is stored: a data commit, a restore, the
 clean-up. Each is written as ``with effect(name, table): …``, which is two fail points. Outside of
 tests a fail point does nothing.
 
-The invariant: nothing is written outside of an effect. `tests/spark/test_crashes.py` holds it for
-Delta's commits, by watching the logs while operations of each kind that writes run, and crashes at
-each effect of them in turn.
+The invariant: nothing is written outside of an effect. `tests/spark/test_crashes.py` checks it for
+Delta's commits: it watches the logs while operations of each writing kind run, and crashes at each
+of their effects in turn.
 
-The one variable of a module that is ever assigned is here, because a crash comes from outside: no
-caller could hand it down without every layer speaking of crashes.
+This module has the only module variable that is ever reassigned, because a crash comes from
+outside: to pass it down, every layer would have to know of crashes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Literal, TypeAlias
 When = Literal["before", "after"]
 
 Crash: TypeAlias = Callable[[When, str, str], None]
-"""Called with when, the effect's name and its table; it returns, raises, or ends the process."""
+"""Called with the moment, the effect and its table; returns, raises, or ends the process."""
 
 _armed: Crash | None = None
 
 
 @contextmanager
 def effect(name: str, table: str) -> Iterator[None]:
-    """Two fail points around an effect; the second is not reached if the effect fails."""
+    """Mark an effect with two fail points; a failing effect does not reach the second."""
     _reach("before", name, table)
     yield
     _reach("after", name, table)

@@ -1,7 +1,7 @@
 """Figures: what a version did to one stage, and how its tables are read.
 
-Pure values, and their JSON. The invariant: figures are read back as they were written; those that a
-later release added are passed over, and whatever no store has written is refused.
+Pure values, and their JSON. The invariant: figures read back as they were written; fields that a
+later release added are ignored, and text that no store has written is refused.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ _IN_SHORT: Final = (
     "seconds",
 )
 _LEFT: Final = ("rows_expired", "rows_not_taken", "tasks")
-"""Only told, and stored, where there are some."""
+"""Fields that are shown and stored only if they are not empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """How a stage's rows are read: content and key mappings are a base, and runs lie beside it.
+    """How a stage's rows are read: from a base (content and key mappings) and the runs on top.
 
     Attributes:
-        added: kind -> commits that added to the table since its rows were last put in order. At 0
-            the files of that delta version are the rows, in order.
+        added: kind -> the number of commits that added to the table since its rows were last put in
+            order. At 0 the files of the delta version are the rows, in order.
         folded: the version whose rows the content and key mappings tables hold.
-        runs: how many runs since then are in the table of runs only.
-        run_rows: how many rows they have.
-        stored: how files keep the content, as JSON; empty if plainly, by its key.
+        runs: how many later runs are in the table of runs only.
+        run_rows: how many rows these runs have.
+        stored: how files keep the content, as JSON; empty for the default, by key.
     """
 
     added: Mapping[str, int] = field(default_factory=dict)
@@ -88,8 +88,8 @@ class Numbering:
     """The surrogate numbers of a stage.
 
     Attributes:
-        surrogates: the last one that was given out, in this version or before.
-        surrogate: the column that they are in, if there is one.
+        surrogates: the last number given out, in this version or before.
+        surrogate: their column, if there is one.
     """
 
     surrogates: int = 0
@@ -98,11 +98,11 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class StageColumns:
-    """The columns that a stage's tables have, as DDL.
+    """The columns of a stage's tables, as DDL.
 
     Attributes:
         source_key: the key columns of the feeders that they were made from; empty for a source.
-        states: those of states, if it has any.
+        states: the columns of states, if it has any.
     """
 
     key: str = ""
@@ -112,18 +112,18 @@ class StageColumns:
 
     @property
     def own(self) -> tuple[str, str]:
-        """Those that its updates have too."""
+        """The columns that its updates have too."""
         return self.key, self.value
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Of a source that is read in place, the Delta table that is its content.
+    """The Delta table that is the content of a source read in place.
 
     Attributes:
         table: its path or name; empty for all other stages.
-        table_id: Delta's id of it.
-        table_micros: when the delta version that is read was committed, in microseconds since 1970.
+        table_id: Delta's id of the table.
+        table_micros: the commit time of the delta version that is read, in microseconds since 1970.
     """
 
     table: str = ""
@@ -133,15 +133,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """How far back a stage's tables tell what happened to it.
+    """How far back a stage's tables record what happened to it.
 
     Attributes:
-        begun: the version whose updates are all rows that there were then, if updates were begun
-            anew since there are any. Of a source that is read in place they are not stored, but in
-            the table at
-        begun_at: this delta version; -1 if they are stored.
-        remade: kind -> the version in which a table was made anew that someone else had removed.
-            Older versions pin delta versions of a table that is not there any more.
+        begun: the version whose updates are all its rows, if updates began again after an earlier
+            version. For a source that is read in place these updates are not stored; the rows are
+            in the table, at the delta version `begun_at`.
+        begun_at: this delta version; -1 if the updates are stored.
+        remade: kind -> the version that recreated a table which someone else had removed. Older
+            versions pin delta versions of a table that no longer exists.
     """
 
     begun: int = 0
@@ -258,17 +258,17 @@ _Part = Base | Numbering | StageColumns | Origin | Past
 
 _NO_TEXTS: Final[Mapping[str, str]] = MappingProxyType({})
 _TEXT: Final = "definition"
-"""Beside the figures of a stage."""
+"""The name of the text next to the figures of a stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """Where the content of a source is that is someone else's table.
+    """The place of a source's content in someone else's table.
 
     Attributes:
-        table: its path or name, as the pipeline says it.
-        id: Delta's.
-        micros: when that delta version was committed, in microseconds since 1970.
+        table: its path or name, as the pipeline gives it.
+        id: Delta's id of the table.
+        micros: the commit time of that delta version, in microseconds since 1970.
     """
 
     table: str
@@ -278,14 +278,14 @@ class InPlace:
 
     @staticmethod
     def of(figures: StageFigures) -> InPlace | None:
-        """That of a source in a version; None if it has no rows there."""
+        """Return the place of a source in a version; None if it has no rows there."""
         origin, pinned = figures.origin, figures.delta_versions.get("content")
         if not origin.table or pinned is None:
             return None
         return InPlace(origin.table, origin.table_id, pinned, origin.table_micros)
 
     def pinned(self, figures: StageFigures) -> StageFigures:
-        """Figures that say so."""
+        """Return figures that record this place."""
         return replace(
             figures,
             delta_versions={**figures.delta_versions, "content": self.delta_version},
@@ -298,10 +298,10 @@ def figures_to_json(
     windows: WindowState = NO_WINDOWS,
     texts: Mapping[str, str] = _NO_TEXTS,
 ) -> str:
-    """The figures as the version log stores them, and what windows depend on, if there are any.
+    """Return the JSON of the figures for the version log, with the state of any windows.
 
     Args:
-        texts: stage -> the text of its definition, of those of which it is to be stored.
+        texts: stage -> the text of its definition, for the stages whose text is to be stored.
     """
     found = {name: stored(figures) for name, figures in stages.items()}
     for name in texts.keys() & stages.keys():
@@ -312,10 +312,9 @@ def figures_to_json(
 
 
 def stored(figures: StageFigures) -> dict[str, Any]:
-    """A stage's figures as they are stored: by name, on one level.
+    """Return a stage's figures as they are stored: by name, on one level.
 
-    States, a window and how it is stored are only there if it has some, and what was read if
-    anything was.
+    States, a window, rows read and how files keep the content appear only if they are not empty.
     """
     found = asdict(figures)
     if not figures.base.stored:
@@ -333,7 +332,7 @@ def stored(figures: StageFigures) -> dict[str, Any]:
 
 
 def figures_from_json(text: str) -> tuple[dict[str, StageFigures], WindowState, dict[str, str]]:
-    """The inverse of `figures_to_json`.
+    """Parse the output of `figures_to_json`.
 
     Raises:
         CorruptStoreError: someone else wrote the text.
@@ -354,9 +353,9 @@ def figures_from_json(text: str) -> tuple[dict[str, StageFigures], WindowState, 
 
 
 def figures_of(found: object) -> StageFigures | None:
-    """A stage's figures by name; those that a later release added are passed over.
+    """Return a stage's figures by name, without those that a later release added.
 
-    None if they are not those of a stage.
+    None if they are not figures of a stage.
     """
     values = fields(found, _FIGURES, required=("mode",))
     if values is None:
@@ -380,9 +379,9 @@ def _foreign(text: str) -> CorruptStoreError:
 
 _SHOWN: Final = 100
 _WINDOWS: Final = "_windows"
-"""Beside the names of stages, none of which begins like that."""
+"""The name of the windows next to the stages; no stage name begins like this."""
 _KINDS: Final[Mapping[str, Kind]] = {
-    "Mode": is_text,  # a later release may have another one
+    "Mode": is_text,  # a later release may have another mode
     "str": is_text,
     "str | None": optional(is_text),
     "int": is_integer,

@@ -1,11 +1,10 @@
-"""Files: which files of a table no delta version that is needed has.
+"""Files: finds the files of a table that no needed delta version has.
 
 They are found by name: a file is needed at each delta version from the commit that adds it up to
-the one that removes it, as the table's log says. The invariant: no file that a needed delta version
-has, or the newest one, is found, and none that a writer may be about to commit; and what is found
-lies in the table's directory itself, where the log names it, or beside those that it names: not in
-a folder of someone else's, and not behind a symbolic link. On this machine `local.files` finds
-them, by the same rules.
+the one that removes it, by the table's log. The invariant: it finds no file of a needed delta
+version, nor of the newest one, nor one that a writer may be about to commit. It finds only files in
+the table's directory: those that the log names, and those next to them; none in a foreign folder,
+and none behind a symbolic link. On a local file system `local.files` finds them, by the same rules.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class Unneeded:
 
     Attributes:
         inventory: ``path``, ``length``, ``isDir``, ``modificationTime`` (milliseconds since 1970).
-        files: how many they are.
-        bytes: how many bytes they have.
+        files: the number of files.
+        bytes: their size in bytes.
     """
 
     inventory: Rows
@@ -53,15 +52,14 @@ class Unneeded:
 def unneeded(
     tables: Tables, table: Table, needed: Collection[int], unfinished_since: datetime
 ) -> Unneeded | None:
-    """The files of a table that no version needs, found now.
+    """Find the files of a table that no version needs now.
 
     Args:
-        needed: the delta versions that are read, beside the newest one.
+        needed: the delta versions that are read, apart from the newest one.
         unfinished_since: files that no commit names are found if they are older than this.
 
     Returns:
-        None if there are none. None are found of a table that is elsewhere, behind a link below the
-        store's root.
+        None if there are none. None for a table behind a link below the store's root.
     """
     directory = tables.directory(table)
     root = directory if table.in_catalog else tables.location.address
@@ -80,7 +78,7 @@ def unneeded(
 def _in_spark(
     spark: SparkSession, directory: str, needed: Collection[int], unfinished_since: datetime
 ) -> DataFrame:
-    """The files of a table that no version needs, as an inventory; lazily."""
+    """Return the files of a table that no version needs, as a lazy inventory."""
     nothing = spark.createDataFrame([], _INVENTORY)
     place = globbed(directory)
     listed = (
@@ -93,7 +91,7 @@ def _in_spark(
     )
     named = _named(spark, place, needed)
     is_old = f.col("modificationTime") < f.lit(unfinished_since)
-    if not _has(spark, f"{place}/{commit_file(0)}"):  # of old files it may not say any more
+    if not _has(spark, f"{place}/{commit_file(0)}"):  # the log may have dropped old files
         is_old = f.lit(False)
     is_unneeded = ~f.col("needed") & f.array_contains("paths", f.col("inside"))
     folders = named.select(f.explode("paths").alias("path")).select(_folder("path")).distinct()
@@ -109,7 +107,7 @@ def _in_spark(
 
 
 def _inside(directory: str) -> Column:
-    """The path of a file from a directory; null if it is elsewhere."""
+    """Return the path of a file relative to a directory; null if it is elsewhere."""
     top = posixpath.normpath(re.sub(_SCHEME, "", directory))
     path = f.regexp_replace("path", _SCHEME, "")
     rest = f.substr(path, f.lit(len(top) + 2))
@@ -117,13 +115,13 @@ def _inside(directory: str) -> Column:
 
 
 def _is_behind(links: Collection[str]) -> Column:
-    """Whether a file is one of some links, or is reached through one."""
+    """Return whether a file is a link, or is reached through one."""
     way, found = f.concat("inside", f.lit("/")), f.array(*(f.lit(f"{link}/") for link in links))
     return f.exists(found, lambda link: f.startswith(way, link)) if links else f.lit(False)
 
 
 def _named(spark: SparkSession, place: str, needed: Collection[int]) -> DataFrame:
-    """The names of all files that a table's log tells of, where, and whether each is needed."""
+    """Return the names and paths of all files in a table's log, and whether each is needed."""
     commits = actions(spark, f"{place}/{LOG}/*.json").withColumnRenamed("path", "file")
     one = Window.partitionBy("file", "vector").orderBy("commit")
     spans = commits.select(
@@ -154,7 +152,7 @@ def _folder(path: str) -> Column:
 
 
 def _has(spark: SparkSession, path: str) -> bool:
-    """Whether there is such a file; no Spark job."""
+    """Return whether a file exists; no Spark job."""
     try:
         spark.read.format("binaryFile").load(path)
     except AnalysisException as error:

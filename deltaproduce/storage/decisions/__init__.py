@@ -1,1 +1,1 @@
-"""Decisions about tables: pure, from their commits and the versions; nothing is read or written."""
+"""Pure decisions about tables, from their commits and the versions: they read and write nothing."""

@@ -1,11 +1,11 @@
-"""Recovery: what to do with a table whose newest delta version is not the one that the head pins.
+"""Recovery: decides what to do with a table whose newest delta version is not the head's.
 
-Pure: it decides, `tables` acts. A table runs ahead when an attempt committed to it and was never
-published: it died, failed, or lost to another writer; when it was compacted; or when someone else
-has written to it, which is damage and never undone in passing. The invariant: a table is only ever
-written from the rows that the head pins.
+Pure: it decides, `tables` acts. A table runs ahead if an attempt committed to it and was never
+published, because it died, failed, or lost to another writer; if the table was compacted; or if
+someone else has written to it, which is damage and never undone in passing. The invariant: a table
+is only ever written from the rows that the head pins.
 
-`resumption` has what becomes of the rest of an attempt that stopped.
+`resumption` decides about the rest of an attempt that stopped.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _MAINTENANCE: Final = frozenset(
         "VACUUM START",
     }
 )
-"""Delta's operations that change no row and no column, whoever does them."""
+"""Delta's operations that change no row and no column, whoever runs them."""
 
 
 def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
-    """What a table needs before it can be written.
+    """Return what a table needs before it can be written.
 
     Args:
         pinned: the delta version in the head; None if the table is in no version.
@@ -51,7 +51,7 @@ def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
 
     Returns:
         ``build``: it is to be overwritten whole; ``restore``: it ran ahead and goes back to
-        ``pinned``; ``write``: it is as the head says, or compacted since.
+            ``pinned``; ``write``: it matches the head, or was compacted since.
 
     Raises:
         CorruptStoreError: see `foreign_change`.
@@ -65,13 +65,13 @@ def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
 
 
 def is_maintenance(commit: Commit) -> bool:
-    """Whether a commit changed no row, and is none of ours that says that a table has moved."""
+    """Return whether a commit changed no row, and is not one of ours that moved a table."""
     is_ours = commit.attempt is not None and commit.operation != "OPTIMIZE"
     return commit.operation in _MAINTENANCE and not is_ours
 
 
 def foreign_commits(commits: Sequence[Commit], since: int) -> tuple[Commit, ...]:
-    """The commits after a delta version that no attempt made, and that may have changed rows.
+    """Return the commits after a delta version that no attempt made, and that may change rows.
 
     Args:
         commits: in any order, which is kept.
@@ -84,13 +84,14 @@ def foreign_commits(commits: Sequence[Commit], since: int) -> tuple[Commit, ...]
 
 
 def foreign_change(table: str, pinned: int, commits: Sequence[Commit]) -> CorruptStoreError | None:
-    """What someone else has done to a table that a version pins; None if nobody has.
+    """Return what someone else has done to a table that a version pins; None if nothing.
 
     Args:
         commits: the table's last commits, newest first; none if there is no table.
 
     Returns:
-        The table is gone, or made anew, or has rows that no attempt of ours has written.
+        The error: the table is gone, or was recreated, or has rows that no attempt of ours has
+            written.
     """
     if gone(pinned, commits):
         found = "no table"
@@ -115,7 +116,7 @@ def foreign_change(table: str, pinned: int, commits: Sequence[Commit]) -> Corrup
 
 
 def gone(pinned: int, commits: Sequence[Commit]) -> bool:
-    """Whether the table that a version pins is there no more, or is another one.
+    """Return whether the table that a version pins no longer exists, or is another one.
 
     Args:
         commits: as in `foreign_change`.
@@ -126,10 +127,10 @@ def gone(pinned: int, commits: Sequence[Commit]) -> bool:
 
 
 def is_ahead(version: int, commits: Iterable[Commit]) -> bool:
-    """Whether a table was written for a later version than the one that is to be written now.
+    """Return whether a table was written for a later version than the one to write now.
 
-    Then the version in between was published: by another writer, just now, or by one whose row the
-    version log has lost.
+    Then the version in between was published: either by another writer just now, or the version log
+    has lost its row.
     """
     attempts = (c.attempt for c in commits if c.attempt is not None)
     return any(attempt.version > version for attempt in attempts if attempt.folds is None)
@@ -138,21 +139,21 @@ def is_ahead(version: int, commits: Iterable[Commit]) -> bool:
 def overtaken(
     table: str, attempt: Attempt | None, base: int | None, commits: Sequence[Commit]
 ) -> ConflictError | CorruptStoreError:
-    """The error of an attempt whose commit is not the one on top of ``base``: who came between.
+    """Return the error of an attempt whose commit is not on top of ``base``: who came between.
 
     Args:
-        base: the delta version that it was to be on top of; None if no version has the table.
+        base: the delta version that it builds on; None if no version has the table.
         commits: the table's last commits, newest first.
     """
-    # Without its own, except what it has set back before: where the table had been removed, its
-    # commit is all that there is.
+    # Skip its own commits, except those that restored the table before: if the table had been
+    # removed, this commit is all that there is.
     others = [c for c in commits if c.attempt != attempt or c.operation == "RESTORE"]
     damage = None if base is None else foreign_change(table, base, others)
     return conflict(table, attempt, commits) if damage is None else damage
 
 
 def current(pinned: int, commits: Sequence[Commit]) -> int | None:
-    """A table's newest delta version; None if it may have other rows than the pinned one.
+    """Return a table's newest delta version; None if its rows may differ from the pinned one's.
 
     Args:
         commits: the table's last commits, newest first.
@@ -163,17 +164,17 @@ def current(pinned: int, commits: Sequence[Commit]) -> int | None:
 
 
 def landed(attempt: Attempt, pinned: int | None, commits: Sequence[Commit]) -> Commit | None:
-    """An attempt's commit to a table; None if it made none on top of the pinned delta version.
+    """Return an attempt's commit to a table; None if none is on top of the pinned delta version.
 
-    Only the commits say that, each of which carries its attempt. A session's last commit may be
-    anybody's, to any table.
+    Only the commits show that: each carries its attempt. A session's last commit may be anybody's,
+    to any table.
 
     Args:
         pinned: None if no version has the table.
         commits: the table's last commits, newest first.
     """
     later = [c for c in commits if pinned is None or c.delta_version > pinned]
-    # Delta may repeat the metadata in a compaction right behind it.
+    # Delta may repeat the metadata in a compaction right after it.
     mine = (n for n, c in enumerate(later) if c.attempt == attempt and not is_maintenance(c))
     place = next(mine, None)
     if place is None:
@@ -185,7 +186,7 @@ def landed(attempt: Attempt, pinned: int | None, commits: Sequence[Commit]) -> C
 
 
 def conflict(table: str, attempt: Attempt | None, commits: Sequence[Commit]) -> ConflictError:
-    """The error of an attempt that another writer overtook, with what is known of the other.
+    """Return the error of an attempt that another writer overtook, with what is known of it.
 
     Args:
         commits: the last commits of the table where they met, newest first.
@@ -204,10 +205,10 @@ def conflict(table: str, attempt: Attempt | None, commits: Sequence[Commit]) -> 
 
 
 def compacted(pinned: int, commits: Sequence[Commit]) -> tuple[Commit, ...]:
-    """The compactions since the pinned delta version, and whatever else changed no row.
+    """Return the commits since the pinned delta version, if none of them changed a row.
 
-    Oldest first; empty if there was anything else. A fold must go on from the commit before it,
-    because one that another writer overtook has old rows.
+    Oldest first: compactions, and other maintenance; empty if there was anything else. A fold must
+    build on the commit right before it, because a fold that another writer overtook has old rows.
     """
     later = sorted((c for c in commits if c.delta_version > pinned), key=lambda c: c.delta_version)
     for number, commit in enumerate(later, pinned + 1):

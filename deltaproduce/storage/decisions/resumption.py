@@ -1,11 +1,11 @@
-"""Resumption: what an attempt that stopped has left, and a later one with the same task may keep.
+"""Resumption: decides what a later attempt with the same task may keep of one that stopped.
 
-Pure, from the histories of tables. Each commit of an attempt that may be carried on says what the
-attempt was given, and what it does to the stage (`versions.Part`); it writes the stages one after
-the other, feeders first. So the stages whose tables are complete are a first part of those that it
-changes, and the functions of these need not, and must not, be run again for the same version (S4).
-The invariant: what is kept of several stages is what one run of each function has made, each from
-what is kept of its feeders.
+Pure, from the histories of tables. Each commit of an attempt that may be carried on records what
+the attempt was given, and its part in the stage (`attempts.Part`); the attempt writes the stages
+one after the other, feeders first. So the stages whose tables are complete are the first of those
+that it changes, and their functions need not, and must not, run again for the same version (S4).
+The invariant: the kept outcomes of several stages come from one run of each function, and each was
+made from the kept outcomes of its feeders.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Kept:
     """A stage whose tables an earlier attempt has completed.
 
     Attributes:
-        figures: what the version says of it.
-        delta_versions: what that attempt's commits became, by kind.
+        figures: its figures in the version.
+        delta_versions: the delta versions of that attempt's commits, by kind.
     """
 
     figures: StageFigures
@@ -34,7 +34,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What is kept of an earlier attempt.
+    """The kept outcome of an earlier attempt.
 
     Attributes:
         kept: the stages that it has completed, feeders first.
@@ -45,12 +45,12 @@ class Resumption:
     changed: frozenset[str]
 
     def settled(self, producers: Mapping[str, Collection[str]]) -> frozenset[str]:
-        """The stages whose functions must not be run again.
+        """Return the stages whose functions must not run again.
 
-        They are complete, or were found not to change, and so were those that they are made from.
+        They are complete, or were found not to change, and the same holds for their feeders.
 
         Args:
-            producers: those to be looked at, feeders first -> those of them that they read.
+            producers: the stages to check, feeders first -> their feeders among these.
         """
         found: set[str] = set()
         for stage, feeders in producers.items():
@@ -67,7 +67,7 @@ NOTHING_KEPT = Resumption({}, frozenset())
 def resumption(
     head: Version, given: str, histories: Mapping[str, Mapping[str, Sequence[Commit]]]
 ) -> Resumption:
-    """What may be kept of attempts at the version after ``head`` that were given the same.
+    """Return what may be kept of attempts at the version after ``head`` with the same inputs.
 
     Args:
         histories: stages, feeders first -> kinds of their tables -> their last commits, newest
@@ -95,7 +95,7 @@ def resumption(
 
 
 def _part(head: Version, given: str, tables: Mapping[str, Sequence[Commit]]) -> Part | None:
-    """What the newest such attempt says of a stage; None if there is none."""
+    """Return the part of the newest such attempt in a stage; None if there is none."""
     for commits in tables.values():
         attempt = _attempt(head, given, commits)
         if attempt is not None:
@@ -111,7 +111,7 @@ def _attempt(head: Version, given: str, commits: Sequence[Commit]) -> Attempt | 
 def _made(
     head: Version, given: str, stage: str, kind: str, commits: Sequence[Commit]
 ) -> tuple[int, str] | None:
-    """What such an attempt has made of a table, and the attempt; None if it is not there now."""
+    """Return the delta version that such an attempt made, and its id; None if it is not current."""
     attempt = _attempt(head, given, commits)
     if attempt is None:
         return None

@@ -1,7 +1,7 @@
-"""Retention: which versions a vacuum keeps, what of their histories, and which tables they need.
+"""Retention: decides which versions, histories and tables a vacuum keeps.
 
-Pure: from the versions and their figures. The invariant: the newest version is always kept, those
-that are kept are the newest ones, and every row that one of them is read from stays.
+Pure: a function of the versions and their figures. The invariant: the newest version is always
+kept, the kept versions are the newest ones, and every row that one of them needs stays.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from deltaproduce.storage.versions import Version, told_since
 from deltaproduce.types.columns import VERSION
 
 _CENTURY_DAYS: Final = 36_500
-"""No version is older; and Python has no times long before."""
+"""An upper limit: no version is older, and Python's times do not go back much further."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Rows of old versions that no kept version is read from, at the beginning of a table.
+    """Rows of old versions, at the beginning of a table, that no kept version needs.
 
     Attributes:
         stage: the table's stage.
         kind: ``updates`` or ``runs``.
         below: rows of versions before this one are not needed.
-        versions: the numbers of the kept versions that have all their rows in what is left.
+        versions: the numbers of the kept versions whose rows all remain.
     """
 
     stage: str
@@ -40,15 +40,15 @@ class Cut:
 
     @property
     def predicate(self) -> str:
-        """What holds for the rows that are not needed."""
+        """The predicate of the rows that are not needed."""
         return f"{VERSION} < {self.below}"
 
 
 def check_kept(keep_versions: int | None, keep_days: float | None) -> None:
-    """Refuse what does not say which versions to keep.
+    """Refuse arguments that do not say which versions to keep.
 
     Raises:
-        InvalidArgumentError: neither is given, or no version would be kept, or one is no number.
+        InvalidArgumentError: neither is given, or no version would be kept, or one is not a number.
     """
     if keep_versions is None and keep_days is None:
         raise InvalidArgumentError(
@@ -67,12 +67,12 @@ def retained(
     keep_days: float | None,
     now: datetime,
 ) -> tuple[Version, ...]:
-    """The versions to keep: what either of the two asks for; both are as `check_kept` has them.
+    """Return the versions that either argument keeps; both have passed `check_kept`.
 
     Args:
-        versions: all of a store, oldest first.
-        keep_versions: so many of the newest.
-        keep_days: those that were the newest at any time in so many days before ``now``.
+        versions: all versions of a store, oldest first.
+        keep_versions: how many of the newest to keep.
+        keep_days: keep versions that were the newest at any time in this many days before ``now``.
     """
     if not versions:
         return ()
@@ -84,11 +84,11 @@ def retained(
 
 
 def cuts(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[Cut, ...]:
-    """What is not needed any more of tables that rows are only added to.
+    """Return the rows of append-only tables that are not needed any more.
 
     Args:
-        versions: all of a store, oldest first.
-        kept: those of them that stay.
+        versions: all versions of a store, oldest first.
+        kept: the versions among these that stay.
     """
     dropped = versions[: len(versions) - len(kept)]
     if not dropped:
@@ -109,12 +109,12 @@ def cuts(versions: Sequence[Version], kept: Sequence[Version]) -> tuple[Cut, ...
 
 
 def repointed(versions: Iterable[Version], made: Mapping[Cut, int]) -> tuple[Version, ...]:
-    """The versions, reading what was cut from the delta versions that the cuts became."""
+    """Return the versions, reading the cut tables at the delta versions of the cuts."""
     return tuple(_repointed(version, made) for version in versions)
 
 
 def pins(versions: Iterable[Version], stage: str, kind: str) -> frozenset[int]:
-    """The delta versions of one table that some versions are read from."""
+    """Return the delta versions of one table that the versions need."""
     found = (version.pinned(stage, kind) for version in versions)
     return frozenset(pinned for pinned in found if pinned is not None)
 
@@ -128,14 +128,14 @@ def _repointed(version: Version, made: Mapping[Cut, int]) -> Version:
 
 
 def _same_history(kept: Sequence[Version], stage: str) -> frozenset[int]:
-    """The last of the versions that have added to one table of updates."""
+    """Return the latest versions that share one table of updates."""
     since, _ = told_since(kept, stage)
     alike = (v for v in kept if v.pinned(stage, UPDATES) is not None)
     return frozenset(version.number for version in alike if version.number >= since)
 
 
 def _reads_the_same(figures: StageFigures | None, newest: StageFigures) -> bool:
-    """Whether the runs that a version is read from are in the same rows as the newest version's."""
+    """Return whether a version and the newest one read the same rows of runs."""
     return (
         figures is not None
         and figures.delta_versions.get(RUNS) == newest.delta_versions[RUNS]
