@@ -1,9 +1,9 @@
-"""Locations: where a store's tables are, and what they are called.
+"""Locations: the places and names of a store's tables.
 
-Pure text: nothing is looked up but the current directory. A relative path is made absolute here, so
-that it means the same for Spark, for Delta's SQL, which takes no relative ones, and whenever the
-process changes its directory. The invariant: two tables of a store never have the same name, and a
-name says which stage and kind it is of, at a path and in a catalog.
+Pure text: only the current directory is looked up. A relative path is made absolute here, so that
+it means the same to Spark, to Delta's SQL, which accepts no relative paths, and after the process
+changes its directory. The invariant: two tables of a store never have the same name, and a name
+says which stage and kind it belongs to, at a path and in a catalog.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _TIME_TRAVEL: Final = re.compile(r".*@([vV][0-9]+|[0-9]{17})/*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One Delta table of a store: its name in the version log, and where it is.
+    """One Delta table of a store: its name in the version log, and its address.
 
-    The name of someone else's table at a path is the path: a version can then be read wherever a
-    process is started.
+    The name of someone else's table at a path is the path, so that a version can be read wherever a
+    process starts.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Table:
 
     @staticmethod
     def existing(text: str) -> Table:
-        """A table of someone else: a path, or a name in a catalog, told apart as locations are."""
+        """Return a table of someone else, by a path or a catalog name; parsed as locations are."""
         if _is_path(text):
             path = _whole_path("table", text)
             _check_version(text)
@@ -58,11 +58,11 @@ class Table:
         return Table(text, ".".join(map(identifier, parts)), in_catalog=True)
 
     def within(self, catalog: str, schema: str) -> Table:
-        """The same table, whichever catalog and schema are current later.
+        """Return the same table, independent of the current catalog and schema.
 
         Args:
-            catalog: the current one, in which a name is that does not say it.
-            schema: likewise.
+            catalog: the current catalog, which completes a name without one.
+            schema: the current schema, likewise.
         """
         if not self.in_catalog:
             return self
@@ -72,7 +72,7 @@ class Table:
 
     @property
     def place(self) -> Place:
-        """Where it is, for engines, which know no stores."""
+        """The table's place, for engines, which know no stores."""
         return Place(self.address, self.in_catalog)
 
     @property
@@ -83,14 +83,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a store's tables are: below a path, or in a schema of a catalog."""
+    """The place of a store's tables: below a path, or in a schema of a catalog."""
 
     address: str
     in_catalog: bool
 
     @staticmethod
     def parse(text: str) -> Location:
-        """A path if it has a ``/`` or a scheme, otherwise ``schema`` or ``catalog.schema``."""
+        """Parse a path, which has a ``/`` or a scheme, or else ``schema`` or ``catalog.schema``."""
         if _is_path(text):
             return Location(_whole_path("location", text), in_catalog=False)
         parts = text.split(".")
@@ -103,10 +103,10 @@ class Location:
         return Location(".".join(identifier(part.strip("`")) for part in parts), in_catalog=True)
 
     def within(self, catalog: str) -> Location:
-        """The same location, whichever catalog is current later.
+        """Return the same location, independent of the current catalog.
 
         Args:
-            catalog: the current one, in which a schema is that does not say it.
+            catalog: the current catalog, which completes a schema without one.
         """
         if not self.in_catalog or "`.`" in self.address:
             return self
@@ -114,11 +114,11 @@ class Location:
 
     @property
     def place(self) -> Place:
-        """Where it is, for engines, which know no stores."""
+        """The place of the store, for engines, which know no stores."""
         return Place(self.address, self.in_catalog)
 
     def table(self, stage: str, kind: str) -> Table:
-        """The table that holds ``kind`` (content, key_mappings, updates or runs) of a stage.
+        """Return the table that holds ``kind`` (content, key_mappings, updates or runs) of a stage.
 
         Raises:
             CorruptStoreError: there is no such kind, or the table would be outside of the store.
@@ -130,11 +130,11 @@ class Location:
         return self.named(f"{quote(stage, safe=_SAFE_IN_PATHS)}/{kind}")
 
     def log(self) -> Table:
-        """The version log's table."""
+        """Return the version log's table."""
         return self.named(_LOG)
 
     def named(self, name: str) -> Table:
-        """The table of that name, as the version log says it.
+        """Return the table with a name from the version log.
 
         Raises:
             CorruptStoreError: it would be outside of the store.
@@ -145,13 +145,13 @@ class Location:
         return Table(name, self._address(name), self.in_catalog)
 
     def has(self, table: Table) -> bool:
-        """Whether it is one of this store's tables, and not someone else's."""
+        """Return whether a table is one of this store's, and not someone else's."""
         return table == Table(table.name, self._address(table.name), self.in_catalog)
 
     def among(self, paths: Iterable[str]) -> tuple[Table, ...]:
-        """Those of some Delta tables, by their paths from here, that may be this store's.
+        """Return the Delta tables that may be this store's, given their paths relative to it.
 
-        A folder with a version log of its own is another store's, with all that is in it.
+        A folder with its own version log is another store's, with everything in it.
         """
         found = [tuple(path.split("/")) for path in paths]
         nested = {folder for folder, kind in found if kind == _LOG}
@@ -178,13 +178,14 @@ class Location:
 
 
 def _whole_path(what: str, text: str) -> str:
-    """A path from the root on, without ``.``, ``..`` and a slash at its end.
+    """Return an absolute path, without ``.``, ``..`` and a trailing slash.
 
-    One with a scheme stays as it is: what is in it is up to its file system.
+    A path with a scheme stays unchanged: its file system interprets it.
 
     Raises:
-        DefinitionError: it has a password in it, and paths are shown in errors, plans and logs, and
-            are stored; or what Spark puts a setting or a variable in the place of, in quotes too.
+        DefinitionError: it contains a password, and paths are stored, and shown in errors, plans
+            and logs; or it contains a reference that Spark replaces by a setting or a variable,
+            even in quotes.
     """
     if found := _PASSWORD.match(text):
         raise DefinitionError(
@@ -217,7 +218,7 @@ def _check_version(path: str) -> None:
 
 
 def _check_schema(text: str, parts: Sequence[str]) -> None:
-    """Refuse names of a catalog's schema that Spark cannot hold tables in."""
+    """Refuse names of a catalog's schema in which Spark cannot hold tables."""
     *catalog, schema = (part.strip("`") for part in parts)
     others = catalog not in ([], [_SESSION_CATALOG])
     names = ((catalog[0], "-") if catalog else (schema, "")), (schema, "-" if others else "")
@@ -231,10 +232,10 @@ def _check_schema(text: str, parts: Sequence[str]) -> None:
 
 
 def is_relative(text: str) -> bool:
-    """Whether it is a path that depends on the current directory."""
+    """Return whether a text is a path that depends on the current directory."""
     return _is_path(text) and not _SCHEME.match(text) and not os.path.isabs(text)
 
 
 def _is_path(text: str) -> bool:
-    """Whether it has a slash or a scheme, or is the current directory or the one above."""
+    """Return whether a text has a slash or a scheme, or is ``.`` or ``..``."""
     return "/" in text or "\\" in text or text in (".", "..") or bool(_SCHEME.match(text))

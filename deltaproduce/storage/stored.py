@@ -1,9 +1,9 @@
-"""Stored rows: what a table held at one version, and how the rows of some keys are found in it.
+"""Stored rows: the rows of a table at one version, and how to find those of some keys.
 
-With *copy on write* a table is what it says. With *merge on read* (both are Hudi's words) it is a
-base, and an `Overlay` has what came after it: for each pair (source key, key) that a later version
-touched, its newest rows. The invariant: whoever reads through `Stored` sees the rows of exactly one
-version, and cannot tell how they are stored.
+With *copy on write* the table contains the rows. With *merge on read* (both are Hudi's words) it is
+a base, and an `Overlay` has what came later: the newest rows of each pair (source key, key) that a
+later version touched. The invariant: a reader of `Stored` sees the rows of exactly one version, and
+cannot tell how they are stored.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Overlay:
     """The newest rows of the pairs that were touched since a table's base was written.
 
     Attributes:
-        rows: the content's columns and ``_is_alive``; a pair's rows are alive, or it has one that
-            is not.
-        pair: the columns that a pair consists of.
+        rows: the content's columns and ``_is_alive``; a pair has either rows that are alive, or one
+            row that is not.
+        pair: the columns of a pair.
         content: the content's columns.
-        runs: of how many versions it is.
-        added: how many rows they have, older ones of a pair too.
+        runs: the number of versions in it.
+        added: the number of their rows, including older rows of a pair.
     """
 
     rows: pa.Table
@@ -57,7 +57,7 @@ class Overlay:
 
     @staticmethod
     def of(runs: pa.Table, pair: Sequence[Column], content: Sequence[Column]) -> Overlay:
-        """The newest of some runs, whose rows have a ``_version`` too."""
+        """Return the newest rows of each pair in runs, which also have a ``_version``."""
         versions = runs.column(VERSION).to_numpy()
         pairs = factorize(runs.select([c.name for c in pair]).columns) if len(runs) else versions
         newest = np.zeros(pairs.max(initial=-1) + 1, np.int64)
@@ -67,11 +67,11 @@ class Overlay:
 
     @staticmethod
     def none(pair: Sequence[Column], content: Sequence[Column]) -> Overlay:
-        """What it is when the base has been written."""
+        """Return the overlay of a base that has just been written."""
         return Overlay(empty((*content, IS_ALIVE_COLUMN)), tuple(pair), tuple(content), 0, 0)
 
     def with_run(self, run: pa.Table) -> Overlay:
-        """What it is after one more version."""
+        """Return the overlay after one more version."""
         names = [c.name for c in self.pair]
         kept = ~isin_rows(self.rows.select(names), run.select(names))
         rows = pa.concat_tables(
@@ -80,21 +80,21 @@ class Overlay:
         return Overlay(rows, self.pair, self.content, self.runs + 1, self.added + len(run))
 
     def only(self, keys: Selection) -> Overlay:
-        """What it says of some keys."""
+        """Return the overlay of some keys."""
         return replace(self, rows=self.rows.filter(pa.array(keys.holds(self.rows))))
 
     def within(self, column: Column, values: Ranges) -> Overlay:
-        """What it says of the pairs that have a value in some ranges."""
+        """Return the overlay of the pairs with a value in the ranges."""
         return replace(self, rows=rows_within(self.rows, column, values))
 
     def newer(self, columns: Sequence[Column]) -> pa.Table:
-        """The rows that are alive: of the content, or, in the pair's columns, of key mappings."""
+        """Return the rows that are alive, in columns of the content or of key mappings."""
         alive = self.rows.filter(self.rows.column(IS_ALIVE))
         found = alive.select([c.name for c in columns])
         return found if ORDINAL in found.schema.names else distinct(found)
 
     def replaced(self) -> pa.Table:
-        """The pairs whose rows in the base do not count any more."""
+        """Return the pairs whose rows in the base do not count any more."""
         return distinct(self.rows.select([c.name for c in self.pair]))
 
 
@@ -103,16 +103,16 @@ class Stored:
     """The rows of one table at one version.
 
     Attributes:
-        base: the rows of the Delta table, or how Spark reads them.
+        base: the rows of the Delta table, or a function by which Spark reads them.
         columns: its columns.
         overlay: what came after the base; None if nothing did.
-        count: how many rows there are, or, of key mappings, at most.
-        row_bytes: about how many bytes one has.
+        count: the number of rows; for key mappings, an upper bound.
+        row_bytes: the approximate size of a row.
         files: the files of the base, if they can be read without Spark.
-        readings: where what Spark is asked for counts.
+        readings: counts what Spark is asked to read.
         held: partitions of it that others have read for the same version.
-        by_log: how Spark reads the base where Delta's log is to leave files out; as all of it if
-            None.
+        by_log: how Spark reads the base if Delta's log is to skip files; None for the same way as
+            all of it.
     """
 
     base: Rows | Callable[[], DataFrame]
@@ -132,13 +132,14 @@ class Stored:
         return self.engines.limits.is_small(self.count, self.row_bytes)
 
     def rows(self) -> Rows:
-        """All rows, unsorted; on the driver if they are few."""
+        """Return all rows, unsorted; on the driver if they are few."""
         return self.fetched() if self._is_fetched and self._is_here else self.all()
 
     def beside(self, others: Rows) -> Rows:
-        """All rows, unsorted, to be written anew together with others.
+        """Return all rows, unsorted, to be rewritten together with others.
 
-        On the driver, where the others are there, even if they are many: it works on parts of them.
+        If the others are on the driver, so are these, even if they are many: the driver works on
+        parts of them.
         """
         limits = self.engines.limits
         is_here = is_local(others) and self._is_here
@@ -146,11 +147,11 @@ class Stored:
         return self.fetched() if is_here and is_written else self.rows()
 
     def all(self, read: int | None = None) -> DataFrame:
-        """All rows, in Spark; unsorted.
+        """Return all rows, in Spark; unsorted.
 
         Args:
-            read: how many of them are read to find those that are wanted, while the log leaves
-                files out; all if None.
+            read: how many of them Spark reads to find the wanted rows, when the log skips files;
+                all if None.
         """
         engines, base = self.engines, self._frame(read)
         if self.overlay is None:
@@ -162,7 +163,7 @@ class Stored:
 
     @in_phase("reading")
     def fetched(self) -> pa.Table:
-        """All rows, on the driver."""
+        """Return all rows, on the driver."""
         found = self.base if isinstance(self.base, pa.Table) else None
         if found is None and self.files is not None:
             found = self.files.rows(self.columns)
@@ -171,9 +172,9 @@ class Stored:
         return self._merged(found.select([c.name for c in self.columns]), None)
 
     def batches(self, columns: Sequence[Column], rows: int) -> Iterator[pa.Table]:
-        """These columns of all rows, unsorted, about so many at a time and no more in memory.
+        """Yield these columns of all rows, unsorted, with about ``rows`` rows in memory at a time.
 
-        Of rows that only Spark reads, a partition is in memory.
+        If only Spark reads the rows, one partition is in memory at a time.
         """
         names = [c.name for c in columns]
         if isinstance(self.base, pa.Table):
@@ -189,9 +190,9 @@ class Stored:
             yield self.overlay.newer(self.columns).select(names)
 
     def read(self, keys: Selection | None = None) -> Rows:
-        """All rows, or all of some keys and perhaps some of others, for users to see.
+        """Return all rows, or all rows of some keys and perhaps of others, for users to see.
 
-        In Spark, where they are read when they are used; without a session on the driver.
+        In Spark the rows are read when they are used; without a session they are on the driver.
         """
         if self.engines.session is not None:
             return self.all() if keys is None else keys.rows_of(self.all())
@@ -199,13 +200,13 @@ class Stored:
 
     @in_phase("reading")
     def first(self, keys: Selection, by: Sequence[Column], count: int) -> Rows:
-        """The first rows of each of these keys, and perhaps others of theirs.
+        """Return the first rows of each of these keys, and perhaps other rows of theirs.
 
         Args:
             keys: in the first columns of the key.
-            by: what a key's rows are sorted by, the other columns of the key; the first of it is
-                never null.
-            count: how many rows of a key are wanted at most.
+            by: the order of a key's rows: the other columns of the key; the first of them is never
+                null.
+            count: the most rows wanted of a key.
         """
         overlay = None if self.overlay is None or not keys.is_here else self.overlay.only(keys)
         found = None
@@ -225,10 +226,11 @@ class Stored:
         return pa.concat_tables([found, *newer])
 
     def after(self, step: Comparison, keys: Selection) -> Stored:
-        """The rows of some keys after a step whose rows are on the driver; others may be left out.
+        """Return the rows of some keys after a step, perhaps without rows of others.
 
         Args:
-            keys: they are on the driver.
+            step: its rows are on the driver.
+            keys: keys on the driver.
         """
         layout = step.layout
         overlay = self.overlay or Overlay.none(layout.pair, layout.content)
@@ -238,7 +240,7 @@ class Stored:
 
     @in_phase("reading")
     def of(self, keys: Selection) -> Rows:
-        """All rows of these keys, and perhaps some of others; on the driver if they are few."""
+        """Return all rows of these keys, and perhaps of others; on the driver if they are few."""
         if not keys.is_here:
             return keys.rows_of(self.all())
         most = self._most_rows
@@ -253,9 +255,9 @@ class Stored:
 
     @in_phase("reading")
     def looked_up(self, keys: Selection, strategy: Strategy) -> tuple[Rows, LookedUp]:
-        """All rows of these keys, and of no others; and how they were found.
+        """Return exactly the rows of these keys, and how they were found.
 
-        Spark scans what the driver does not see, or what are more rows than it takes.
+        Spark scans if the driver does not see the files, or the rows are too many for it.
         """
         found = None
         if keys.is_here and self.files is not None:
@@ -266,10 +268,10 @@ class Stored:
 
     @in_phase("reading")
     def within(self, column: Column, values: Ranges) -> Rows:
-        """The rows that have a value in some ranges; on the driver if they are few.
+        """Return the rows with a value in the ranges; on the driver if they are few.
 
         Args:
-            column: one of the key, so that all rows of a pair have the same value.
+            column: a column of the key, so that all rows of a pair have the same value.
         """
         most = self._most_rows
         base = self.base if isinstance(self.base, pa.Table) else None
@@ -288,7 +290,7 @@ class Stored:
         return self._with(base, self.overlay and self.overlay.within(column, values))
 
     def _within_there(self, column: Column, values: Ranges) -> DataFrame:
-        """The same, in Spark."""
+        """Return the result of `within`, in Spark."""
 
         def read(values: Ranges) -> DataFrame:
             known = None if self.files is None else self.files.count_within(column, values)
@@ -298,7 +300,7 @@ class Stored:
         return read(values) if self.held is None else self.held.there_within(column, values, read)
 
     def count_within(self, column: Column, values: Ranges) -> int | None:
-        """About how many rows `within` has to read; None if only Spark can tell."""
+        """Return about how many rows `within` has to read; None if only Spark can tell."""
         if isinstance(self.base, pa.Table):
             base: int | None = int(are_within(self.base.column(column.name), values).sum())
         else:
@@ -309,13 +311,13 @@ class Stored:
 
     @property
     def _most_rows(self) -> int | None:
-        """The most rows that come to the driver of a look-up; None if there is no other place."""
+        """The most rows that a look-up brings to the driver; None without Spark."""
         alone = self.engines.session is None
         return None if alone else self.engines.limits.rows_of(self.row_bytes)
 
     @property
     def _is_fetched(self) -> bool:
-        """Whether all rows are read to the driver, if they can be."""
+        """Whether all rows are read to the driver, if that is possible."""
         limits, alone = self.engines.limits, self.engines.session is None
         return alone or limits.is_local(self.count, self.count * self.row_bytes)
 
@@ -324,7 +326,7 @@ class Stored:
         return isinstance(self.base, pa.Table) or self.files is not None
 
     def _frame(self, read: int | None = None) -> DataFrame:
-        """The base, in Spark; ``read`` as in `all`."""
+        """Return the base, in Spark; ``read`` as in `all`."""
         rows = self.base
         if callable(rows):
             count = self.count if read is None else read
@@ -333,7 +335,7 @@ class Stored:
         return self.engines.frame(rows, self.columns)
 
     def _sought(self, keys: Selection) -> pa.Table | None:
-        """The rows of some keys in the base, and perhaps of others; None if they are many."""
+        """Return the rows of some keys in the base, and perhaps of others; None if too many."""
         limits = self.engines.limits
         if self._is_here and self._is_fetched:
             return keys.exactly(replace(self, overlay=None).fetched())
@@ -349,7 +351,7 @@ class Stored:
         return self._with(base, overlay)
 
     def _with(self, base: pa.Table, overlay: Overlay | None) -> pa.Table:
-        """Rows of the base, with what came after of all their pairs."""
+        """Return rows of the base, with the overlay's rows in place of all rows of its pairs."""
         if overlay is None:
             return base
         newer, engine = overlay.rows, self.engines.of(base)
@@ -357,7 +359,7 @@ class Stored:
         return pa.concat_tables([kept, overlay.newer(self.columns)])
 
     def _kept(self, base: pa.Table) -> pa.Table:
-        """Of some rows of the base those that still count."""
+        """Return the rows of a part of the base that still count."""
         if self.overlay is None:
             return base
         pair = [c.name for c in self.overlay.pair]
@@ -366,7 +368,7 @@ class Stored:
 
 
 def run_of(comparison: Comparison) -> pa.Table:
-    """What a step does to the rows of the pairs that differ, as an `Overlay` takes it."""
+    """Return the run of a step, for an `Overlay`: the rows of the pairs that differ."""
     engines, layout = comparison.engines, comparison.layout
     alive = engines.table(comparison.pick(layout.content, ROWS_OF_CHANGED_PAIRS), layout.content)
     gone = engines.table(comparison.pick(layout.pair, GONE_PAIRS), layout.pair)

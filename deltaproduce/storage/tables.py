@@ -1,13 +1,13 @@
-"""The tables of a store: how an edit becomes one Delta commit, and what prevents it.
+"""The tables of a store: each edit becomes one Delta commit, or an error.
 
-A store's tables are named by a `Location` and changed by an `Edit`, in one Delta commit that
-carries its attempt. The invariant: `Tables.commit` returns only when the table moved by exactly one
-commit, ours, from the delta version that the write was computed from, compactions aside, which
-change no row; every other case is a `ConflictError`, or, if someone else has written to it, a
-`CorruptStoreError`, and what was written stays invisible, because readers resolve delta versions
-through the version log. Which commit is ours is read from the commits, which carry their attempt.
+A `Location` names a store's tables, and an `Edit` changes one, in one Delta commit that carries its
+attempt. The invariant: `Tables.commit` returns only if the table moved by exactly one commit, ours,
+from the delta version that the write was computed from; compactions do not count, because they
+change no row. Every other case is a `ConflictError`, or a `CorruptStoreError` if someone else has
+written to the table. What was written then stays invisible, because readers resolve delta versions
+through the version log. The commits themselves show which one is ours: each carries its attempt.
 
-How Delta spells things is the engine's to know (`engines.spark.delta`).
+Only the engine knows Delta's syntax (`engines.spark.delta`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from deltaproduce.storage.parquet.seeks import ParquetFiles, unreadable_here
 from deltaproduce.types.columns import VERSION, Column
 
 _ROLLED_BACK: Final = "deltaproduce.rolledBackBy"
-"""The property that moves a table which is set back to where it is."""
+"""The property that gives a table a new commit if it is already at the restored version."""
 
 
 class Tables:
@@ -80,41 +80,42 @@ class Tables:
         return self.engines.spark
 
     def existing(self, text: str) -> Table:
-        """A table of someone else, by its path or name.
+        """Return a table of someone else, by its path or name.
 
-        A name means what it means when this is asked first, as a store is opened.
+        A name keeps the meaning that it has at the first call, when a store is opened.
         """
         table = Table.existing(text)
         return table.within(*self._current) if table.in_catalog else table
 
     @cached_property
     def _current(self) -> tuple[str, str]:
-        """The catalog and the schema that are current, before someone goes to others."""
+        """The catalog and the schema that are current at the first call."""
         catalog = self.spark.catalog
         return catalog.currentCatalog(), catalog.currentDatabase()
 
     def read(self, table: Table, delta_version: int | None = None) -> DataFrame:
-        """The table's rows at a delta version (the newest without one).
+        """Return the table's rows at a delta version (by default the newest).
 
         Raises:
-            CorruptStoreError: it is one of the store's, and is not there, or not at that version.
+            CorruptStoreError: the table is one of the store's, but does not exist, or not at that
+                version.
         """
         with self._whole(table):
             return self._delta.read(self._place(table), delta_version)
 
     def feed(self, table: Table, first: int, last: int) -> DataFrame:
-        """What the table's change data feed says of some delta versions, both among them.
+        """Return the table's change data feed from one delta version to another, both included.
 
-        Delta finds out whether it has all of it when the rows are used.
+        Delta checks that the feed is complete when the rows are used.
         """
         return self._delta.spark.change_feed(table.place, first, last)
 
     def files(self, table: Table, delta_version: int) -> ParquetFiles | None:
-        """The files of a delta version, to be read without Spark; None if only Spark can.
+        """Return the files of a delta version, to be read without Spark; None if only Spark can.
 
         Raises:
             SessionError: only Spark can, and the store has no session.
-            CorruptStoreError: the store has none, and the table is not there.
+            CorruptStoreError: the store has no session, and the table does not exist.
         """
         known = self._files.get(table)
         if known is None or known[0] != delta_version:
@@ -132,12 +133,12 @@ class Tables:
         return known[1]
 
     def paths(self, table: Table, delta_version: int) -> tuple[str, ...] | None:
-        """The Parquet files of a delta version, by whole paths, as engines beside Spark take them.
+        """Return the full paths of a delta version's Parquet files, for engines other than Spark.
 
         None if rows of them are marked as deleted, or they are not seen without Spark.
 
         Raises:
-            CorruptStoreError: the table is not there, or not at that version.
+            CorruptStoreError: the table does not exist, or not at that version.
         """
         directory, told = self._seen(table).directory, self.listed(table, delta_version)
         if directory is None or told is None:
@@ -145,18 +146,18 @@ class Tables:
         return tuple(directory.at(path).uri for path in told.column("path").to_pylist())
 
     def listed(self, table: Table, delta_version: int) -> pa.Table | None:
-        """What the log says of the files of a delta version, as `local.delta.files` gives it.
+        """Return what the log says of a delta version's files, in the form of `local.delta.files`.
 
-        None as of `paths`.
+        None in the same cases as `paths`.
 
         Raises:
-            CorruptStoreError: the table is not there, or not at that version.
+            CorruptStoreError: the table does not exist, or not at that version.
         """
         with self._whole(table):
             return self._delta.files(self._seen(table), delta_version)
 
     def _seen(self, table: Table) -> Place:
-        """Where a table is; also in which directory, of a table in a catalog, too."""
+        """Return a table's place; with its directory if that is seen, also for a catalog table."""
         place = self._place(table)
         if place.in_catalog:
             return self._delta.within(Place(self.directory(table), in_catalog=False))
@@ -169,10 +170,10 @@ class Tables:
         columns: Sequence[Column],
         versions: tuple[int, int] | None = None,
     ) -> pa.Table:
-        """The rows of a small table at a delta version, on the driver.
+        """Return the rows of a small table at a delta version, on the driver.
 
         Args:
-            versions: only those whose ``_version`` is between these two, both among them.
+            versions: only rows whose ``_version`` is between these two, both included.
         """
         files = self.files(table, delta_version)
         found = None if files is None else files.rows(columns, versions)
@@ -188,12 +189,12 @@ class Tables:
     def some_rows(
         self, table: Table, delta_version: int, columns: Sequence[Column], version: int, most: int
     ) -> pa.Table:
-        """Rows of one version of the store, at most so many, on the driver, in no order.
+        """Return at most ``most`` rows of one version of the store, on the driver, in no order.
 
-        One Spark job, or none where the files are read here.
+        One Spark job, or none if the driver reads the files.
 
         Raises:
-            CorruptStoreError: as `read`.
+            CorruptStoreError: as for `read`.
         """
         files = self.files(table, delta_version)
         found = None if files is None else files.some_rows(columns, version, most)
@@ -203,10 +204,10 @@ class Tables:
         return self.engines.table(rows.limit(most), columns)
 
     def size(self, table: Table, delta_version: int) -> TableSize | None:
-        """How large a delta version of a table is; None if only Spark can say. No Spark job.
+        """Return the size of a delta version of a table; None if only Spark can tell. No Spark job.
 
         Raises:
-            CorruptStoreError: it is not there, or not at that version.
+            CorruptStoreError: the table does not exist, or not at that version.
         """
         with self._whole(table):
             return self._delta.size(self._place(table), delta_version)
@@ -218,13 +219,13 @@ class Tables:
         columns: Sequence[Column],
         versions: tuple[int, int] | None = None,
     ) -> Rows:
-        """All rows at a delta version: on the driver if the table is small, else in Spark.
+        """Return all rows at a delta version: on the driver if the table is small, else in Spark.
 
         Args:
-            versions: only those whose ``_version`` is between these two, both among them.
+            versions: only those whose ``_version`` is between these two, both included.
 
         Raises:
-            CorruptStoreError: as `read`.
+            CorruptStoreError: as for `read`.
         """
         if self._files_here(table, delta_version) is not None:
             return self.rows(table, delta_version, columns, versions)
@@ -232,21 +233,21 @@ class Tables:
         return rows if versions is None else rows.where(f.col(VERSION).between(*versions))
 
     def schema(self, table: Table, delta_version: int) -> StructType:
-        """The columns of a table at a delta version.
+        """Return the columns of a table at a delta version.
 
         Raises:
-            CorruptStoreError: as `read`.
+            CorruptStoreError: as for `read`.
         """
         with self._whole(table):
             return self._delta.schema(self._place(table), delta_version)
 
     def file_ends(self, table: Table, delta_version: int, by: Sequence[Column]) -> pa.Table:
-        """The first and the last row of each file of a delta version, none of which is deleted.
+        """Return the first and the last row of each file of a delta version without deleted rows.
 
-        One Spark job, or none of a small table and without a session.
+        One Spark job; none if the table is small, or without a session.
 
         Args:
-            by: what the rows of a file should be sorted by.
+            by: the expected order of the rows of a file.
 
         Returns:
             `marks.FILE` and `marks.MISPLACED`, and the columns ``by``.
@@ -258,7 +259,7 @@ class Tables:
         return fetched(ends, (FILE_COLUMN, MISPLACED_COLUMN, *by))
 
     def check_readable(self, table: Table, delta_version: int) -> None:
-        """Read all rows and columns of a delta version; jobs of Spark as for `file_ends`.
+        """Read all rows and columns of a delta version; Spark jobs as for `file_ends`.
 
         Raises:
             Exception: files of it are gone or broken (`damage.tells_of_damage`, CorruptStoreError).
@@ -273,7 +274,7 @@ class Tables:
         rows.agg(*(f.count_if(col(name).isNull()) for name in rows.columns)).collect()
 
     def _files_here(self, table: Table, delta_version: int) -> ParquetFiles | None:
-        """The files of a delta version if they are read without Spark."""
+        """Return the files of a delta version if they are read without Spark."""
         files = self.files(table, delta_version)
         if files is None or self.engines.session is None:
             return files
@@ -284,12 +285,12 @@ class Tables:
         return files.without_spark(table.name) if is_small else None
 
     def read_whole(self, table: Table, delta_version: int) -> DataFrame:
-        """The rows at a delta version that was written whole: in order, and none of them deleted.
+        """Return the rows at a delta version that was written whole: in order, and none deleted.
 
-        They come from the files, which are few: see `SparkDelta.from_files`.
+        They are read from the files, which are few: see `SparkDelta.from_files`.
 
         Raises:
-            CorruptStoreError: as `read`.
+            CorruptStoreError: as for `read`.
         """
         known = self._frames.get(table)
         if known is not None and known[0] == delta_version:
@@ -302,16 +303,16 @@ class Tables:
         return rows
 
     def exists(self, table: Table) -> bool:
-        """Whether there is a Delta table."""
+        """Return whether a Delta table exists."""
         with self._whole(table):
             return self._delta.exists(self._place(table))
 
     def _place(self, table: Table) -> Place:
-        """Where a table is; also in which directory, if it is one of the store's that are seen."""
+        """Return a table's place; with its directory if it is the store's and seen."""
         return self._known(table.place) if self.location.has(table) else table.place
 
     def _known(self, place: Place) -> Place:
-        """A place of the store's, with its directory if that is seen without Spark."""
+        """Return a place of the store's, with its directory if that is seen without Spark."""
         root = self._root.directory
         if root is None:
             return place
@@ -319,24 +320,24 @@ class Tables:
         return replace(place, directory=found) if found.is_taken else place
 
     def table_id(self, table: Table) -> str | None:
-        """Delta's id of a table of the store's, which stays its own; None if there is none."""
+        """Return Delta's id of one of the store's tables, which never changes; None if no table."""
         with self._whole(table):
             return self._delta.table_id(self._place(table))
 
     def detail(self, table: Table) -> Detail | None:
-        """What Delta says of a table; None if there is none. One Spark job."""
+        """Return Delta's description of a table; None if there is no table. One Spark job."""
         return self._delta.spark.describe(table.place)
 
     def places(self, tables: Iterable[Table]) -> dict[str, str]:
-        """The directories of those of some tables that are there, by name.
+        """Return the directories of the tables that exist, by name.
 
-        One Spark job a table in a catalog.
+        One Spark job for each table in a catalog.
         """
         found = ((table.name, self._directory(table)) for table in tables)
         return {name: directory for name, directory in found if directory is not None}
 
     def directory(self, table: Table) -> str:
-        """The directory that a table's files are in; one Spark job in a catalog.
+        """Return the directory of a table's files; one Spark job in a catalog.
 
         Raises:
             CorruptStoreError: there is no such table.
@@ -353,10 +354,10 @@ class Tables:
         return None if detail is None else detail.location
 
     def found(self) -> tuple[Table, ...]:
-        """The tables that are where the store's are, whoever made them.
+        """Return the tables in the place of the store's tables, whoever made them.
 
-        On this machine no Spark job, else one. Those of a store in a folder below are not there,
-        and neither is what is behind a link.
+        No Spark job on a local file system, else one. Leaves out the tables of a store in a
+        subfolder, and everything behind a link.
         """
         location = self.location
         if location.in_catalog:
@@ -365,9 +366,9 @@ class Tables:
         return tuple(t for t in tables if not is_linked(location.address, t.address))
 
     def recent_commits(self, table: Table, since: int | None = None) -> tuple[Commit, ...]:
-        """A table's newest commits, newest first; none when there is no table.
+        """Return a table's newest commits, newest first; none if there is no table.
 
-        Of a store at a path on this machine, no Spark job; else one, or two if more than a few were
+        No Spark job for a store at a local path; else one, or two if more than a few commits were
         made since.
 
         Args:
@@ -398,8 +399,8 @@ class Tables:
         with self._effect("commit", table, attempt, base):
             match edit:
                 case Edit():
-                    # What is overwritten is new, or was made as tables are here; anything else may
-                    # have any properties, and an overwriting would keep them.
+                    # An overwritten table is either new or has the properties that tables get here;
+                    # any other table may have any properties, and an overwrite would keep them.
                     is_known = base is not None or not self.exists(table)
                     write = self._write(table, edit, attempt, is_known=is_known)
                     self._delta.write(self._place(table), write)
@@ -411,14 +412,14 @@ class Tables:
         commits = self.recent_commits(table, base)
         made = landed(attempt, base, commits)
         if made is not None and isinstance(edit, Restore):
-            # What was set back stands on nothing that came between, not even on a compaction.
+            # A restore must directly follow its base, without even a compaction in between.
             made = made if made.delta_version - 1 == base else None
         if made is not None:
-            # Tables may be compacted at any time, by Delta itself right behind a commit too.
+            # Tables may be compacted at any time, even by Delta right after a commit.
             return current(made.delta_version, commits) or made.delta_version
         unmoved = None if base is None else current(base, commits)
         if isinstance(edit, Deletion) and unmoved is not None:
-            return unmoved  # there was no row to delete
+            return unmoved  # no row matched
         raise overtaken(table.name, attempt, base, commits)
 
     def commit_fenced(
@@ -430,16 +431,16 @@ class Tables:
         *,
         overwrite: bool = False,
     ) -> None:
-        """Append to a table, or overwrite it: of those with one fencing token, one takes effect.
+        """Append to a table, or overwrite it; one commit per fencing token takes effect.
 
-        Delta refuses a concurrent one with the same token, and skips a later one silently; so the
-        table's commits are to be asked which it was.
+        Delta refuses a concurrent commit with the same token, and skips a later one silently; so
+        the caller has to read the table's commits to find out which one took effect.
 
         Args:
-            rows: a few.
+            rows: a few rows.
 
         Raises:
-            ConflictError: refused.
+            ConflictError: Delta refused the commit.
         """
         write = Write(
             rows,
@@ -452,9 +453,9 @@ class Tables:
             self._delta.write(self._place(table), write)
 
     def restore(self, table: Table, delta_version: int, attempt: Attempt) -> int:
-        """Set a table that ran ahead back to what the head pins; returns its new delta version.
+        """Restore a table that ran ahead to what the head pins; return its new delta version.
 
-        The commit says whose it is, but not that it is of what the attempt was given to do.
+        The commit names its attempt, but does not count as part of the attempt's work.
         """
         told = replace(attempt, given=None, part=None)
         with self._effect("restore", table, told):
@@ -466,15 +467,15 @@ class Tables:
         raise overtaken(table.name, told, delta_version, commits)
 
     def create(self, table: Table, columns: Sequence[Column]) -> None:
-        """Make an empty table if there is none, or one that was begun and has no commit."""
+        """Create an empty table if none exists, or only one that has no commit yet."""
         with self._effect("create", table):
             self._delta.create(self._place(table), columns, KEPT)
 
     def put_together(self, table: Table, *, in_order: bool = True) -> None:
-        """Write small files as large ones: no row changes.
+        """Merge small files into large ones; change no row.
 
         Args:
-            in_order: rows of a file stay in order, if there is a session.
+            in_order: whether the rows of a file stay in order, if there is a session.
         """
         with self._effect("optimize", table):
             self._delta.optimize(self._place(table), in_order=in_order)
@@ -486,12 +487,12 @@ class Tables:
     def unneeded(
         self, table: Table, needed: Collection[int], unfinished_since: datetime
     ) -> pa.Table | None:
-        """The files that no version needs; None if Spark finds them: see `storage.files`."""
+        """Return the files that no version needs; None if Spark finds them: see `storage.files`."""
         with self._whole(table):
             return self._delta.unneeded(self._place(table), needed, unfinished_since)
 
     def remove_files(self, table: Table, inventory: Rows) -> None:
-        """Remove files of a table, whatever Delta's retention says; those that it has now stay.
+        """Remove files of a table, regardless of Delta's retention; the table's current files stay.
 
         Args:
             inventory: see `Deltas.remove_files`.
@@ -505,14 +506,14 @@ class Tables:
             self._delta.drop(self._place(table))
 
     def has_others(self, table: Table) -> bool:
-        """Whether a table's directory has tables of others in it, at any depth."""
+        """Return whether a table's directory contains other tables, at any depth."""
         return not table.in_catalog and self._delta.has_others(self._place(table))
 
     def ensure_schema(self, location: Location | None = None) -> None:
-        """Make the catalog's schema if it is missing; a path needs nothing.
+        """Create the catalog's schema if it is missing; a path needs nothing.
 
         Args:
-            location: another one than the store's.
+            location: a location other than the store's.
         """
         place = self.location if location is None else location
         if place.in_catalog:
@@ -520,11 +521,11 @@ class Tables:
                 self._delta.spark.create_schema(place.address)
 
     def many_effects(self) -> AbstractContextManager[None]:
-        """For an operation of many effects: the user's settings are read once, not for each."""
+        """Enter an operation of many effects, which reads the user's settings only once."""
         return self._delta.many_effects()
 
     def _write(self, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool) -> Write:
-        """An edit as a write of Delta's."""
+        """Return an edit as a write of Delta's."""
         limits, small = self.engines.limits, edit.sought and self._root.directory is not None
         write = Write(
             edit.rows,
@@ -549,10 +550,11 @@ class Tables:
     def _set_back(
         self, table: Table, delta_version: int, attempt: Attempt, base: int | None
     ) -> None:
-        """Give a table the rows of an earlier delta version, in a commit of its own.
+        """Give a table the rows of an earlier delta version, in its own commit.
 
-        Restoring a table to where it is makes none. There a property is set, because a fold of a
-        version that is no longer to count may be under way, and must find the table moved.
+        Restoring a table to its current version makes no commit. Then a property is set instead,
+        because a fold of a version that no longer counts may be under way, and must find that the
+        table moved.
         """
         metadata = attempt.metadata(table.name)
         if base == delta_version:
@@ -563,13 +565,13 @@ class Tables:
 
     @cached_property
     def _root(self) -> Place:
-        """Where the store is; also in which directory, if that is seen without Spark."""
+        """The store's place; with its directory if that is seen without Spark."""
         place = self.location.place
         return place if place.in_catalog else self._delta.within(place)
 
     @contextmanager
     def _whole(self, table: Table) -> Iterator[None]:
-        """Says that one of the store's tables has lost its log, or some of it."""
+        """Turn damage of one of the store's logs into an error that names the table."""
         try:
             yield
         except BrokenLogError as error:
@@ -580,20 +582,20 @@ class Tables:
             raise unreadable(table.name, error) from error
 
     def _unreadable(self, table: Table, error: BrokenLogError) -> DeltaProduceError:
-        """What is said of a log that cannot be read: it is damaged, or there is no way to it."""
+        """Return the error for a log that cannot be read: it is damaged, or cannot be reached."""
         root = self._root.directory
         return unreadable_here(table.name, root, error.__cause__ or error)
 
     def _silence(self, error: BaseException) -> str | None:
-        """What an error says of a file system that cannot be reached; None if it can."""
+        """Return what an error says of an unreachable file system; None if it can be reached."""
         root = self._root.directory
         return None if root is None else root.file_system.silence(error)
 
     def _check_commits(self) -> None:
-        """Refuse a store where two writers could overwrite each other's commits; asked once.
+        """Refuse a store where two writers could overwrite each other's commits; check once.
 
         Raises:
-            StorageError: delta-rs would commit there, and the file system does not keep them apart.
+            StorageError: delta-rs would commit there, and the file system does not prevent that.
         """
         root = None if self._is_checked else self._delta.unproven(self._root)
         if root is None:
@@ -612,11 +614,11 @@ class Tables:
     def _effect(
         self, name: str, table: Table, attempt: Attempt | None = None, base: int | None = None
     ) -> Iterator[None]:
-        """An effect on a table, between its fail points; what prevents it is said.
+        """Run an effect on a table between its fail points, and translate its errors.
 
         Raises:
             ConflictError: Delta refuses it because of another writer.
-            CorruptStoreError: or because of someone else.
+            CorruptStoreError: Delta refuses it because of someone else's commit.
             StorageError: there is no space, or no right to write.
         """
         try:

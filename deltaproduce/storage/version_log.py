@@ -1,16 +1,16 @@
 """The version log: the table whose next commit is the only commit point of a store.
 
-A version exists when its row is in the log, and only then; all that was written before is
-invisible. The invariant: numbers are consecutive and each has one row. Every commit to the log
-carries a fencing token, the one after that of the newest commit which its writer had read, as
-``txnVersion`` under one ``txnAppId``: of two writers that read the same state of the log, Delta
-refuses the second while both are under way, and skips it silently afterwards, which reading back
-finds out. Most commits publish a version. One that drops versions carries one too, so a writer that
-still goes by a dropped version cannot publish. And only attempts of stores have changed rows; else
-none is read.
+A version exists if and only if its row is in the log; everything written before is invisible. The
+invariant: numbers are consecutive and each has one row. Every commit to the log carries a fencing
+token, one more than the token of the newest commit that its writer had read, as ``txnVersion``
+under one ``txnAppId``. If two writers have read the same state of the log, Delta refuses the second
+commit while both are under way, and skips it silently afterwards; the writer finds out by reading
+back. Most commits publish a version. A commit that drops versions carries a token, too, so a writer
+that still builds on a dropped version cannot publish. The log is read only if nothing but the
+attempts of stores has changed its rows.
 
-The text of a definition is in the row of the version whose tables were first made by it. A version
-without one has that of the version before, if the fingerprints are equal (decision 45).
+The text of a definition is in the row of the first version whose tables were made by it. A version
+without the text takes it from the version before, if the fingerprints are equal (decision 45).
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ class VersionLog:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._table = tables.location.log()
-        self._known: tuple[Version, ...] = ()  # dropped ones have no stages
+        self._known: tuple[Version, ...] = ()  # dropped versions have no stages
         self._read: int | None = None
 
     def versions(self) -> tuple[Version, ...]:
-        """All versions that are kept, oldest first.
+        """Return all kept versions, oldest first.
 
-        If nothing is new that costs one Spark job, or none for a store on this machine.
+        If nothing is new, this costs one Spark job, or none for a store on a local file system.
 
         Raises:
-            CorruptStoreError: a number is missing or there twice, or rows are not those that stores
-                have written.
+            CorruptStoreError: a number is missing or appears twice, or no store has written the
+                rows.
         """
         commits = self._commits()
         if commits and commits[0].delta_version != self._read:
@@ -89,21 +89,24 @@ class VersionLog:
         return _kept(self._known)
 
     def head(self) -> Version:
-        """The newest version, read now; the empty one if there is none."""
+        """Return the newest version, read now; the empty one if there is none."""
         self.versions()
         return self.last_read
 
     @property
     def last_read(self) -> Version:
-        """The newest version as of the last reading."""
+        """The newest version as of the last read."""
         return self._known[-1] if self._known else EMPTY
 
     def with_ids(self) -> dict[str, Version]:
-        """The versions with an update id, as of the last reading; dropped ones have no stages."""
+        """Return all versions with an update id as of the last read.
+
+        Dropped versions have no stages.
+        """
         return {v.update_id: v for v in self._known if v.update_id is not None}
 
     def check_published(self, number: int) -> None:
-        """Refuse a log that does not have a version which a table shows was published.
+        """Refuse a log that lacks a version which a table shows was published.
 
         Raises:
             CorruptStoreError: its row is lost.
@@ -129,13 +132,13 @@ class VersionLog:
             self._read = published
 
     def rewrite(self, versions: Sequence[Version], attempt: Attempt) -> None:
-        """Keep these versions and no other, as they are given; of others their update ids.
+        """Keep exactly these versions, as given, and only the update ids of all others.
 
         Args:
-            versions: the newest ones, oldest first.
+            versions: the newest versions, oldest first.
 
         Raises:
-            DeltaProduceError: as `publish`.
+            DeltaProduceError: as for `publish`.
         """
         dropped = [version for version in self._known if version.number < versions[0].number]
         kept = [
@@ -148,19 +151,19 @@ class VersionLog:
 
     @property
     def store_id(self) -> str | None:
-        """What tells this store from others, wherever it is; None before the first version.
+        """The identity of this store, wherever it is; None before the first version.
 
-        It is Delta's id of the log, which a copy of the store's files has too.
+        It is Delta's id of the log; a copy of the store's files has the same id.
         """
         return self._tables.table_id(self._table)
 
     @property
     def delta_version(self) -> int | None:
-        """That of the log itself, as of the last reading; None if there was no log."""
+        """The delta version of the log, as of the last read; None if there was no log."""
         return self._read
 
     def repair(self, attempt: Attempt) -> None:
-        """Set a log that someone else has changed back to what the stores have made of it.
+        """Restore a log that someone else has changed to its state after the stores' last commit.
 
         Raises:
             CorruptStoreError: no delta version is known to be right.
@@ -180,10 +183,10 @@ class VersionLog:
             self.versions()
 
     def _read_rows(self, commits: Sequence[Commit]) -> None:
-        """Read what is new in the log, or all of it, if more than that has changed.
+        """Read what is new in the log, or all of it if more than that has changed.
 
         Args:
-            commits: the log's last, newest first; all since the last reading.
+            commits: the log's last commits, newest first; all since the last read.
         """
         newest, known = commits[0].delta_version, self._known
         if (
@@ -212,13 +215,13 @@ class VersionLog:
         self._read = newest
 
     def _was_rewritten(self, commits: Sequence[Commit]) -> bool:
-        """Whether versions were dropped since the last reading."""
+        """Return whether versions were dropped since the last read."""
         later = (c.attempt for c in commits if self._read is None or c.delta_version > self._read)
         last = self.last_read.number
         return any(attempt is not None and attempt.version <= last for attempt in later)
 
     def _commit(self, rows: list[Mapping[str, Any]], attempt: Attempt, *, overwrite: bool) -> int:
-        """Commit to the log, again if it was compacted meanwhile; returns the new delta version."""
+        """Commit to the log, again if it was compacted meanwhile; return the new delta version."""
         found = pa.Table.from_pylist(rows, arrow_schema(_COLUMNS))
         while True:
             read, failure = self._read, None
@@ -233,13 +236,13 @@ class VersionLog:
                 return made
             if failure is not None and not isinstance(failure, ConflictError):
                 raise failure
-            self.versions()  # a log that someone else has changed says so
+            self.versions()  # raises if someone else has changed the log
             commits = self._tables.recent_commits(self._table, read)
             if read is None or not compacted(read, commits):
                 raise conflict(self._table.name, attempt, commits) from failure
 
     def _commits(self) -> tuple[Commit, ...]:
-        """The log's last commits, newest first, one of ours among them; none if there is no log."""
+        """Return the log's last commits, newest first, with one of ours; none without a log."""
         commits = self._tables.recent_commits(self._table, self._read)
         if self._read is not None and (not commits or commits[0].delta_version < self._read):
             found = f"delta version {commits[0].delta_version}" if commits else "no table"
@@ -249,10 +252,10 @@ class VersionLog:
         return commits
 
     def _rows(self, delta_version: int, after: int | None = None) -> tuple[Version, ...]:
-        """The versions that the log had, oldest first; one Spark job if they are elsewhere.
+        """Return the versions in the log, oldest first; one Spark job if it is not local.
 
         Args:
-            after: only those of later numbers.
+            after: only versions with larger numbers.
         """
         rows = self._tables.rows(self._table, delta_version, _COLUMNS)
         if after is not None:
@@ -264,10 +267,10 @@ class VersionLog:
             raise self._damaged(f"a row of it is none of a store's ({error})", None) from error
 
     def _damaged(self, finding: str, good: int | None) -> CorruptStoreError:
-        """What is said of a log that someone else has changed.
+        """Return the error for a log that someone else has changed.
 
         Args:
-            good: the delta version that the stores' own commits have left; None if it is not known.
+            good: the delta version after the stores' own commits; None if unknown.
         """
         back = f"RESTORE TABLE {self._table.sql} TO VERSION AS OF {good}"
         mend = (
@@ -281,7 +284,7 @@ class VersionLog:
         )
 
     def _committed_by(self, attempt: Attempt) -> int | None:
-        """The delta version that an attempt's commit became, read back; None if it made none."""
+        """Return the delta version of an attempt's commit, read back; None if it made none."""
         try:
             commits = self._tables.recent_commits(self._table, self._read)
             return next((c.delta_version for c in commits if c.attempt == attempt), None)
@@ -292,10 +295,10 @@ class VersionLog:
             ) from error
 
     def _row(self, version: Version, attempt: Attempt, before: Version) -> dict[str, Any]:
-        """A version as a row of the log.
+        """Return a version as a row of the log.
 
         Args:
-            before: that of the row before.
+            before: the version of the row before.
         """
         location = self._tables.location
         return {
@@ -336,12 +339,12 @@ class VersionLog:
 
 
 def _kept(versions: Sequence[Version]) -> tuple[Version, ...]:
-    """Without those that were dropped, of which the log has no more than their update ids."""
+    """Return the versions without dropped ones, of which the log has only the update ids."""
     return tuple(version for version in versions if version.stages)
 
 
 def _version(row: Mapping[str, Any]) -> Version:
-    """A row of the log; someone else may have written anything that its columns can hold."""
+    """Parse a row of the log; someone else may have written anything that its columns can hold."""
     number, at, fingerprints = row["number"], row["committed_at"], row["fingerprints"] or {}
     if None in (number, at, *fingerprints.values()) or at < _FIRST_MOMENT:
         raise CorruptStoreError(
@@ -367,7 +370,7 @@ def _version(row: Mapping[str, Any]) -> Version:
 
 
 def _new_texts(version: Version, before: Version) -> dict[str, str]:
-    """Stage -> the text of its definition, where that does not follow from the version before."""
+    """Return stage -> the text of its definition, if it does not follow from the version before."""
     return {
         name: made.text
         for name, made in version.definitions.items()
@@ -376,7 +379,7 @@ def _new_texts(version: Version, before: Version) -> dict[str, str]:
 
 
 def _with_texts(version: Version, before: Version) -> Version:
-    """The version, with the texts of definitions that it has from the one before."""
+    """Return the version with the definition texts that it takes from the version before."""
     found = {
         name: made if made.text is not None else replace(made, text=text)
         for name, made in version.definitions.items()
@@ -386,13 +389,13 @@ def _with_texts(version: Version, before: Version) -> Version:
 
 
 def _text_before(stage: str, made: Fingerprint, before: Version) -> str | None:
-    """The text of a definition as the version before has it; None if it was another one."""
+    """Return the text of a definition in the version before; None if it was another one."""
     known = before.definitions.get(stage)
     return known.text if known == made and known is not None else None
 
 
 def _fault_of_names(version: Version, location: Location) -> str | None:
-    """What is wrong with the names that a version has of its tables; None if nothing is."""
+    """Return what is wrong with the table names of a version; None if nothing is."""
     names = {location.log().name.lower()}
     for stage, figures in version.stages.items():
         fault = name_fault(belongs_to(stage))
@@ -409,7 +412,7 @@ def _fault_of_names(version: Version, location: Location) -> str | None:
 
 
 def _remembered(version: Version) -> dict[str, Any]:
-    """What stays of a version that is dropped: its update id, so that it is not applied twice."""
+    """Return what remains of a dropped version: its update id, so that it is not applied twice."""
     return {
         "number": version.number,
         "committed_at": version.committed_at,
@@ -420,9 +423,9 @@ def _remembered(version: Version) -> dict[str, Any]:
 
 
 def _fencing_token(commits: Sequence[Commit]) -> int:
-    """The fencing token of the log's newest commit of ours; 0 if there is none.
+    """Return the fencing token of the log's newest commit of ours; 0 if there is none.
 
-    A version that was published before turns were counted took its number.
+    For a version that was published before tokens were stored, the token is its number.
     """
     attempts = (commit.attempt for commit in commits if commit.attempt is not None)
     return next((attempt.fencing_token or attempt.version for attempt in attempts), 0)

@@ -1,7 +1,7 @@
-"""Versions: which delta version of each table together is one state of a store.
+"""Versions: the delta versions of all tables that together are one state of a store.
 
 Everything here is a value, without Spark. The invariant: a `Version` names the delta version of
-every table that exists in it, so a reader needs nothing else to read one state, and a stage that a
+every table that exists in it, so a reader needs nothing else to read one state; and a stage that a
 version did not touch has the same delta versions as in the version before.
 """
 
@@ -154,7 +154,7 @@ def _minute(moment: datetime) -> str:
 
 
 def find(versions: Iterable[Version], number: int) -> Version:
-    """The version of that number.
+    """Return the version with a number.
 
     Raises:
         NotFoundError: it was never published or is no longer retained.
@@ -169,14 +169,14 @@ def find(versions: Iterable[Version], number: int) -> Version:
 
 
 def span(versions: Sequence[Version], since: int, until: int | None = None) -> tuple[Version, ...]:
-    """The versions from one to another, both among them; to the newest if ``until`` is None.
+    """Return the versions from one to another, both included; to the newest if ``until`` is None.
 
     Args:
-        versions: all of a store, oldest first.
+        versions: all versions of a store, oldest first.
 
     Raises:
-        NotFoundError: one of the two is not there.
-        InvalidArgumentError: they are the wrong way round.
+        NotFoundError: one of the two does not exist.
+        InvalidArgumentError: they are in the wrong order.
     """
     all_versions = (EMPTY, *versions)
     first = find(versions, since)
@@ -191,11 +191,11 @@ def span(versions: Sequence[Version], since: int, until: int | None = None) -> t
 
 
 def unbroken(versions: Iterable[Version], stage: str) -> bool:
-    """Whether a stage's updates say all that happened to it in these versions, oldest first.
+    """Return whether a stage's updates are complete over these versions, given oldest first.
 
-    They do not if a pipeline without the stage made some of them, or one that defined it with other
-    key or value columns: then its updates were begun anew. So they were if a table that it is read
-    from was not known to be the same any more, or if a repair could not trust them.
+    They are not if some versions come from a pipeline without the stage, or with other key or value
+    columns: then its updates began again. They also began again if the table that a source is read
+    from in place could not be recognized as the same any more, or if a repair could not trust them.
     """
     figures = [version.stages.get(stage) for version in versions]
     has_tables = [found is not None and bool(found.delta_versions) for found in figures]
@@ -204,10 +204,10 @@ def unbroken(versions: Iterable[Version], stage: str) -> bool:
 
 
 def check_there(head: Version, version: Version, stages: Iterable[str], *kinds: str) -> None:
-    """Refuse an older version of tables that someone else removed, and a repair made anew.
+    """Refuse versions older than the repair that rebuilt tables which someone else removed.
 
     Raises:
-        NotFoundError: of such a table.
+        NotFoundError: for such a table.
     """
     for stage in stages:
         figures = head.stages.get(stage)
@@ -223,14 +223,14 @@ def check_there(head: Version, version: Version, stages: Iterable[str], *kinds: 
 
 
 def told_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
-    """Since which version a stage's updates say all that happened to it, up to the newest.
+    """Return the first version from which a stage's updates are complete up to the newest.
 
     Args:
-        versions: all of a store, oldest first.
+        versions: all versions of a store, oldest first.
 
     Returns:
-        The number; and whether the stage had no rows before, or none that its updates of that
-        version do not speak of.
+        The number; and whether the stage had no rows before, or only rows that its updates of that
+        version include.
     """
     newest, since = versions[-1].stages[stage], len(versions) - 1
     while since:
@@ -242,12 +242,12 @@ def told_since(versions: Sequence[Version], stage: str) -> tuple[int, bool]:
 
 
 def _series(figures: StageFigures) -> tuple[object, ...]:
-    """What the updates of two versions of a stage have in common if one goes on from the other."""
+    """Return what the updates of two versions share if one continues the other."""
     return figures.columns.own, figures.past.begun
 
 
 def stage_at(version: Version, stage: Stage) -> Stage:
-    """A stage with the columns that its tables have in a version; itself if they are the same."""
+    """Return a stage with the columns of its tables in a version; itself if they are the same."""
     figures = version.stages.get(stage.name)
     if figures is None or not figures.columns.key or has_columns(figures, stage):
         return stage
@@ -257,17 +257,17 @@ def stage_at(version: Version, stage: Stage) -> Stage:
 
 
 def has_columns(figures: StageFigures, stage: Stage) -> bool:
-    """Whether a stage's tables have the columns that it is defined with."""
+    """Return whether a stage's tables have the columns that it is defined with."""
     return columns_of(stage) == figures.columns
 
 
 def columns_of(stage: Stage) -> StageColumns:
-    """The key, value and source key columns of a stage, and those of its states, as DDL."""
+    """Return the columns of a stage's key, value, source key and states, as DDL."""
     schema = stage.schema
     columns = schema.key, schema.value, stage.source_key, schema.states
     return StageColumns(*(part.ddl for part in columns))
 
 
 def has_tables(version: Version, stage: str) -> bool:
-    """Whether the stage has been produced, or the source been given rows, by that version."""
+    """Return whether a stage was produced, or a source given rows, by that version."""
     return version.pinned(stage, "content") is not None

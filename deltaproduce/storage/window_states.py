@@ -1,8 +1,8 @@
-"""What a version knows of windows, and its JSON: where they are, and which partitions there are.
+"""The state of windows in a version, and its JSON: their places, and the present partitions.
 
-Pure values. They are in the version log beside the figures of stages, and only where a pipeline has
-windows. The invariant: they are read back as they were written, and whatever no store has written
-is none.
+Pure values, stored in the version log next to the figures of stages, and only if a pipeline has
+windows. The invariant: they read back as they were written, and anything that no store has written
+is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltaproduce.types.json_fields import Kind, fields, is_integer, is_text, op
 
 
 class Tracked(NamedTuple):
-    """A column of a stage of which a store keeps which partitions there are, by unit."""
+    """A column of a stage whose present partitions a store tracks, by unit."""
 
     stage: str
     column: str
@@ -26,13 +26,13 @@ class Tracked(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Since which value a source keeps its rows.
+    """The first value that a source keeps.
 
     Attributes:
-        column: that they are kept by.
-        first: the value: a day, after 1970, or a whole number.
-        retention: what it was defined by, as text.
-        has_forgotten: whether rows before it were dropped without a word.
+        column: the column that decides which rows it keeps.
+        first: the value: days since 1970, or a whole number.
+        retention: the retention that defined it, as text.
+        has_forgotten: whether rows before it were dropped without an update.
     """
 
     column: str
@@ -43,12 +43,12 @@ class Floor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """What the windows of a store depend on beside its rows.
+    """The state that the windows of a store depend on, apart from its rows.
 
     Attributes:
-        as_of: the day that the store is as of, after 1970; None if it is as of none.
+        as_of: the day of the store, in days since 1970; None if it has no day.
         present: the units of partitions that have or ever had rows, or were named.
-        floors: since when sources keep their rows that do not keep all.
+        floors: the first value that each source keeps, for sources that do not keep all.
     """
 
     as_of: int | None = None
@@ -56,7 +56,7 @@ class WindowState:
     floors: Mapping[str, Floor] = field(default_factory=dict)
 
     def with_present(self, units: Mapping[Tracked, Ranges]) -> WindowState:
-        """The state where these are there too; where none are new it is the same."""
+        """Return the state with these units present, too; the same state if none is new."""
         found = {
             key: self.present.get(key, Ranges()).union(more)
             for key, more in units.items()
@@ -69,7 +69,7 @@ NO_WINDOWS: Final = WindowState()
 
 
 def state_to_json(state: WindowState) -> dict[str, Any]:
-    """The state as JSON has it."""
+    """Return the state as JSON values."""
     floors = [[source, *floor] for source, floor in sorted(state.floors.items())]
     return {
         "as_of": None if state.as_of is None else _told(day_of(state.as_of)),
@@ -82,7 +82,7 @@ def state_to_json(state: WindowState) -> dict[str, Any]:
 
 
 def state_from_json(found: object) -> WindowState | None:
-    """The inverse of `state_to_json`; None if it is none."""
+    """Parse the output of `state_to_json`; return None for anything else."""
     known = fields(found, _STATE, required=("present",))
     if known is None:
         return None
@@ -98,7 +98,7 @@ def state_from_json(found: object) -> WindowState | None:
 
 
 def move_to_json(move: WindowMove) -> dict[str, Any]:
-    """A move as JSON has it: dates as ISO 8601."""
+    """Return a move as JSON values, with dates as ISO 8601."""
     return {
         "first": _told(move.first),
         "last": _told(move.last),
@@ -110,7 +110,7 @@ def move_to_json(move: WindowMove) -> dict[str, Any]:
 
 
 def move_from_json(found: Mapping[str, Any]) -> WindowMove:
-    """The inverse of `move_to_json`, of what `is_move`."""
+    """Parse the output of `move_to_json`, which `is_move` has checked."""
     return WindowMove(
         _partition(found["first"]),
         _partition(found["last"]),
@@ -122,7 +122,7 @@ def move_from_json(found: Mapping[str, Any]) -> WindowMove:
 
 
 def is_move(found: object) -> bool:
-    """Whether it is what `move_to_json` makes."""
+    """Return whether a value has the form of `move_to_json`."""
     return fields(found, _MOVE, required=tuple(_MOVE)) is not None
 
 
