@@ -1,1 +1,1 @@
-"""Parquet files of tables, read without Spark: which row groups, and how much that is."""
+"""Parquet files of tables, read without Spark: choosing, reading and counting row groups."""

@@ -1,8 +1,8 @@
-"""Ranges of files: what Delta's log says of a table's files, so that most need not be opened.
+"""Ranges of files: the statistics in Delta's log, so that most files need not be opened.
 
-Pure. The invariant: a file is left out only if the log says that it has nothing of what is sought;
-of which it says nothing, it may have anything. Only columns that stand for whole numbers count:
-texts are cut in the log, and it has times to the millisecond.
+Pure. The invariant: a file is skipped only if the log says that it has none of the wanted rows; a
+file without statistics may have any. Only columns that stand for whole numbers count: the log
+truncates texts, and has times only to the millisecond.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from deltaproduce.storage.parquet.row_groups import NO_VALUE, EveryRange
 from deltaproduce.types.columns import Column
 
 _CUT_MICROS: Final = 999
-"""So much later than the log says the last moment may be."""
+"""The most microseconds by which the last moment may be later than the log says."""
 _PARTITION: Final = "partition"
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class FileRanges(NamedTuple):
-    """What is known of some files.
+    """The known statistics of some files.
 
     Attributes:
         told: a row for each file: ``num_records``, and structs of columns ``min``, ``max`` and
             ``null_count``, and ``partition``, as delta-rs has them; None if nothing is known.
-        files: how many files there are.
+        files: the number of files.
     """
 
     told: pa.Table | None
     files: int
 
     def within(self, column: Column, values: Ranges) -> Marks:
-        """Which files may have a value in some ranges."""
+        """Mark the files that may have a value in the ranges."""
         least, greatest = self._ends(column)
         return EveryRange(least, greatest).reach(values)
 
     def rows_inside(self, column: Column, values: Ranges) -> tuple[Marks, Numbers]:
-        """Which files have no other values, and how many rows each file has."""
+        """Mark the files with values only in the ranges; also return the row count of each file."""
         rows = self._rows()
         least, greatest = self._ends(column)
         firsts, lasts = np.array(values.pairs, np.int64).reshape(-1, 2).T
@@ -64,7 +64,7 @@ class FileRanges(NamedTuple):
         return int(rows.sum()), int(np.asarray(self.told.column("size_bytes")).sum())
 
     def holding(self, keys: Selection) -> Marks:
-        """Which files may have one of some keys, which are here."""
+        """Mark the files that may have one of the keys, which are on the driver."""
         assert isinstance(keys.keys, pa.Table)
         marks = np.ones(self.files, bool)
         for column, values in zip(keys.columns, keys.keys.columns, strict=True):
@@ -75,7 +75,7 @@ class FileRanges(NamedTuple):
         return marks
 
     def _ends(self, column: Column) -> tuple[Numbers, Numbers]:
-        """The least and the greatest value of each file."""
+        """Return the least and the greatest value of each file."""
         values = self._partition_numbers(column)
         if values is not None:
             given, numbers = np.asarray(values.is_valid()), np.asarray(pc.fill_null(values, 0))
@@ -97,7 +97,7 @@ class FileRanges(NamedTuple):
         return np.where(empty, NO_VALUE.least, first), np.where(empty, NO_VALUE.greatest, last)
 
     def _nulls(self, column: Column) -> Numbers:
-        """How many values of each file are null; -1 if that is not known."""
+        """Return the number of nulls in each file; -1 if unknown."""
         values = self._partition_numbers(column)
         if values is not None:
             return np.where(np.asarray(values.is_valid()), 0, self._rows())
@@ -107,7 +107,7 @@ class FileRanges(NamedTuple):
         return np.asarray(pc.fill_null(found, -1), np.int64)
 
     def values(self) -> list[dict[str, pa.Scalar]]:
-        """The values that all rows of each file have, of columns that the files do not have."""
+        """Return the values that all rows of each file share, in columns that the files lack."""
         if self.told is None or _PARTITION not in self.told.column_names:
             return [{} for _ in range(self.files)]
         structs = self.told.column(_PARTITION).combine_chunks()
@@ -121,7 +121,7 @@ class FileRanges(NamedTuple):
         return None if found is None else numbers_of(found)
 
     def _rows(self) -> Numbers:
-        """How many rows each file has; -1 if that is not known."""
+        """Return the number of rows in each file; -1 if unknown."""
         if self.told is None:
             return np.full(self.files, -1)
         return np.asarray(pc.fill_null(self.told.column("num_records"), -1), np.int64)
@@ -140,7 +140,7 @@ class FileRanges(NamedTuple):
 
 
 def unknown(files: int) -> FileRanges:
-    """So many files of which nothing is known."""
+    """Return ranges for this many files without statistics."""
     return FileRanges(None, files)
 
 

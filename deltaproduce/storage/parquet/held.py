@@ -1,8 +1,8 @@
-"""Held: rows of partitions that one window has read, for the next one of the same version.
+"""Held: rows of partitions that one window has read, for the next window of the same version.
 
-On the driver they are in memory; in Spark they are where they were computed first, and are read
-from the table by no other job. The invariant: what is held are all rows of some partitions as one
-version has them, so whoever asks for these gets what reading them again would give.
+On the driver they are in memory; in Spark they are where they were first computed, and no other job
+reads them from the table. The invariant: the held rows are all rows of some partitions in one
+version, so they equal what reading these partitions again would return.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from deltaproduce.types.columns import Column
 
 
 class Held:
-    """Partitions of one column of one table in one version; none to begin with.
+    """The held partitions of one column of one table in one version; none to begin with.
 
     Args:
-        readers: the stages that read it in this version.
+        readers: the stages that read the table in this version.
     """
 
     def __init__(self, column: str, readers: Collection[str]) -> None:
@@ -34,7 +34,7 @@ class Held:
         self._rows_there: DataFrame | None = None
 
     def read_by(self, stage: str) -> Held:
-        """The same, read by a stage from now on: what the last one reads is not held."""
+        """Return itself, now read by a stage: rows that the last stage reads are not held."""
         self._to_come.discard(stage)
         return self
 
@@ -45,12 +45,12 @@ class Held:
         most: int,
         read: Callable[[Ranges], pa.Table | None],
     ) -> pa.Table | None:
-        """All rows that have a value in some ranges, as ``read`` gives them; None if it does.
+        """Return all rows with a value in the ranges; None if ``read`` returns None.
 
         Args:
-            most: if there are more rows, some more than these are enough; half as many are held,
-                if another stage is to come.
-            read: is asked for values that are not held.
+            most: the most rows wanted: beyond it a result may be incomplete; at most half as many
+                are held, if another stage is to come.
+            read: reads the values that are not held.
         """
         if column.name != self._column:
             return read(values)
@@ -68,7 +68,7 @@ class Held:
     def there_within(
         self, column: Column, values: Ranges, read: Callable[[Ranges], DataFrame]
     ) -> DataFrame:
-        """As `rows_within`, in Spark, however many there are."""
+        """Return the same rows as `rows_within`, in Spark, however many there are."""
         if column.name != self._column:
             return read(values)
         missing, known = values.without(self._values_there), self._rows_there
@@ -81,14 +81,14 @@ class Held:
         return found
 
     def _hold(self, values: Ranges, rows: pa.Table, most: int) -> None:
-        """Hold rows, with those that are held or in their place; none if they are too many."""
+        """Hold rows in addition to the held ones, or in their place; not if they are too many."""
         if self._rows is not None and len(self._rows) + len(rows) <= most:
             values, rows = self._values.union(values), pa.concat_tables([self._rows, rows])
         if len(rows) <= most:
             self._values, self._rows = values, rows
 
     def _hold_there(self, values: Ranges, rows: DataFrame) -> DataFrame:
-        """The rows, held if another stage is to come."""
+        """Return the rows, held if another stage is to come."""
         if not self._to_come:
             return rows
         rows, known = computed_once(rows), self._rows_there

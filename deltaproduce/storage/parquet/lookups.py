@@ -1,10 +1,10 @@
-"""Look-ups: which row groups are read for some keys, file by file, by a seek or by a scan.
+"""Look-ups: choose the row groups to read for some keys, file by file, by a seek or by a scan.
 
 Pure. A *seek* reads the row groups of a file that may have one of the keys, a *scan* reads all of
-them. Of few keys a seek reads little; of many it reads as much as a scan, which need not find out
-where they are. So a file is sought while the keys that it may have are less than a share of its
-rows, as in Hudi's design of a record index (RFC-08). The invariant: the row groups that are chosen
-have all rows of the keys.
+them. For few keys a seek reads few groups; for many it reads as much as a scan, which need not find
+out where the keys are. So a file is sought if the keys that it may have are less than a share of
+its rows, as in Hudi's design of a record index (RFC-08). The invariant: the chosen row groups have
+all rows of the keys.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ Way: TypeAlias = Literal["seek", "scan", "mixed"]
 """How keys were looked up; ``mixed`` if some files were sought and others scanned."""
 
 SEEK_SHARE: Final = 0.3
-"""Of a file in which keys are at least this share of the rows, all row groups are read."""
+"""The share of keys among a file's rows from which all its row groups are read."""
 
 
 class LookedUp(NamedTuple):
-    """What was found.
+    """The result of a look-up.
 
     Attributes:
         rows: None if Spark is to read them.
-        groups_read: how many row groups were read; None if only Spark can tell.
-        groups: how many there are; likewise.
+        groups_read: the number of row groups read; None if only Spark can tell.
+        groups: the number of all row groups; likewise.
     """
 
     rows: pa.Table | None
@@ -47,7 +47,7 @@ class LookedUp(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What is to be read.
+    """The row groups to read.
 
     Attributes:
         groups: the places of row groups among all.
@@ -58,11 +58,11 @@ class Chosen(NamedTuple):
 
 
 def chosen(footers: Footers, keys: Selection, strategy: Strategy) -> Chosen:
-    """Which row groups are read.
+    """Choose the row groups to read.
 
     Args:
-        footers: those of all files.
-        keys: they are on the driver.
+        footers: the footers of all files.
+        keys: keys on the driver.
         strategy: ``seek`` scans only files whose footers say nothing of the keys.
     """
     assert isinstance(keys.keys, pa.Table)
@@ -81,12 +81,12 @@ def chosen(footers: Footers, keys: Selection, strategy: Strategy) -> Chosen:
 
 
 def reaches(footers: Footers, keys: Selection) -> Iterator[tuple[Selection, Reach | None]]:
-    """The keys by the columns in which they are null, and which row groups may have them.
+    """Yield the keys, split by the columns in which they are null, with their reach.
 
-    None where nothing is known of the row groups.
+    The reach says which row groups may have the keys; None if nothing is known of the row groups.
 
     Args:
-        keys: they are on the driver.
+        keys: keys on the driver.
     """
     for part, nulls in _by_nulls(keys):
         yield part, _reach(footers, part, nulls)
@@ -101,7 +101,7 @@ def _way(is_scanned: Marks, strategy: Strategy) -> Way:
 
 
 def _by_nulls(keys: Selection) -> Iterator[tuple[Selection, list[str]]]:
-    """The keys by the columns in which they are null, and the names of these."""
+    """Yield the keys, split by the columns in which they are null, with the names of these."""
     assert isinstance(keys.keys, pa.Table)
     nulls = [np.asarray(column.is_null()) for column in keys.keys.columns]
     which = sum((marks.astype(np.int64) << n for n, marks in enumerate(nulls)), np.int64(0))
@@ -111,10 +111,10 @@ def _by_nulls(keys: Selection) -> Iterator[tuple[Selection, list[str]]]:
 
 
 def _reach(footers: Footers, keys: Selection, nulls: Sequence[str]) -> Reach | None:
-    """Which row groups may have some keys; None if nothing is known of them.
+    """Return which row groups may have the keys; None if nothing is known of them.
 
     Args:
-        keys: null in some columns, and in no others.
+        keys: keys that are null in the same columns, and in no others.
         nulls: the names of these columns.
     """
     assert isinstance(keys.keys, pa.Table)
@@ -136,13 +136,13 @@ def _only(keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
 
 
 def _holding(reach: Reach | None, file: Numbers, files: int) -> tuple[Marks, NDArray[np.float64]]:
-    """Which row groups may have some keys, and how many of the keys each file may have.
+    """Mark the row groups that may have the keys, and count the keys that each file may have.
 
     Args:
-        file: which of the files each row group is in.
+        file: the file of each row group.
 
     Returns:
-        As many as can be for a file of which nothing is known.
+        The marks, and the counts; infinity for files of which nothing is known.
     """
     if reach is None:
         return np.ones(len(file), bool), np.full(files, np.inf)

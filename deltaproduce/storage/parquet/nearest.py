@@ -1,7 +1,7 @@
-"""Nearest: the first rows of some keys, by as few row groups as hold them.
+"""Nearest: find the first rows of some keys in as few row groups as possible.
 
-The invariant: a row group is left unread only if all its rows of a key come after as many rows of
-that key as are wanted.
+The invariant: a row group is skipped only if all its rows of a key come after as many rows of that
+key as are wanted.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from deltaproduce.types.columns import Column
 
 
 class Nearest:
-    """Which row groups to read for the first rows of some keys.
+    """The search for the first rows of some keys.
 
-    Those that may have the nearest rows come first, and more and more of them at a time.
+    It reads the row groups that may have the nearest rows first, and more at a time in each round.
 
     Args:
-        near: of each row group the value in the first of ``by`` that none of its rows is before.
+        near: for each row group, its bound in the first column of ``by``: none of its rows comes
+            before this value.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Nearest:
         self._found: pa.Table | None = None
 
     def groups(self) -> Numbers:
-        """Those to be read next; none if nothing can come before what was found."""
+        """Return the groups to read next; none if nothing can come before the found rows."""
         waiting = self._waiting()
         near = waiting[places([self._key[waiting]]) < self._some]
         groups = np.unique(self._group[near])
@@ -59,11 +60,11 @@ class Nearest:
         return groups
 
     def take(self, rows: pa.Table) -> None:
-        """Rows that were found in these groups."""
+        """Take the rows that were found in these groups."""
         found = rows if self._found is None else pa.concat_tables([self._found, rows])
         names = self._keys.column_names
         numbers = factorize(pa.concat_tables([self._keys, found.select(names)]).columns)
-        key_of = np.argsort(numbers[: len(self._keys)])  # each is there once
+        key_of = np.argsort(numbers[: len(self._keys)])  # each key appears once
         key = key_of[numbers[len(self._keys) :]]
         order = sorting([key, *order_codes(found, self._by)])
         place = places([key[order]])
@@ -72,11 +73,11 @@ class Nearest:
         self._close(key[order], place)
 
     def rows(self, columns: Sequence[Column]) -> pa.Table:
-        """The first rows of each key."""
+        """Return the first rows of each key."""
         return empty(columns) if self._found is None else self._found
 
     def _close(self, key: Numbers, place: Numbers) -> None:
-        """Have no more read for keys of which no other group has a row before the last one."""
+        """Close the keys for which no other group has a row before the last wanted one."""
         assert self._found is not None
         last = np.flatnonzero(place == self._count - 1)
         column = self._by[0]
@@ -92,5 +93,5 @@ class Nearest:
             self._is_open[key[last[is_past & (group >= 0)]]] = False
 
     def _waiting(self) -> Numbers:
-        """The pairs of key and group that may have to be read, the nearest of each key first."""
+        """Return the pairs of key and group still to read, the nearest of each key first."""
         return np.flatnonzero(self._is_open[self._key] & ~self._is_read[self._group])

@@ -1,7 +1,7 @@
-"""Readings: how many rows and bytes are read from stored tables.
+"""Readings: count the rows and bytes that are read from stored tables.
 
-The invariant: what is read counts where it is asked for, in the thread that asks, so that a
-compaction beside a version is not among what the version has read.
+The invariant: a read counts in the thread that asks for it, so the reads of a background compaction
+do not count for the version.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Final, NamedTuple
 
 
 class Reading(NamedTuple):
-    """So much was read.
+    """The amount of a read.
 
     Attributes:
-        rows: those of whole row groups; of what Spark reads, as many as it may have to.
-        size: bytes, as they are stored: compressed. Where only Spark sees the files, as many as the
-            rows have in memory.
+        rows: the rows of whole row groups; for reads by Spark, the most that it may have to read.
+        size: the bytes as they are stored: compressed. If only Spark sees the files, the bytes of
+            the rows in memory.
     """
 
     rows: int = 0
     size: int = 0
 
     def after(self, earlier: Reading) -> Reading:
-        """What came after an earlier total."""
+        """Return the amount read since an earlier total."""
         return Reading(self.rows - earlier.rows, self.size - earlier.size)
 
 
@@ -31,18 +31,18 @@ NOTHING_READ: Final = Reading()
 
 
 class Readings:
-    """What was read of the tables of one store."""
+    """The amounts read from the tables of one store."""
 
     def __init__(self) -> None:
         self._of_thread = threading.local()
 
     @property
     def total(self) -> Reading:
-        """What this thread has asked for until now."""
+        """The amount that this thread has read so far."""
         found: Reading = getattr(self._of_thread, "total", NOTHING_READ)
         return found
 
     def add(self, rows: int, size: int) -> None:
-        """Count what is read next."""
+        """Count the next read."""
         total = self.total
         self._of_thread.total = Reading(total.rows + rows, total.size + size)

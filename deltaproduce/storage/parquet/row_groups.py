@@ -1,7 +1,7 @@
-"""Row groups: what the footers of a table's files say of them, and which may have some values.
+"""Row groups: their statistics in the footers of a table's files, and which may have some values.
 
-Pure. The invariant: a row group is left out only if its own range says that it has none of what is
-sought; where a range is not known it may have anything.
+Pure. The invariant: a row group is skipped only if its own range says that it has none of the
+wanted values; a row group without a range may have any.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _BEYOND: Final = 1 << 63
 
 
 class Group(NamedTuple):
-    """A row group: which file it is in, and which of its groups it is."""
+    """A row group: its file, and its number in the file."""
 
     file: int
     number: int
 
 
 class EveryRange(NamedTuple):
-    """The least and the greatest value in one column, of each of some row groups or files."""
+    """The least and the greatest value of one column, for each of several row groups or files."""
 
     least: Values
     greatest: Values
 
     def reach(self, values: Ranges) -> Marks:
-        """Which of them may have a number in some ranges."""
+        """Mark the row groups or files that may have a number in the ranges."""
         firsts, lasts = np.array(values.pairs, np.int64).reshape(-1, 2).T
         at = lasts.searchsorted(self.least, "left")  # the first range that does not end before
         reaches = np.append(firsts, np.iinfo(np.int64).max)[at] <= self.greatest
@@ -53,21 +53,21 @@ class EveryRange(NamedTuple):
 
     @property
     def follow(self) -> bool:
-        """Whether they overlap at their ends alone, as in a table that is sorted by the column."""
+        """Whether ranges overlap only at their ends, as in a table that is sorted by the column."""
         order = np.argsort(self.least, kind="stable")
         ends, begins = self.greatest[order][:-1], self.least[order][1:]
         return bool(np.less_equal(ends, begins, dtype=object).all())
 
 
 class _Range(NamedTuple):
-    """The least and the greatest value of one."""
+    """The least and the greatest value of one row group."""
 
     least: Any
     greatest: Any
 
 
 class _PastAll:
-    """What comes after all bytes."""
+    """A value that is greater than all bytes."""
 
     def __lt__(self, other: object) -> bool:
         return False
@@ -85,18 +85,18 @@ class _PastAll:
 _NO_COLUMNS: Final[Mapping[str, pa.Scalar]] = MappingProxyType({})
 _PAST_ALL: Final = _PastAll()
 NO_VALUE: Final = _Range(np.iinfo(np.int64).max, np.iinfo(np.int64).min)
-"""That of numbers which are all null."""
+"""The range of numbers that are all null."""
 NO_TEXT: Final = _Range(_PAST_ALL, b"")
-"""That of texts which are all null."""
+"""The range of texts that are all null."""
 
 
 class Reach(NamedTuple):
-    """Which of some keys each row group may have.
+    """The keys that each row group may have.
 
     Attributes:
         in_order: the places of the keys in the order of the ranges.
-        first: of each row group the first key in that order that it may have.
-        last: the key after the last one.
+        first: for each row group, the first key in that order that it may have.
+        last: for each row group, the key after its last one.
     """
 
     in_order: Numbers
@@ -105,11 +105,11 @@ class Reach(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """One column of the keys that are sought: which row groups may have them.
+    """One column of the wanted keys, and the ranges that bound it.
 
     Attributes:
         keys: each key's value, in the form and order of the ranges.
-        ranges: of the table's row groups.
+        ranges: the ranges of the table's row groups.
     """
 
     keys: Values
@@ -117,10 +117,10 @@ class Bound(NamedTuple):
 
 
 class FileFooter:
-    """What the footer of a file says of its row groups, but for those without rows.
+    """The statistics of a file's row groups in its footer, without empty row groups.
 
     Args:
-        values: what all rows have in columns that the file does not have.
+        values: the values that all rows share in columns that the file lacks.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class FileFooter:
         self._ranges: dict[str, tuple[_Range, ...] | None] = {}
 
     def ranges_in(self, name: str) -> tuple[_Range, ...] | None:
-        """The ranges of one column; None if it does not say them."""
+        """Return the ranges of one column; None if the footer lacks them."""
         if name not in self._ranges:
             self._ranges[name] = (
                 self._one_value(name) if name in self.values else self._read_ranges(name)
@@ -142,7 +142,7 @@ class FileFooter:
         return self._ranges[name]
 
     def _one_value(self, name: str) -> tuple[_Range, ...] | None:
-        """The ranges of a column that has one value; None if values of its type have none."""
+        """Return the ranges of a column with one value; None if values of its type have none."""
         value = self.values[name]
         is_text, is_number = pa.types.is_string(value.type), _is_number(value.type)
         if not is_text and not is_number:
@@ -180,7 +180,7 @@ class FileFooter:
         return tuple(ranges)
 
     def nulls_in(self, name: str) -> Marks:
-        """Which row groups may have a null in one column."""
+        """Mark the row groups that may have a null in one column."""
         if name in self.values:
             return np.full(len(self.numbers), not self.values[name].is_valid)
         place = place_of(self.said, name)
@@ -193,10 +193,10 @@ class FileFooter:
 
 
 class Footers:
-    """What the footers of some of a table's files say.
+    """The statistics of some of a table's files.
 
     Args:
-        files: by their numbers.
+        files: the footers, by the numbers of the files.
     """
 
     def __init__(self, files: Mapping[int, FileFooter]) -> None:
@@ -210,23 +210,23 @@ class Footers:
 
     @property
     def of(self) -> Numbers:
-        """The number of the file that each row group is in."""
+        """The number of the file of each row group."""
         return self._of
 
     def nulls_in(self, name: str) -> Marks:
-        """Which row groups may have a null in one column."""
+        """Mark the row groups that may have a null in one column."""
         found = [file.nulls_in(name) for file in self.files.values()]
         return np.concatenate([np.zeros(0, bool), *found])
 
     def groups(self, places: Numbers) -> Iterator[Group]:
-        """The row groups at some places among all."""
+        """Return the row groups at some places among all."""
         of, numbers = self._of[places].tolist(), self._numbers[places].tolist()
         return (Group(file, number) for file, number in zip(of, numbers, strict=True))
 
     def bounds(self, keys: Selection) -> list[Bound]:
-        """Of the keys' columns those before the first that is not plain or has no ranges.
+        """Return bounds for the key columns before the first that is not plain or has no ranges.
 
-        One that the table is sorted by comes first, whichever of the key it is.
+        The first column that the table is sorted by comes first, whatever its place in the key.
         """
         assert isinstance(keys.keys, pa.Table)
         bounds: list[Bound] = []
@@ -240,13 +240,13 @@ class Footers:
         return [*bounds[first : first + 1], *bounds[:first], *bounds[first + 1 :]]
 
     def groups_within(self, column: Column, values: Ranges) -> Numbers:
-        """The row groups that may have a value in some ranges; all if their own are not known."""
+        """Return the row groups that may have a value in the ranges; all if theirs are unknown."""
         is_number = column.data_type.simpleString() in SORTS
         ranges = self.ranges_in(column.name) if is_number else None
         return np.arange(len(self.rows)) if ranges is None else np.flatnonzero(ranges.reach(values))
 
     def ranges_in(self, name: str) -> EveryRange | None:
-        """The ranges of one column; None if a footer does not say them."""
+        """Return the ranges of one column; None if a footer lacks them."""
         found: list[_Range] = []
         for file in self.files.values():
             ranges = file.ranges_in(name)
@@ -258,7 +258,7 @@ class Footers:
 
 
 def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
-    """Keys in the form and order of a footer's ranges; None if any is null, or of other types."""
+    """Return keys in the form and order of a footer's ranges; None for nulls and other types."""
     if keys.null_count:
         return None
     known = atom(column.data_type)
@@ -275,11 +275,11 @@ def plain(keys: pa.ChunkedArray, column: Column) -> Values | None:
 
 
 def reach_of(bounds: Sequence[Bound]) -> Reach:
-    """Which keys are within the ranges of the row groups.
+    """Return which keys are within the ranges of the row groups.
 
-    A group that has one value in a column, and in those before it, is known by the next column as
-    well. In a sorted table these are all groups but those at the border of two values, so keys are
-    found as well where the first column has few values as where it has many.
+    For a group that has one value in a column, and in the columns before it, the next column
+    narrows the range further. In a sorted table these are all groups except those at the border of
+    two values, so a look-up works as well if the first column has few values as if it has many.
     """
     in_order = np.lexsort([_ranks(keys) for keys, _ in reversed(bounds)])
     (keys, (least, greatest)), *others = [(keys[in_order], ranges) for keys, ranges in bounds]
@@ -299,7 +299,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _ranks(keys: Values) -> Values:
-    """Numbers in the order of keys: Arrow sorts bytes many times as quickly as Python does."""
+    """Return the ranks of keys as numbers: Arrow sorts bytes many times faster than Python."""
     if not len(keys) or not isinstance(keys[0], bytes):
         return keys
     found = pc.rank(pa.array(keys, pa.binary()), sort_keys="ascending", tiebreaker="dense")
@@ -308,18 +308,18 @@ def _ranks(keys: Values) -> Values:
 
 
 def place_of(footer: pq.FileMetaData, name: str) -> int | None:
-    """Which of a file's columns has this name; a part of another may have a path that is equal."""
+    """Return the place of a file's column by its name; a nested column may have an equal path."""
     columns = (footer.schema.column(i) for i in range(footer.num_columns))
     return next((i for i, c in enumerate(columns) if c.name == c.path == name), None)
 
 
 def _long_number(stored: bytes) -> int:
-    """A decimal without its point that is longer than 64 bits."""
+    """Return the unscaled value of a decimal that is longer than 64 bits."""
     return int.from_bytes(stored, "big", signed=True)
 
 
 def _values(values: Sequence[Any]) -> Values:
-    """Whole numbers, or bytes as Python compares them: numpy's own bytes lose zeros at the end."""
+    """Return whole numbers, or bytes as Python objects: numpy's own bytes lose trailing zeros."""
     if values and isinstance(values[0], bytes | _PastAll):
         return np.array(values, object)
     most = max(map(abs, values), default=0)

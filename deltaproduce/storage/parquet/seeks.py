@@ -1,16 +1,17 @@
-"""Seeks: the rows of some keys, from the Parquet files of a table that is in order, without Spark.
+"""Seeks: read the rows of some keys from the Parquet files of a sorted table, without Spark.
 
 A step looks up keys that lie anywhere in a table. Spark reads every file and row group whose range
-holds one of them, so in files with large groups a look-up of a thousand keys reads the more the
-larger the table is. Tables in which steps look keys up are written with small row groups
-(`Limits.group_rows`), and only those are read here whose range, as the files' footers say, holds
-one of the keys: at most one a key where keys are unique, however many rows there are, and no Spark
-job. This is the sparse index of a sorted file that SSTables have (Chang et al., "Bigtable", 2006).
+contains one of them, so with large row groups a look-up of a thousand keys reads more, the larger
+the table is. Tables in which steps look up keys are written with small row groups
+(`Limits.group_rows`), and this module reads only the row groups whose range, by the files' footers,
+contains one of the keys: at most one row group per key if keys are unique, however many rows there
+are, and no Spark job. This is the sparse index of a sorted file that SSTables have (Chang et al.,
+"Bigtable", 2006).
 
-The invariant: an answer has all rows of the keys, as Spark would read them; where that is not
-certain there is none, and Spark is asked: for files that are not seen without it, keys
-of a type without one plain order, footers that say nothing of ranges, files that are
-gone or damaged (Spark says so), and for more rows than are quicker read here (`Limits.seek_rows`).
+The invariant: an answer has all rows of the keys, as Spark would read them. If that is not certain,
+there is no answer, and the caller asks Spark: for files that are not seen without it, keys of a
+type without one plain order, footers without ranges, files that are gone or damaged (Spark says
+so), and for more rows than are faster to read here (`Limits.seek_rows`).
 """
 
 from __future__ import annotations
@@ -48,22 +49,22 @@ from deltaproduce.types.columns import VERSION, VERSION_COLUMN, Column
 _GROUPS_AT_A_TIME: Final = 64
 _ROWS_AT_A_TIME: Final = 1 << 20
 _AT_A_TIME: Final = 8
-"""So many parts are read side by side."""
+"""How many parts are read in parallel."""
 _FOOTERS_AT_A_TIME: Final = 16
-"""Where files are far, nearly all of the time is waiting."""
+"""How many footers are read in parallel: for remote files nearly all of the time is waiting."""
 _UNREADABLE: Final = (OSError, KeyError, pa.ArrowInvalid)
 
 
 class ParquetFiles:
-    """The files of a table none of whose rows is deleted. Files never change: footers are kept.
+    """The files of a table without deleted rows. Files never change, so footers are kept.
 
     Args:
-        directory: the table's.
-        paths: from there.
-        table: the table's name, if there is no Spark to be asked: what cannot be read is damaged.
-        readings: where what is read counts.
-        ranges: what the log says of the files.
-        spill: makes a place for rows that are read.
+        directory: the table's directory.
+        paths: the files' paths, relative to it.
+        table: the table's name if there is no Spark to ask: then unreadable files are damaged.
+        readings: counts what is read.
+        ranges: the statistics of the files in the log.
+        spill: makes a place for the rows that are read.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class ParquetFiles:
         )
 
     def among(self, numbers: Numbers) -> ParquetFiles:
-        """Some of the files."""
+        """Return some of the files, by their numbers."""
         told = None if self._ranges.told is None else self._ranges.told.take(pa.array(numbers))
         return ParquetFiles(
             self._directory,
@@ -119,11 +120,11 @@ class ParquetFiles:
     def rows_of(
         self, keys: Selection, columns: Sequence[Column], most: int | None
     ) -> pa.Table | None:
-        """All rows of these keys, which are here, and of no others; None if Spark is to be asked.
+        """Return exactly the rows of these keys, which are on the driver; None to ask Spark.
 
         Args:
-            columns: the table's columns; they come in the types of `arrow_type`.
-            most: if there are more rows, some more than these are enough.
+            columns: the table's columns; the rows have them in the types of `arrow_type`.
+            most: the most rows wanted; beyond it the result may be incomplete.
         """
         footers = self._footers(self._ranges.holding(keys))
         if footers is None:
@@ -141,10 +142,10 @@ class ParquetFiles:
     def looked_up(
         self, keys: Selection, columns: Sequence[Column], strategy: Strategy, most: int | None
     ) -> LookedUp | None:
-        """All rows of these keys, which are here, and of no others; None if nothing is seen here.
+        """Return exactly the rows of these keys, which are on the driver; None if no file is seen.
 
         Args:
-            columns: as for `rows_of`; and ``most``.
+            columns: as for `rows_of`, like ``most``.
         """
         footers = self._footers(np.ones(len(self._paths), bool))
         if footers is None:
@@ -166,15 +167,15 @@ class ParquetFiles:
         columns: Sequence[Column],
         alive: Callable[[pa.Table], Marks],
     ) -> pa.Table | None:
-        """The first rows of each of these keys, which are here; None if Spark is to be asked.
+        """Return the first rows of each of these keys, which are on the driver; None to ask Spark.
 
-        Row groups are read from that end on, until no other can have a row that comes before.
+        Reads row groups from the near end on, until no other can have a row that comes before.
 
         Args:
-            by: what a key's rows are sorted by; where the first of it is null is left open.
-            count: how many rows of a key are wanted at most.
+            by: the order of a key's rows; the place of nulls in its first column is left open.
+            count: the most rows wanted of a key.
             columns: as for `rows_of`.
-            alive: which rows count.
+            alive: marks the rows that count.
         """
         footers = self._footers(self._ranges.holding(keys))
         ranges = None if footers is None else footers.ranges_in(by[0].name)
@@ -204,7 +205,7 @@ class ParquetFiles:
         columns: Sequence[Column],
         most: int | None = None,
     ) -> pa.Table | None:
-        """The rows of some keys in some row groups; None if they cannot be read."""
+        """Return the rows of some keys in some row groups; None if they cannot be read."""
 
         def read(some: Sequence[Group]) -> pa.Table:
             return keys.exactly(in_arrow_types(self._read(footers.files, some), columns))
@@ -219,7 +220,7 @@ class ParquetFiles:
         columns: Sequence[Column],
         most: int | None,
     ) -> pa.Table | None:
-        """What is read of row groups, side by side; if it is more than ``most`` rows, some more."""
+        """Read row groups in parallel, and stop once there are more than ``most`` rows."""
         found, count, parts = self._spill(), 0, iter(_parts(footers, groups))
         found.add(empty(columns))
         try:
@@ -240,11 +241,11 @@ class ParquetFiles:
     def rows_within(
         self, column: Column, values: Ranges, columns: Sequence[Column], most: int | None
     ) -> pa.Table | None:
-        """All rows that have a value in some ranges, and no others; None if Spark is to be asked.
+        """Return exactly the rows with a value in the ranges; None to ask Spark.
 
         Args:
             values: as whole numbers, as footers have them.
-            columns: as for `rows_of`; and ``most``.
+            columns: as for `rows_of`, like ``most``.
         """
         footers = self._footers(self._ranges.within(column, values))
         if footers is None:
@@ -258,14 +259,14 @@ class ParquetFiles:
         return self._each_part(footers, holding, read, columns, most)
 
     def least_within(self, column: Column, values: Ranges) -> int:
-        """At least how many rows `rows_within` finds, as the log tells; no file is opened."""
+        """Return a lower bound of the rows that `rows_within` finds, from the log; open no file."""
         inside, rows = self._ranges.rows_inside(column, values)
         return int(rows[inside].sum())
 
     def count_within(self, column: Column, values: Ranges) -> int | None:
-        """How many rows the row groups have that `rows_within` reads; None as there.
+        """Return the number of rows in the row groups that `rows_within` reads; None like there.
 
-        Files of which the log says that all their values are in the ranges are not opened for it.
+        Files with values only in the ranges, by the log, are not opened for it.
         """
         inside, rows = self._ranges.rows_inside(column, values)
         footers = self._footers(self._ranges.within(column, values) & ~inside)
@@ -279,14 +280,14 @@ class ParquetFiles:
         columns: Sequence[Column],
         versions: tuple[int, int] | None = None,
     ) -> pa.Table | None:
-        """All rows, or those of some versions; None if Spark is to be asked.
+        """Return all rows, or those of some versions; None to ask Spark.
 
         Args:
-            columns: as for `rows_of`; the files may have others too.
-            versions: only rows whose ``_version`` is between these two, both among them.
+            columns: as for `rows_of`; the files may have other columns, too.
+            versions: only rows whose ``_version`` is between these two, both included.
 
         Raises:
-            CorruptStoreError: files are gone or broken, and there is no Spark to be asked.
+            CorruptStoreError: files are gone or broken, and there is no Spark to ask.
         """
         found = self._spill()
         found.add(empty(columns))
@@ -301,9 +302,9 @@ class ParquetFiles:
         return found.table()
 
     def some_rows(self, columns: Sequence[Column], version: int, most: int) -> pa.Table | None:
-        """Rows of one version, at most so many, in no order; None if Spark is to be asked.
+        """Return at most ``most`` rows of one version, in no order; None to ask Spark.
 
-        Reads no more row groups than it has to; else as `rows`.
+        Reads no more row groups than necessary; otherwise like `rows`.
         """
         holding = self._ranges.within(VERSION_COLUMN, Ranges(((version, version),)))
         found = empty(columns)
@@ -320,7 +321,7 @@ class ParquetFiles:
         return found
 
     def each(self, columns: Sequence[Column]) -> Iterator[pa.Table]:
-        """The rows of one file after the other, in the order that they have there.
+        """Yield the rows of one file after the other, in the order of the file.
 
         Raises:
             CorruptStoreError: files are gone or broken.
@@ -334,7 +335,7 @@ class ParquetFiles:
             raise unreadable_here(self._table, self._directory, error) from error
 
     def batches(self, columns: Sequence[Column], rows: int) -> Iterator[pa.Table]:
-        """All rows, in the order of the files, so many at a time and no more in memory.
+        """Yield all rows, in the order of the files, with ``rows`` rows in memory at a time.
 
         Raises:
             CorruptStoreError: files are gone or broken.
@@ -353,7 +354,7 @@ class ParquetFiles:
             raise unreadable_here(self._table, self._directory, error) from error
 
     def _footers(self, files: Marks) -> Footers | None:
-        """Those of some files; None if they are not to be had here."""
+        """Return the footers of some files; None if they cannot be read here."""
         numbers = np.flatnonzero(files).tolist()
         try:
             missing = [number for number in numbers if number not in self._known]
@@ -370,16 +371,16 @@ class ParquetFiles:
         return Footers({number: self._known[number] for number in numbers})
 
     def _check_answer(self, error: Exception) -> None:
-        """Without Spark to be asked, say that the file system does not answer.
+        """Without Spark to ask, report a file system that does not answer.
 
         Raises:
-            StorageError: it does not.
+            StorageError: it does not answer.
         """
         if self._table is not None and self._directory.file_system.silence(error):
             raise unreadable_here(self._table, self._directory, error) from error
 
     def _read(self, footers: Mapping[int, FileFooter], groups: Sequence[Group]) -> pa.Table:
-        """Some row groups of one file."""
+        """Read row groups of one file."""
         number = groups[0].file
         with self._directory.parquet(self._paths[number], footers[number].said) as file:
             found = file.read_row_groups([group.number for group in groups], use_threads=False)
@@ -388,7 +389,7 @@ class ParquetFiles:
     def _parts_of(
         self, number: int, columns: Sequence[Column], versions: tuple[int, int] | None = None
     ) -> Iterator[pa.Table]:
-        """The rows of a file, those of other versions only where a row group has some of these."""
+        """Yield a file's rows of some versions, and others that share a row group with them."""
         values = self._values[number]
         with self._directory.parquet(self._paths[number]) as file:
             groups = _groups_of(file.metadata, versions)
@@ -401,7 +402,7 @@ class ParquetFiles:
     def _count(
         self, footer: pq.FileMetaData, groups: Sequence[int], names: Sequence[str] | None = None
     ) -> None:
-        """Count row groups as read: these of their columns, or all."""
+        """Count row groups as read: the given columns of them, or all."""
         found = [footer.row_group(group) for group in groups]
         columns = (group.column(place) for group in found for place in range(group.num_columns))
         wanted = (c for c in columns if names is None or c.path_in_schema.split(".")[0] in names)
@@ -412,11 +413,11 @@ class ParquetFiles:
 def unreadable_here(
     table: str, directory: Directory | None, error: BaseException
 ) -> CorruptStoreError | StorageError:
-    """What is said of a table of a store without a session that cannot be read.
+    """Return the error for a table that a store without a session cannot read.
 
     Args:
-        directory: where it is, or the store; None if only Spark knows.
-        error: what came of it.
+        directory: the directory of the table or the store; None if only Spark knows it.
+        error: the cause.
     """
     silence = None if directory is None else directory.file_system.silence(error)
     if silence is not None:
@@ -433,7 +434,7 @@ def unreadable_here(
 
 
 def _groups_of(footer: pq.FileMetaData, versions: tuple[int, int] | None) -> list[int]:
-    """The row groups that may have rows of some versions."""
+    """Return the row groups that may have rows of some versions."""
     every = range(footer.num_row_groups)
     place = None if versions is None else place_of(footer, VERSION)
     if versions is None or place is None:
@@ -455,7 +456,7 @@ def _within(rows: pa.Table, versions: tuple[int, int] | None) -> pa.Table:
 
 
 def _beside(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
-    """Rows of a file with what all of them have in columns of partitions.
+    """Return rows of a file with the values of its partition columns.
 
     Some writers leave these out of the files, others do not.
     """
@@ -466,7 +467,7 @@ def _beside(rows: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
 
 
 def _shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list[int]]:
-    """Row groups of a file, so many as are read at a time."""
+    """Yield the row groups of a file in chunks to read at a time."""
     found, rows = list[int](), 0
     for group in groups:
         found.append(group)
@@ -479,7 +480,7 @@ def _shared_out(groups: Sequence[int], footer: pq.FileMetaData) -> Iterator[list
 
 
 def _parts(footers: Footers, groups: Numbers) -> Iterator[list[Group]]:
-    """Groups of one file each, so many as are read at a time."""
+    """Yield chunks of row groups to read at a time, each of one file."""
     for _, of_file in groupby(footers.groups(groups), attrgetter("file")):
         found = list(of_file)
         for first in range(0, len(found), _GROUPS_AT_A_TIME):
