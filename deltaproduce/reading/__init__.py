@@ -1,1 +1,1 @@
-"""Reading: what is asked of versions; nothing is written, and nothing is produced."""
+"""Reading: answers questions about versions; nothing is written, and nothing is produced."""

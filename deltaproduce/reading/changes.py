@@ -1,6 +1,6 @@
 """Changes: the rows of a stage that came and went between two versions, as users get them.
 
-The invariant: nothing is said of a span in which something may have happened that is not known.
+The invariant: a span with unknown changes gets no answer.
 """
 
 from __future__ import annotations

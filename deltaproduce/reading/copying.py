@@ -1,8 +1,8 @@
-"""Copying: the rows of a stage for who keeps them elsewhere, batch by batch.
+"""Copying: the rows of a stage for copies outside of the store, batch by batch.
 
-Either all rows of a version, or what became of each key that changed between two. The invariant:
-what was copied at the first version, with each key that is told of replaced by the rows that are
-told, is what the second version has.
+The rows are either all rows of a version, or the current rows of each key that changed between two
+versions. The invariant: a copy of the first version, in which the changed keys get these rows,
+equals the second version.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from deltaproduce.types.columns import CHANGE_TYPE, CHANGE_TYPE_COLUMN, Column
 
 _BATCH_ROWS: Final = 1 << 16
 _BATCH_BYTES: Final = 16 << 20
-"""About so many rows or bytes are in a batch, whatever are fewer."""
+"""The approximate limits of a batch, in rows and bytes; the lower one applies."""
 
 
 def copied_stage(store: Opened, name: str) -> Stage:
-    """A stage by its name.
+    """Return a stage by its name.
 
     Raises:
         NotFoundError: there is none.
@@ -47,13 +47,13 @@ def copied_stage(store: Opened, name: str) -> Stage:
 
 
 def copied_columns(stage: Stage) -> tuple[Column, ...]:
-    """The columns that a copy of a stage has: its key and value columns that readers see."""
+    """Return the columns of a stage's copy: the key and value columns that readers see."""
     layout = Layout.of(stage)
     return tuple(c for c in (*layout.key, *layout.value) if not c.is_hidden)
 
 
 def all_rows(store: Opened, stage: Stage, version: Version) -> Iterator[pa.Table]:
-    """All rows of a stage in a version, in `copied_columns` as they were in it."""
+    """Yield all rows of a stage in a version, in its `copied_columns` of that version."""
     stage = stage_at(version, stage)
     store.check_there(version, [stage.name], CONTENT, RUNS)
     with store.noticing():
@@ -64,11 +64,11 @@ def all_rows(store: Opened, stage: Stage, version: Version) -> Iterator[pa.Table
 
 
 def changed_rows(store: Opened, stage: Stage, since: Version, until: Version) -> Iterator[pa.Table]:
-    """What became of the keys that have updates after one version up to another.
+    """Yield the current rows of the keys with updates after one version, up to another.
 
     Returns:
-        `copied_columns` and ``_change_type``: all rows that a key has, as ``upsert``; or one
-        ``delete`` row. A key is told of once, as of its last update.
+        `copied_columns` and ``_change_type``: all rows of a key, as ``upsert``; or one ``delete``
+            row. Each key appears once, as of its last update.
     """
     stage = stage_at(until, stage)
     store.check_there(until, [stage.name], UPDATES)

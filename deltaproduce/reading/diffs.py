@@ -1,7 +1,7 @@
-"""Diffs: which keys of each stage differ between two versions, with some of their rows.
+"""Diffs: the keys of each stage that differ between two versions, with a sample of their rows.
 
-The updates between the versions say which keys may differ, and only those are read. All rows are
-read where the updates do not tell: they were begun anew, or a source has forgotten rows. The
+The updates between the versions say which keys may differ, and only those keys are read. All rows
+are read if the updates are not complete: they began again, or a source has forgotten rows. The
 invariant: a key differs if its ordered values do (S8), whatever happened to it in between.
 """
 
@@ -49,7 +49,11 @@ from deltaproduce.types.excerpts import shown
 from deltaproduce.types.plain_json import plain
 
 Difference = Literal["added", "removed", "changed"]
-"""What happened to a key: it has rows in the second version only, in the first only, or others."""
+"""The kind of a difference.
+
+A key has rows in the second version only (``added``), in the first only (``removed``), or other
+rows (``changed``).
+"""
 
 _WHICH: Final[Mapping[Difference, Which]] = {
     "added": {**CHANGED_KEYS, KEY_BEFORE: False},
@@ -196,7 +200,7 @@ class _Sides:
     """One stage in two versions.
 
     Attributes:
-        between: the older of them, the newer, and those in between, oldest first.
+        between: all versions from the older of the two to the newer, oldest first.
     """
 
     store: Opened
@@ -206,7 +210,7 @@ class _Sides:
     between: Sequence[Version]
 
     def diff(self, sample: int) -> StageDiff:
-        """How it differs, with so many keys of each sort."""
+        """Return how the stage differs, with at most ``sample`` keys of each kind."""
         one, other = (v.stages.get(self.stage.name, NO_TABLES) for v in (self.one, self.other))
         found = StageDiff(rows_before=one.rows, rows_after=other.rows)
         both = bool(one.columns.key and other.columns.key)
@@ -237,7 +241,7 @@ class _Sides:
 
     @cached_property
     def _stages(self) -> tuple[Stage, Stage]:
-        """The stage with the columns that it had; those of the other version if it had no rows."""
+        """The stage with its columns in each version; where it had no rows, those of the other."""
         one, other = (stage_at(version, self.stage) for version in (self.one, self.other))
         name = self.stage.name
         if name not in self.one.stages or not self.one.stages[name].columns.key:
@@ -253,7 +257,7 @@ class _Sides:
 
     @property
     def _keys(self) -> Selection | None:
-        """The keys that may differ; None if the updates do not tell."""
+        """The keys that may differ; None if the updates are not complete."""
         name = self.stage.name
         later = (version.stages.get(name, NO_TABLES) for version in self.between[1:])
         if not unbroken(self.between, name) or any(figures.rows_expired for figures in later):
@@ -262,7 +266,7 @@ class _Sides:
         return self.store.reader.changed_keys(self.between, newer)
 
     def _comparison(self, keys: Selection | None) -> Comparison:
-        """Of the values of some keys, or of all: where their rows come from does not count."""
+        """Compare the values of some keys, or of all; the source keys of rows do not count."""
         layout = Layout(self._stages[1].schema, ())
         were, are = (
             self._rows(stage, stored, keys, layout)
@@ -273,7 +277,7 @@ class _Sides:
     def _rows(
         self, stage: Stage, stored: Stored | None, keys: Selection | None, layout: Layout
     ) -> Rows:
-        """The rows of a side, numbered in their keys."""
+        """Return the rows of a side, numbered within their keys."""
         if stored is None:
             return empty(layout.content)
         rows = stored.rows() if keys is None else keys.exactly(stored.of(keys))
@@ -283,7 +287,7 @@ class _Sides:
         return found
 
     def _by_keys(self, found: StageDiff) -> StageDiff:
-        """By the keys alone, where rows cannot be compared; as other columns, no key stays."""
+        """Compare only the keys, if rows cannot be compared; other key columns share no key."""
         keys = [stage.schema.key.columns for stage in self._stages]
         were, are = map(self._selected, keys, self._contents)
         removed, added = self._count(were), self._count(are)
@@ -294,7 +298,7 @@ class _Sides:
         return replace(found, added=new, removed=gone, changed=added - new)
 
     def _selected(self, key: tuple[Column, ...], stored: Stored | None) -> Selection:
-        """All keys of a side."""
+        """Return all keys of a side."""
         engines = self.store.engines
         rows: Rows = empty(key) if stored is None else stored.rows()
         return Selection(key, engines.of(rows).distinct(rows, key), engines)
@@ -306,7 +310,7 @@ class _Sides:
     def _sample(
         self, sort: Difference, comparison: Comparison, keys: Rows, most: int
     ) -> list[KeyDiff]:
-        """The first keys of a sort, with their rows."""
+        """Return the first keys of a kind, with their rows."""
         layout, engines = comparison.layout, self.store.engines
         first = _first(keys, layout.key, most)
         if not len(first):
@@ -332,14 +336,14 @@ class _Sides:
 
 
 def _first(keys: Rows, columns: Sequence[Column], most: int) -> pa.Table:
-    """The first of some keys, on the driver."""
+    """Return the first keys, on the driver."""
     if isinstance(keys, pa.Table):
         return in_order(keys.select([c.name for c in columns]), columns).slice(0, most)
     return fetched(keys.select(*cols(columns)).orderBy(*order(columns)).limit(most), columns)
 
 
 def _altered(before: StageColumns, after: StageColumns) -> tuple[Altered, ...]:
-    """Which columns are defined otherwise."""
+    """Return the columns that are defined differently."""
     parts = (
         Altered("key columns", before.key, after.key),
         Altered("value columns", before.value, after.value),
@@ -348,7 +352,7 @@ def _altered(before: StageColumns, after: StageColumns) -> tuple[Altered, ...]:
 
 
 def _told(sample: Sequence[KeyDiff]) -> tuple[tuple[Cell, ...], ...]:
-    """A sample as rows of a table."""
+    """Return a sample as rows of a table."""
     return tuple(
         (one.difference, _row(one.key), _side(one.before), _side(one.after)) for one in sample
     )
@@ -359,7 +363,7 @@ def _side(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 _ROWS: Final = 3
-"""Rows of a key that are shown of a sample."""
+"""The most rows shown of a key in a sample."""
 
 
 def _row(row: Mapping[str, object]) -> str:
@@ -367,6 +371,6 @@ def _row(row: Mapping[str, object]) -> str:
 
 
 def _value(value: object) -> str:
-    """A value without the name of its class: 7.00, 2026-01-31, 'text'."""
+    """Return a value without the name of its class: 7.00, 2026-01-31, 'text'."""
     plain = isinstance(value, Decimal | date)
     return str(value) if plain else shown(value, limit=40)

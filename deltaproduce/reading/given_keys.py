@@ -1,7 +1,7 @@
-"""Given keys: what people have to look up, as a selection of keys of a stage.
+"""Given keys: the keys that a user looks up, as a selection of keys of a stage.
 
-The invariant: every key is of the stage's columns and stands for what was given, unchanged, or an
-`InvalidArgumentError` says which column does not fit; equal keys are one, and null is a value.
+The invariant: every key has the stage's columns and equals the given key, unchanged; otherwise an
+`InvalidArgumentError` says which column does not fit. Equal keys count once, and null is a value.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from deltaproduce.types.row_writers import rows_writer
 
 
 def selected(given: object, key: Columns, engines: Engines) -> Selection:
-    """The keys that are given.
+    """Return the given keys as a selection.
 
     Args:
-        given: a DataFrame, or what speaks Arrow, with the key columns by name, and perhaps others;
-            or a list of keys as functions get them.
+        given: a DataFrame, or an object with the Arrow interface, with the key columns by name, and
+            perhaps others; or a list of keys as functions get them.
         key: the key columns of the stage.
 
     Raises:
-        InvalidArgumentError: it is nothing of the kind, or does not fit; with ``argument``.
+        InvalidArgumentError: it is none of these, or does not fit; with ``argument``.
         SessionError: it is a DataFrame, and there is no session.
     """
     nullable = Columns(tuple(replace(column, nullable=True) for column in key))
@@ -91,7 +91,7 @@ def _of_list(given: Sequence[object], key: Columns, engines: Engines) -> pa.Tabl
 
 
 def _bare(given: object, key: Columns) -> object:
-    """A key of one column without its name, if it comes with it."""
+    """Return a one-column key without its name, if it has one."""
     if len(key) == 1 and isinstance(given, Mapping) and len(given) == 1:
         ((name, value),) = given.items()
         if str(name).lower() == key.names[0].lower():
@@ -100,7 +100,7 @@ def _bare(given: object, key: Columns) -> object:
 
 
 def _places(names: Sequence[str], key: Columns) -> list[int]:
-    """Where the key columns are among some names, without regard to case."""
+    """Return the places of the key columns among some names, ignoring case."""
     found = list[int]()
     for column in key:
         places = [n for n, name in enumerate(names) if name.lower() == column.name.lower()]

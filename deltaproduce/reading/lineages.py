@@ -1,8 +1,8 @@
-"""Lineages: which keys a key was made from, and which were made from it.
+"""Lineages: the keys that a key was made from, and the keys made from it.
 
-The key mappings of a stage say which key of its feeders made which of its own, so the way leads
-from stage to stage. The invariant: every key on the way exists in the one version that is asked
-about, and is reached through pairs that are mapped in it.
+The key mappings of a stage say which keys of its feeders made which of its keys, so a lineage leads
+from stage to stage. The invariant: every key on the way exists in the version of the lineage, and
+is reached through pairs that are mapped in it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _FEW: Final = 5
 
 
 def _few(keys: Rows) -> tuple[Cell, Cell]:
-    """How many keys there are, and the first of them."""
+    """Return the number of keys, and the first of them."""
     if not isinstance(keys, pa.Table):
         return UNKNOWN, "in Spark; use them as a DataFrame"
     rows = keys.slice(0, _FEW).to_pylist()
@@ -83,9 +83,9 @@ def _few(keys: Rows) -> tuple[Cell, Cell]:
 
 
 def lineage(store: Opened, stage: str | Stage, key: object, version: int | None) -> Lineage:
-    """Walk from one key to the sources and to the leaves; nothing is read but runs.
+    """Walk from one key to the sources and to the leaves.
 
-    See `Store.lineage`.
+    With a session it reads only runs: Spark reads the keys when they are used. See `Store.lineage`.
     """
     found, at = store.stage(stage), store.version(version)
     store.check_there(at, [each.name for each in store.graph.stages], KEY_MAPPINGS, RUNS)
@@ -106,7 +106,7 @@ class _Walk:
     version: Version
 
     def up(self, start: Stage, keys: Selection) -> dict[str, Selection]:
-        """The keys of each stage upstream; readers come before their feeders."""
+        """Return the keys of each stage upstream; readers come before their feeders."""
         reached = {start.name: keys}
         for stage in reversed(self.graph.stages):
             if stage.name not in reached or not stage.feeders:
@@ -117,19 +117,20 @@ class _Walk:
                     theirs = self._made_from(stage, feeder, found)
                     reached[feeder.name] = _united(reached.get(feeder.name), theirs)
                 continue
-            # Content has the pairs in the order of the stage's keys, key mappings in the other.
+            # Content has the pairs in the order of the stage's keys, key mappings in that of source
+            # keys.
             pairs = self.reader.content if found.is_here else self.reader.key_mappings
             made_from = _keys(pairs(self.version, stage), found, Layout.of(stage).sources)
             for feeder in stage.feeders:
                 theirs = made_from.renamed(feeder.schema.key.columns)
-                if len(stage.feeders) > 1:  # some may have it, and others not
+                if len(stage.feeders) > 1:  # not every feeder has the key
                     content = self.reader.content(self.version, feeder)
                     theirs = _keys(content, theirs, feeder.schema.key.columns)
                 reached[feeder.name] = _united(reached.get(feeder.name), theirs)
         return {name: found for name, found in reached.items() if name != start.name}
 
     def down(self, start: Stage, keys: Selection) -> dict[str, Selection]:
-        """The keys of each stage downstream; feeders come before their readers."""
+        """Return the keys of each stage downstream; feeders come before their readers."""
         reached = {start.name: keys}
         for stage in self.graph.producers:
             feeding: Selection | None = None
@@ -152,7 +153,7 @@ class _Walk:
         return {name: found for name, found in reached.items() if name != start.name}
 
     def _made_from(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
-        """The keys of a feeder that keys of a stage without key mappings are made from."""
+        """Return the feeder's keys that make the keys of a stage without key mappings."""
         content = self.reader.content(self.version, feeder)
         if content is None or keys.empty:
             return _none(feeder.schema.key.columns, keys.engines)
@@ -163,7 +164,7 @@ class _Walk:
         return found.renamed(feeder.schema.key.columns)
 
     def _makes(self, stage: Stage, feeder: Stage, keys: Selection) -> Selection:
-        """The keys of a stage without key mappings that keys of a feeder make."""
+        """Return the keys that a feeder's keys make in a stage without key mappings."""
         content, key = self.reader.content(self.version, feeder), stage.schema.key.columns
         if content is None or keys.empty:
             return _none(key, keys.engines)
@@ -172,7 +173,7 @@ class _Walk:
         return _once(pairs, key, keys.engines)
 
     def _in_window(self, stage: Stage, feeder: Stage, rows: Rows) -> Rows:
-        """Of a feeder's rows those that a stage is of: all, unless it has a window."""
+        """Return the feeder's rows that a stage reads: all, or those in its window."""
         window, figures = stage.kind.window, self.version.stages.get(stage.name)
         if window is None:
             return rows
@@ -183,7 +184,7 @@ class _Walk:
 
 
 def _keys(rows: Stored | None, keys: Selection, columns: Sequence[Column]) -> Selection:
-    """What the rows of some keys have in other columns, each once."""
+    """Return the distinct values of other columns in the rows of some keys."""
     if rows is None or keys.empty:
         return _none(columns, keys.engines)
     return _once(keys.exactly(rows.read(keys)), columns, keys.engines)

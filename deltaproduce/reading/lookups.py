@@ -1,7 +1,7 @@
 """Look-ups: all rows of some keys of a stage in a version, and how they were found.
 
-The invariant: the rows are those of the content that have one of the keys, whichever strategy finds
-them; and what is fetched through an index are those of its feeder, in the same version.
+The invariant: the rows are the content rows with one of the keys, whichever strategy finds them;
+rows fetched through an index are those of its feeder, in the same version.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def lookup(
 def _looked_up(
     store: Opened, version: Version, stage: Stage, keys: Selection, strategy: Strategy
 ) -> tuple[Rows | None, LookedUp]:
-    """All rows of some keys; None if the stage has none at all."""
+    """Return all rows of some keys; None if the stage has no rows at all."""
     content = store.reader.content_in_files(version, stage)
     if content is None:
         return None, LookedUp(None, "scan" if strategy == "scan" else "seek", 0, 0)
@@ -108,7 +108,7 @@ def _looked_up(
 
 
 def _feeder(version: Version, index: Stage) -> Stage:
-    """The stage that an index is of, as both were in a version."""
+    """Return the feeder of an index, which must be defined now as in the version."""
     if not index.kind.is_index:
         message = f"fetch is True, and {index.name!r} is no index; look its own rows up"
         raise InvalidArgumentError(message, argument="fetch")
@@ -134,10 +134,10 @@ def _fetched(
     keys: Selection,
     strategy: Strategy,
 ) -> tuple[Rows | None, LookedUp]:
-    """The rows of a feeder whose rows in an index have some keys.
+    """Return the feeder's rows that an index has under some keys.
 
     Args:
-        rows: those in the index.
+        rows: the rows in the index.
     """
     own, engines = feeder.schema.key.columns, store.engines
     if rows is None:
@@ -149,7 +149,7 @@ def _fetched(
 
 
 def _together(one: LookedUp, other: LookedUp) -> LookedUp:
-    """How rows of two stages were found."""
+    """Combine how the rows of two stages were found."""
     read, groups = (
         None if mine is None or theirs is None else mine + theirs
         for mine, theirs in ((one.groups_read, other.groups_read), (one.groups, other.groups))

@@ -1,8 +1,8 @@
-"""Opened: a store as those see it who ask of its versions.
+"""Opened: a store as reading operations use it.
 
-The invariant: whatever is asked is answered from one whole version, the head unless another is
-named, whatever writers do meanwhile; and a stage, source or version that is not there is refused
-before anything is read.
+The invariant: each question is answered from one whole version, by default the head, whatever
+writers do meanwhile; and a stage, source or version that does not exist is refused before anything
+is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltaproduce.types.columns import Column
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The stages of one pipeline, and what is stored of them at one location.
+    """The stages of one pipeline, and their stored rows at one location.
 
     Attributes:
         graph: the stages with the types of all columns.
@@ -47,10 +47,10 @@ class Opened:
     reader: Reader
 
     def stage(self, stage: str | Stage, argument: str = "stage") -> Stage:
-        """A stage by its name, or by a definition of it, which may have been made anew.
+        """Return a stage by its name, or by a definition of it, which may be a new object.
 
         Raises:
-            NotFoundError: there is none; as by all of these methods.
+            NotFoundError: there is none; all of these methods raise it.
         """
         if isinstance(stage, str):
             return self.graph.stage(stage)
@@ -67,7 +67,7 @@ class Opened:
         return self.graph.stage(stage.name)
 
     def source(self, source: str | Source, argument: str) -> Source:
-        """A stage that is a source."""
+        """Return a stage that is a source."""
         found = self.stage(source, argument)
         for known in self.graph.sources:
             if known is found:
@@ -78,14 +78,14 @@ class Opened:
         )
 
     def producer(self, stage: str | Stage) -> Stage:
-        """A stage that is no source."""
+        """Return a stage that is not a source."""
         found = self.stage(stage)
         if not found.feeders:
             raise NotFoundError(f"{found.name!r} is a source: nothing produces it")
         return found
 
     def mapped(self, stage: str | Stage) -> Stage:
-        """A stage that has key mappings."""
+        """Return a stage that has key mappings."""
         found = self.stage(stage)
         if not found.source_key:
             what = "a source" if not found.feeders else f"of kind {found.kind.word!r}"
@@ -93,22 +93,22 @@ class Opened:
         return found
 
     def version(self, version: int | None) -> Version:
-        """A version by its number; the head if None."""
+        """Return a version by its number; the head if None."""
         number = None if version is None else arguments.integer(version, "version")
         versions = self.log.versions()
         return self.log.last_read if number is None else find(versions, number)
 
     def check_there(self, version: Version, stages: Iterable[str], *kinds: str) -> None:
-        """Refuse a version, after the log was read, whose tables are not there any more."""
+        """Refuse a version whose tables no longer exist; call it after reading the log."""
         check_there(self.log.last_read, version, stages, *kinds)
 
     def frame(
         self, rows: Rows | None, columns: Sequence[Column], in_order: Sequence[Column] = ()
     ) -> Rows:
-        """Rows, or no rows, as users get them, without columns that are hidden.
+        """Return rows, or no rows, as users get them, without hidden columns.
 
         Args:
-            in_order: the columns that they are sorted by, if any.
+            in_order: the columns to sort by, if any.
         """
         shown = [column for column in columns if not column.is_hidden]
         in_order = [column for column in in_order if not column.is_hidden]
@@ -122,7 +122,7 @@ class Opened:
         return found.orderBy(*order(in_order)) if in_order else found
 
     def noticing(self) -> AbstractContextManager[None]:
-        """Errors from files of this store's tables that are gone or broken say so."""
+        """Return a context in which errors from missing or broken files name the store's table."""
         location = self.tables.location
         tables = [location.table(stage.name, kind) for stage in self.graph.stages for kind in KINDS]
         return noticed(lambda: self.tables.places([*tables, location.log()]))

@@ -1,7 +1,7 @@
-"""Overviews: a store as people see it when they print it.
+"""Overviews: the printed form of a store.
 
-The invariant: no Spark job. Where reading the version log would cost one, the newest version that
-this store has read or published is shown.
+The invariant: no Spark job. If reading the version log would cost one, the overview shows the
+newest version that this store has read or published.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _NONE = StageFigures("skipped")
 
 
 def overview(store: Opened, pipeline: str) -> Table:
-    """The stages of a store, with their rows in the newest version.
+    """Return the stages of a store, with their rows in the newest version.
 
     Args:
-        pipeline: what it is called.
+        pipeline: the name of the pipeline.
     """
     head = _newest(store)
     rows = []

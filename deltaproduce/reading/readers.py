@@ -1,9 +1,9 @@
 """Readers: the rows of a stage at a version, wherever they are stored.
 
-A version says which delta version of each table it is, and how many runs its tables do not have
-yet. A `Reader` puts them together, and keeps runs that it has read, and small tables and runs that
-its store has just written, so that an update does not read them again. The invariant: what it
-returns depends on the version alone, and has the columns that the stage had in it.
+A version says at which delta version each table is, and how many runs its tables do not have yet. A
+`Reader` combines them. It keeps runs that it has read, and small tables and runs that its store has
+just written, so that an update does not read them again. The invariant: its result depends on the
+version alone, and has the columns that the stage had in it.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from deltaproduce.types.columns import (
 )
 
 _Place: TypeAlias = tuple[int, int]
-"""A delta version of a content table, and the version that made the table anew, if any did."""
+"""A delta version of a content table, and the version that recreated the table, if any did."""
 
 
 class Reader:
     """Reads the stages of one store.
 
     Args:
-        from_files: read the files of a table that was written whole without asking Delta, which is
-            quicker.
+        from_files: whether to read the files of a table that was written whole without asking
+            Delta, which is faster.
     """
 
     def __init__(self, tables: Tables, *, from_files: bool = False) -> None:
@@ -65,22 +65,22 @@ class Reader:
         self._contents: dict[str, tuple[_Place, pa.Table]] = {}
 
     def anew(self) -> Reader:
-        """One that reads in the same way, and goes by nothing that was read or written before."""
+        """Return a reader with the same settings that keeps nothing read or written before."""
         return Reader(self._tables, from_files=self._from_files)
 
     def content(self, version: Version, stage: Stage) -> Stored | None:
-        """The content of a stage; None if it has no rows in that version."""
+        """Return the content of a stage; None if it has no rows in that version."""
         stage = stage_at(version, stage)
         return self._stored(version, stage, CONTENT, Layout.of(stage).content)
 
     def content_in_files(self, version: Version, stage: Stage) -> Stored | None:
-        """As `content`, also of rows that are kept here to be read from their files."""
+        """Return the same as `content`, but read from files, even if the rows are kept here."""
         stage = stage_at(version, stage)
         columns = Layout.of(stage).content
         return self._stored(version, stage, CONTENT, columns, in_files=True)
 
     def key_mappings(self, version: Version, stage: Stage) -> Stored | None:
-        """The key mappings of a stage; None if it has no rows in that version."""
+        """Return the key mappings of a stage; None if it has no rows in that version."""
         stage = stage_at(version, stage)
         return self._stored(version, stage, KEY_MAPPINGS, Layout.of(stage).pair)
 
@@ -92,10 +92,10 @@ class Reader:
         *,
         in_spark: bool = True,
     ) -> Rows | None:
-        """What the version changed in a stage; None if nothing yet has.
+        """Return the updates of a stage in a version; None if it has none yet.
 
         Args:
-            since: and what the versions after this one have; else it alone.
+            since: includes the updates of all versions after this one; None for the version alone.
             in_spark: with a session the rows are in Spark, even those of a small table.
         """
         first = version.number if since is None else since + 1
@@ -112,9 +112,9 @@ class Reader:
         return stored if begun is None else stored.select(*names).union(begun.select(*names))
 
     def some_updates(self, version: Version, stage: Stage, most: int) -> pa.Table:
-        """Rows of what one version changed in a stage, at most so many; see `Tables.some_rows`.
+        """Return at most ``most`` rows of one version's updates; see `Tables.some_rows`.
 
-        None of them where they are not stored, but in the table that a source is read from.
+        None of them if they are not stored, but in the table that a source is read from.
         """
         columns = Layout.of(stage_at(version, stage)).updates
         delta_version = version.pinned(stage.name, UPDATES)
@@ -124,7 +124,7 @@ class Reader:
         return self._tables.some_rows(table, delta_version, columns, version.number, most)
 
     def changed_keys(self, span: Sequence[Version], stage: Stage) -> Selection:
-        """The keys that have updates after the first of some versions, up to the last.
+        """Return the keys with updates after the first version of a span, up to the last.
 
         One Spark job, unless they are none or many.
         """
@@ -133,7 +133,7 @@ class Reader:
         return self._keys_of(updates, stage, changed)
 
     def _keys_of(self, updates: Rows | None, stage: Stage, changed: int) -> Selection:
-        """The keys that some updates are about, which are so many if none of them is repeated."""
+        """Return the keys of updates; ``changed`` is their number if no key is repeated."""
         key, engines = stage.schema.key.columns, self._tables.engines
         firsts: Rows = empty(key)
         if updates is not None:
@@ -141,10 +141,10 @@ class Reader:
         return Selection.of(firsts, key, engines, changed)
 
     def changes(self, span: Sequence[Version], stage: Stage, mode: FeedMode) -> Rows | None:
-        """The rows of a stage that came and went after the first of some versions, up to the last.
+        """Return the rows that came and went after the first version of a span, up to the last.
 
         Args:
-            span: versions one after the other, in all of which the stage was kept.
+            span: consecutive versions, in all of which the stage was kept.
 
         Returns:
             Rows in Spark, if there is a session.
@@ -160,14 +160,14 @@ class Reader:
         if content is not None:
             keys = None if content.small else self._keys_of(updates, stage, changed)
             before = content.read(keys)
-        layout = Layout.of(stage_at(since, stage))  # whose source key may have been another
+        layout = Layout.of(stage_at(since, stage))  # whose source key may differ
         feed: Rows = engines.of(updates).feed(
             before, updates, layout, _times(span), since=since.number, mode=mode
         )
         return feed
 
     def history(self, version: Version, stage: Stage, key: Selection) -> dict[int, bool]:
-        """The versions that changed one key -> whether it had rows then; one Spark job."""
+        """Return the versions that changed one key -> whether it had rows then; one Spark job."""
         updates = self.updates(version, stage, since=0)
         if updates is None:
             return {}
@@ -180,7 +180,7 @@ class Reader:
         return {row[VERSION]: row[CHANGE_TYPE] != DELETE for row in rows}
 
     def overlay(self, version: Version, stage: Stage) -> Overlay | None:
-        """What came after the stage's tables were written; None if nothing did."""
+        """Return the runs after the stage's tables were written; None if there are none."""
         figures = version.stages.get(stage.name)
         runs = None if figures is None else _Runs.of(figures)
         if runs is None:
@@ -196,7 +196,7 @@ class Reader:
         return overlay
 
     def _later_runs(self, stage: Stage, layout: Layout, runs: _Runs, until: int) -> pa.Table:
-        """The runs after the fold, up to a version."""
+        """Return the runs after the fold, up to a version."""
         table = self._tables.location.table(stage.name, RUNS)
         later = (runs.folded + 1, until)
         return self._tables.rows(table, runs.delta_version, layout.runs, later)
@@ -204,10 +204,10 @@ class Reader:
     def keep(
         self, stage: str, figures: StageFigures, overlay: Overlay | None, content: pa.Table | None
     ) -> None:
-        """Keep what a version has made of a stage.
+        """Keep the outcome of a version for a stage.
 
         Args:
-            overlay: what came after its tables were written.
+            overlay: the runs that came after its tables were written.
             content: the rows of its content table, if they are few and at hand.
         """
         runs = _Runs.of(figures)
@@ -220,9 +220,9 @@ class Reader:
             self._contents[stage] = _place(figures), content
 
     def _begun(self, version: Version, stage: Stage, first: int) -> DataFrame | None:
-        """The updates that are not stored: all rows of a source that was read in place from then.
+        """Return the updates that are not stored: all first rows of a source that is read in place.
 
-        None if that was not in the versions from ``first`` on.
+        None if these are not in the versions from ``first`` on.
         """
         figures = version.stages.get(stage.name)
         past = Past() if figures is None else figures.past
@@ -234,7 +234,7 @@ class Reader:
         return rows.withColumns({**begun, POSITION: position})
 
     def _in_place(self, table: str, delta_version: int, stage: Stage) -> DataFrame:
-        """The rows of a source that is someone's table."""
+        """Return the rows of a source that is someone else's table."""
         rows = self._tables.read(self._tables.existing(table), delta_version)
         return numbered_by_values(rows, Layout.of(stage))
 
@@ -282,7 +282,7 @@ def _place(figures: StageFigures) -> _Place:
 
 
 def _times(versions: Sequence[Version]) -> pa.Table:
-    """When versions were published."""
+    """Return the publication times of versions."""
     numbers = pa.array([version.number for version in versions], pa.int64())
     moments = [version.committed_at for version in versions]
     return pa.table(
@@ -291,14 +291,14 @@ def _times(versions: Sequence[Version]) -> pa.Table:
 
 
 def _changed(span: Sequence[Version], stage: Stage) -> int:
-    """How many keys the versions after the first of some have changed, one by one."""
+    """Return the sum of the keys changed by each version after the first."""
     figures = (version.stages.get(stage.name) for version in span[1:])
     return sum(found.changed_keys for found in figures if found is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Which runs an overlay is of: those of one delta version since one version."""
+    """The runs of an overlay: those at one delta version, after one version."""
 
     delta_version: int
     folded: int

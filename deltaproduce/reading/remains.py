@@ -1,11 +1,11 @@
-"""Remains: where a key that was deleted can still be read, in the history of a store.
+"""Remains: where a deleted key can still be read, in the history of a store.
 
-Pure: from the versions and their figures alone. The invariant is that nothing is left out: a table
-is named for each version in which it may have rows of the key, or rows made from it, though a
+Pure: a function of the versions and their figures alone. The invariant: nothing is left out. A
+table is named for each version in which it may have rows of the key, or rows made from it, though a
 function may have made none.
 
-An old version is a delta version that is kept, updates are only ever added, and with merge on read
-a table may be older than the version that pins it.
+An old version is a kept delta version, updates are only ever added, and with merge on read a table
+may be older than the version that pins it.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Forgotten(Tabular):
 def remains(
     versions: Sequence[Version], stages: Collection[str], alive: Collection[int]
 ) -> tuple[Remaining, ...]:
-    """The tables of some stages that may still have a key's rows.
+    """Return the tables of some stages that may still have a key's rows.
 
     Args:
-        versions: all of a store, oldest first.
-        stages: the source of the key, and what it feeds, directly or through others.
+        versions: all versions of a store, oldest first.
+        stages: the source of the key, and all stages downstream of it.
         alive: the numbers of the versions in which the source has rows of the key.
     """
     found = (
@@ -94,11 +94,11 @@ def remains(
 
 
 def alive_in(versions: Iterable[Version], changes: Mapping[int, bool]) -> frozenset[int]:
-    """The numbers of the versions in which a key has rows.
+    """Return the numbers of the versions in which a key has rows.
 
     Args:
-        versions: one after the other, oldest first.
-        changes: the numbers of those that changed the key -> whether it had rows then.
+        versions: consecutive versions, oldest first.
+        changes: the numbers of the versions that changed the key -> whether it had rows then.
     """
     found, is_alive = set(), False
     for version in versions:
@@ -111,7 +111,7 @@ def alive_in(versions: Iterable[Version], changes: Mapping[int, bool]) -> frozen
 def _having(
     versions: Sequence[Version], stage: str, kind: str, alive: Collection[int]
 ) -> list[int]:
-    """The versions whose table of that kind may have rows of the key."""
+    """Return the versions whose table of this kind may have rows of the key."""
     found: list[int] = []
     was_alive = False  # in this version or an earlier one that had the stage
     for version in versions:
@@ -126,5 +126,5 @@ def _having(
 
 
 def _has(figures: StageFigures, number: int, alive: Collection[int]) -> bool:
-    """Whether content or key mappings do: as of the version, or of the one they are as old as."""
+    """Return whether content or key mappings may have the key, at the version or at its fold."""
     return number in alive or (figures.base.runs > 0 and figures.base.folded in alive)

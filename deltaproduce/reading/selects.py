@@ -1,9 +1,9 @@
-"""Selects: the text of a query that reads one table of a stage at a version, for plain SQL.
+"""Selects: the SQL text of a query that reads one table of a stage at a version.
 
-Pure text but for the names of files, which only DuckDB is told. The invariant: whoever runs the
-text gets the rows and columns that `stage_tables` gives of that version, whatever is written later,
-until a vacuum drops the version. So each table is named at the delta version that the version has,
-and the newest rows of a pair in the runs stand for those in the base, as in `stored.Overlay`.
+Pure text, except that the text for DuckDB names files. The invariant: the text returns the rows and
+columns that `stage_tables` returns for that version, whatever is written later, until a vacuum
+drops the version. So each table is named at the delta version that the version pins, and the newest
+rows of a pair in the runs replace those in the base, as in `stored.Overlay`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def sql(
 def select(
     tables: Tables, version: Version, stage: Stage, kind: str, dialect: Dialect = "spark"
 ) -> str:
-    """The text for a table of a stage that is there.
+    """Return the text for a table of a stage.
 
     Raises:
         InvalidArgumentError: no text has these rows; see `Store.sql`.
@@ -80,12 +80,12 @@ def select(
 
 @dataclass(frozen=True, slots=True)
 class _Spelling:
-    """How a dialect spells what differs.
+    """The syntax in which dialects differ.
 
     Attributes:
-        quoted: a name.
-        type_name: a type.
-        table: some columns of a table at a delta version; None if it has no rows there.
+        quoted: quotes a name.
+        type_name: names a type.
+        table: returns columns of a table at a delta version; None if it has no rows there.
     """
 
     quoted: Callable[[str], str]
@@ -95,7 +95,7 @@ class _Spelling:
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """The tables of a stage at the delta versions that a version has."""
+    """The tables of a stage at the delta versions that a version pins."""
 
     tables: Tables
     stage: str
@@ -105,7 +105,7 @@ class _At:
     def rows(
         self, kind: str, columns: Sequence[Column], where: str = "", alias: str = ""
     ) -> str | None:
-        """Rows of a table; None if it has none."""
+        """Return a query of a table's rows; None if it has none."""
         table = self.tables.location.table(self.stage, kind)
         delta_version = self.figures.delta_versions[kind]
         found = self.spelling.table(self.tables, table, delta_version, columns)
@@ -129,7 +129,7 @@ def _overlaid(
     pair: Sequence[Column],
     spelling: _Spelling,
 ) -> str:
-    """The rows of a base without those of pairs in the runs, and the newest of these."""
+    """Return a query of the base without the pairs in the runs, and of their newest rows."""
     version, alive = spelling.quoted(VERSION), spelling.quoted(IS_ALIVE)
     pairs, distinct = _names(pair, spelling), "DISTINCT " if kind == KEY_MAPPINGS else ""
     newer = [
@@ -151,13 +151,13 @@ def _overlaid(
 
 
 def _same(side: str, pair: Sequence[Column], spelling: _Spelling) -> str:
-    """Whether a row is of a newest pair; null is equal to null."""
+    """Return a condition that a row belongs to a newest pair; null equals null."""
     names = [spelling.quoted(column.name) for column in pair]
     return " AND ".join(f"{side}.{name} IS NOT DISTINCT FROM newest.{name}" for name in names)
 
 
 def _nothing(columns: Iterable[Column], spelling: _Spelling) -> str:
-    """No rows, of these columns."""
+    """Return a query of these columns without rows."""
     nulls = (
         f"CAST(NULL AS {spelling.type_name(c.data_type)}) AS {spelling.quoted(c.name)}"
         for c in columns
@@ -175,7 +175,7 @@ def _indented(text: str) -> str:
 
 
 def _is_in_place(figures: StageFigures, kind: str, number: int) -> bool:
-    """Whether rows are those of someone else's table: see `Reader.updates` for its updates."""
+    """Return whether rows are in someone else's table; for updates see `Reader.updates`."""
     has_begun = figures.past.begun == number and figures.past.begun_at >= 0
     return bool(figures.origin.table) and (kind == CONTENT or has_begun)
 
@@ -197,14 +197,14 @@ def _in_spark(tables: Tables, table: Table, delta_version: int, columns: Sequenc
 def _as_files(
     tables: Tables, table: Table, delta_version: int, columns: Sequence[Column]
 ) -> str | None:
-    """A table as the Parquet files that it has at a delta version, none of whose rows is deleted.
+    """Return a table as its Parquet files at a delta version, if none of their rows is deleted.
 
-    Columns that it is partitioned by are in its log, and not in files: their values are text here.
+    Partition columns are in the table's log, not in its files, so the text contains their values.
 
     Raises:
-        InvalidArgumentError: the log has to be read to tell which rows there are.
+        InvalidArgumentError: only the log tells which rows exist.
     """
-    paths = tables.paths(table, delta_version)  # which have no sign of a pattern
+    paths = tables.paths(table, delta_version)  # paths without wildcards
     if paths is None:
         raise InvalidArgumentError(
             f"table {table.name!r} cannot be read as Parquet files: rows of them are marked as "
@@ -213,7 +213,7 @@ def _as_files(
             argument="dialect",
         )
     listed = tables.listed(table, delta_version)
-    assert listed is not None  # as there are paths
+    assert listed is not None  # there are paths
     parts: dict[str, list[str]] = {}
     values = FileRanges(listed, len(paths)).values()
     for path, of_file in zip(paths, values, strict=True):
@@ -232,7 +232,7 @@ def _read_parquet(paths: Iterable[str]) -> str:
 
 
 def _duckdb_value(value: object, column: Column) -> str:
-    """A value of a column, with the column's name."""
+    """Return a column's value, with the column's name."""
     text = logged(value, column.data_type)
     written = "NULL" if text is None else _duckdb_text(text)
     return f"CAST({written} AS {_duckdb_type(column.data_type)}) AS {_duckdb_name(column.name)}"

@@ -50,7 +50,7 @@ def sql_name(store: Opened, stage: str | Stage, table: str) -> str:
 def _asked(
     store: Opened, stage: Stage, version: int | None, ordered: bool, *kinds: str
 ) -> tuple[Version, Stage]:
-    """The version that is asked for, whose tables are there, and the stage as it was in it."""
+    """Return the version, whose tables must exist, and the stage as it was in it."""
     arguments.flag(ordered, "ordered")
     wanted = store.version(version)
     found = stage_at(wanted, stage)
