@@ -2,7 +2,7 @@
 
 A small stage is compared as a whole, and written like any step. For other stages, Delta restores
 the tables to the delta versions that the earlier version pins, which writes no row; only the
-updates get rows, for the keys that have changed since. The invariant: afterwards the tables, and
+updates get rows, for the keys with updates since then. The invariant: afterwards the tables, and
 the figures that say how to read them, equal those of the earlier version, at delta versions that no
 compaction of a version in between builds on.
 """

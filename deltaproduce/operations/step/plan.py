@@ -327,7 +327,8 @@ def writing(
         run_rows: the number of rows of the pairs that differ.
         overlay_rows: the number of rows in runs that are not folded yet.
         overlay_runs: the number of these runs.
-        added: the number of commits that added to the content since its last rewrite.
+        added: the number of commits that added to the content since its rows were last put in
+            order.
         alone: whether there is no Spark, which replaces rows by predicate.
     """
     if not pairs_changed:

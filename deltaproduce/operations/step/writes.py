@@ -389,7 +389,7 @@ def _is_filed_otherwise(last: StageFigures, filing: Filing) -> bool:
 
 
 def added(last: StageFigures, edits: Edits) -> dict[str, int]:
-    """Return how often the edited tables have been added to since their last rewrite."""
+    """Return how often the edited tables were added to since their rows were last put in order."""
     return {
         kind: 0 if edit.overwrite else last.base.added.get(kind, 0) + 1
         for kind, edit in edits.items()
