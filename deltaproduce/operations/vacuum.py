@@ -33,7 +33,7 @@ from deltaproduce.types.columns import Column
 
 _PATH: Final = Column("path", StringType())
 _CENTURY_HOURS: Final = 876_000
-"""An upper limit: no file is older, and Python's times do not go back much further."""
+"""An upper limit: no file is older, and Python has no times before the year 1."""
 
 
 @dataclass(frozen=True, slots=True)

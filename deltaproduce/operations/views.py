@@ -5,7 +5,7 @@ pins, so it shows one whole version while the next is written. The store publish
 and then replaces one view after the other; a reader of several views may see two versions
 meanwhile. The invariant: every writer that has published, or opened the store, continues until the
 views show the head that it then reads. So if a writer stops in between, or is overtaken, the next
-one repairs the views. The properties of a view say which store it belongs to; no other view is
+one repairs the views. The properties of a view say which store it belongs to; nothing else is
 replaced.
 """
 

@@ -68,7 +68,7 @@ def changed_rows(store: Opened, stage: Stage, since: Version, until: Version) ->
 
     Returns:
         `copied_columns` and ``_change_type``: all rows of a key, as ``upsert``; or one ``delete``
-            row. Each key appears once, as of its last update.
+        row. Each key appears once, as of its last update.
     """
     stage = stage_at(until, stage)
     store.check_there(until, [stage.name], UPDATES)

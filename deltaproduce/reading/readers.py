@@ -114,7 +114,7 @@ class Reader:
     def some_updates(self, version: Version, stage: Stage, most: int) -> pa.Table:
         """Return at most ``most`` rows of one version's updates; see `Tables.some_rows`.
 
-        None of them if they are not stored, but in the table that a source is read from.
+        Empty if they are not stored: the table that a source is read from has the rows.
         """
         columns = Layout.of(stage_at(version, stage)).updates
         delta_version = version.pinned(stage.name, UPDATES)
@@ -220,9 +220,9 @@ class Reader:
             self._contents[stage] = _place(figures), content
 
     def _begun(self, version: Version, stage: Stage, first: int) -> DataFrame | None:
-        """Return the updates that are not stored: all first rows of a source that is read in place.
+        """Return the updates that are not stored: the rows with which a source read in place began.
 
-        None if these are not in the versions from ``first`` on.
+        None if the source did not begin in the versions from ``first`` on.
         """
         figures = version.stages.get(stage.name)
         past = Past() if figures is None else figures.past

@@ -1,4 +1,4 @@
-"""Catalogs: checks that a session can find a store in a schema, and its files, again.
+"""Catalogs: checks that a session knows the tables of a store in a schema while their files exist.
 
 A name without a slash is a schema. If the session's catalog is in memory, it forgets its tables
 when the process ends, while their files stay: the next process would see an empty store, and fail

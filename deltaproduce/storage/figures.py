@@ -136,9 +136,9 @@ class Past:
     """How far back a stage's tables record what happened to it.
 
     Attributes:
-        begun: the version whose updates are all its rows, if updates began again after an earlier
-            version. For a source that is read in place these updates are not stored; the rows are
-            in the table, at the delta version `begun_at`.
+        begun: the version whose updates are all its rows, if a repair began the updates again, or a
+            source read in place began; else 0. For such a source these updates are not stored; the
+            rows are in the table, at the delta version `begun_at`.
         begun_at: this delta version; -1 if the updates are stored.
         remade: kind -> the version that recreated a table which someone else had removed. Older
             versions pin delta versions of a table that no longer exists.

@@ -399,8 +399,8 @@ class Tables:
         with self._effect("commit", table, attempt, base):
             match edit:
                 case Edit():
-                    # An overwritten table is either new or has the properties that tables get here;
-                    # any other table may have any properties, and an overwrite would keep them.
+                    # A new table, or one that a version pins, has the properties that tables get
+                    # here. Any other may have any properties, and an overwrite would keep them.
                     is_known = base is not None or not self.exists(table)
                     write = self._write(table, edit, attempt, is_known=is_known)
                     self._delta.write(self._place(table), write)
@@ -521,7 +521,7 @@ class Tables:
                 self._delta.spark.create_schema(place.address)
 
     def many_effects(self) -> AbstractContextManager[None]:
-        """Enter an operation of many effects, which reads the user's settings only once."""
+        """Return a context for many effects, which reads the user's settings only once."""
         return self._delta.many_effects()
 
     def _write(self, table: Table, edit: Edit, attempt: Attempt, *, is_known: bool) -> Write:

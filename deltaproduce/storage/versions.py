@@ -204,7 +204,7 @@ def unbroken(versions: Iterable[Version], stage: str) -> bool:
 
 
 def check_there(head: Version, version: Version, stages: Iterable[str], *kinds: str) -> None:
-    """Refuse versions older than the repair that rebuilt tables which someone else removed.
+    """Refuse a version older than the repair of a table that someone else removed.
 
     Raises:
         NotFoundError: for such a table.

@@ -47,7 +47,7 @@ BY_KEY: Final = Filing()
 """How files keep content if neither a window nor a definition says."""
 
 Read: TypeAlias = Callable[[Rows], Rows]
-"""Reads a table's rows before the step, joined with the given rows for a rewrite.
+"""Reads a table's rows before the step, to be rewritten together with the given rows.
 
 An edit calls it only if it needs them.
 """

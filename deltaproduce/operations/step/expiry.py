@@ -1,7 +1,7 @@
 """Expiry: which rows a source keeps, when rows leave it, and which stages cannot be rebuilt then.
 
 The first value that a source keeps (`Floor`) is part of a version, like windows. The invariant:
-after a step a source has no row before its floor. Forgotten rows appear in no update, so the stages
+after a step a source has no row before its floor. Forgetting rows makes no update, so the stages
 that were made from them keep their results, and are never rebuilt from the remaining rows.
 """
 

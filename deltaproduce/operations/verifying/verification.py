@@ -146,7 +146,7 @@ class Verifier:
             return found
 
     def _unreadable(self, stage: Stage, kinds: Collection[str]) -> Iterator[Finding]:
-        """Yield the tables of a stage whose files are gone or broken."""
+        """Yield a finding for each table with files that are gone or broken."""
         figures = self._figures(stage)
         if figures.origin.table and CONTENT in kinds:
             mend = f"store.refresh({stage.name!r}), which takes all rows as they are now"

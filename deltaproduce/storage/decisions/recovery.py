@@ -51,7 +51,7 @@ def action(table: str, pinned: int | None, commits: Sequence[Commit]) -> Action:
 
     Returns:
         ``build``: it is to be overwritten whole; ``restore``: it ran ahead and goes back to
-            ``pinned``; ``write``: it matches the head, or was compacted since.
+        ``pinned``; ``write``: it matches the head, or was compacted since.
 
     Raises:
         CorruptStoreError: see `foreign_change`.
@@ -91,7 +91,7 @@ def foreign_change(table: str, pinned: int, commits: Sequence[Commit]) -> Corrup
 
     Returns:
         The error: the table is gone, or was recreated, or has rows that no attempt of ours has
-            written.
+        written.
     """
     if gone(pinned, commits):
         found = "no table"

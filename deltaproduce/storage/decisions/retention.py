@@ -19,7 +19,7 @@ from deltaproduce.storage.versions import Version, told_since
 from deltaproduce.types.columns import VERSION
 
 _CENTURY_DAYS: Final = 36_500
-"""An upper limit: no version is older, and Python's times do not go back much further."""
+"""An upper limit: no version is older, and Python has no times before the year 1."""
 
 
 @dataclass(frozen=True, slots=True)
