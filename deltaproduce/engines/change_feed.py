@@ -1,13 +1,12 @@
-"""The change feed: the rows that came and went between versions, in the words of Delta's.
+"""The change feed: the rows added and removed between versions, in Delta's terms.
 
-The updates of a stage name keys, with all their rows; a feed names rows. It is the difference of a
-key's rows before and after, as multisets: equal rows cancel each other, whatever their order and
-the source keys that they come from. What is left on both sides is paired, in order, as
-``update_preimage`` and ``update_postimage``; what is left over on one side is ``delete`` or
-``insert``. The invariant: the rows before, without those that went and with those that came, are
-the rows after.
+A stage's updates name keys, with all rows of each key; a feed names rows. The feed is the
+difference between a key's rows before and after, as multisets: equal rows cancel out, whatever
+their order and source keys. Rows left on both sides are paired, in order, as ``update_preimage``
+and ``update_postimage``; rows left over on one side are ``delete`` or ``insert``. The invariant:
+the rows before, minus the removed rows, plus the added rows, are the rows after.
 
-Both engines' feeds (`local.kernels.feeds`, `spark.kernels.feeds`) hold it.
+The feeds of both engines (`local.kernels.feeds`, `spark.kernels.feeds`) hold it.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ TIMES: Final = (COMMIT_VERSION, COMMIT_TIMESTAMP)
 PAIRED: Final[Mapping[int, str]] = MappingProxyType(
     {BEFORE: "update_preimage", AFTER: "update_postimage"}
 )
-"""What a row is called, by the side that it is on, if there is one in its place on the other."""
+"""The change type of a row that is paired with one on the other side, by its own side."""
 
 ALONE: Final[Mapping[int, str]] = MappingProxyType({BEFORE: "delete", AFTER: "insert"})
-"""What a row is called otherwise."""
+"""The change type of a row that is not paired, by its side."""
 
 
 def feed_columns(layout: Layout) -> tuple[Column, ...]:
-    """The columns of a feed: those of Delta's change data feed."""
+    """Return the columns of a feed: those of Delta's change data feed."""
     return (*layout.key, *layout.value, CHANGE_TYPE_COLUMN, *TIMES)

@@ -1,10 +1,10 @@
-"""The choice of an engine: where rows are worked on, and when they change over.
+"""The choice of an engine: where rows are processed, and when they move.
 
-The invariant: this is the only place that decides it. Rows stay where they are: on the driver while
-all that take part are there, else in Spark. What Spark has computed comes to the driver if it is
-little (`Limits.is_local`). Without a session rows are always on the driver. Rows there that are
-many for one core, or for its memory, are worked on in parts (`local.large`). A user's function is
-called for rows where they are: in worker processes beside the driver, or in Spark's.
+The invariant: only this module decides it. Rows stay where they are: on the driver while all inputs
+are there, else in Spark. A result of Spark moves to the driver if it is small (`Limits.is_local`).
+Without a session, rows are always on the driver. Rows on the driver that are too many for one core
+or for its memory are processed in parts (`local.large`). A user's function runs where the rows are:
+in worker processes on the driver, or in Spark's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Engines:
 
     Attributes:
         session: the user's; None if there is none.
-        limits: up to which sizes rows are worked on where.
+        limits: the sizes up to which rows are processed on the driver.
     """
 
     session: SparkSession | None
@@ -64,7 +64,7 @@ class Engines:
 
     @staticmethod
     def opened(session: SparkSession | None, limits: Limits) -> Engines:
-        """The engines of a store that is opened with these."""
+        """Return the engines of a store that is opened with this session and these limits."""
         far = session is not None and has_other_machines(session)
         return Engines(session, limits.of_cluster() if far else limits)
 
@@ -80,7 +80,7 @@ class Engines:
         return self.session
 
     def in_thread(self, called: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
-        """A function that another thread calls, in the session as this thread has it."""
+        """Return a function for another thread to call, with this thread's session settings."""
         if self.session is None:
             return called
         threaded: Callable[_Given, _Made] = inheritable_thread_target(self.session)(called)
@@ -88,16 +88,17 @@ class Engines:
 
     @property
     def time_zone(self) -> str:
-        """The session's: on its clock functions see timestamps, and times without a zone are.
+        """The time zone of timestamps in functions, and of times given without a zone.
 
-        Without a session it is this machine's, as in a session that is not told another one.
+        It is the session's. Without a session it is this machine's, as in a session without a
+        setting.
         """
         if self.session is None:
             return zone_of_machine()
         return self.session.conf.get("spark.sql.session.timeZone") or "UTC"
 
     def of(self, *rows: Rows) -> Engine[Any]:
-        """The engine that works on some rows together."""
+        """Return the engine that processes these rows together."""
         if not all(map(is_local, rows)):
             return self.distributed
         tables = [table for table in rows if isinstance(table, pa.Table)]
@@ -106,17 +107,17 @@ class Engines:
         return _LOCAL
 
     def holds(self, *tables: pa.Table) -> bool:
-        """Whether a step holds some rows of the driver in memory, all at once."""
+        """Return whether a step holds these tables of the driver in memory, all at once."""
         return self.limits.is_held(sum(map(len, tables)), sum(one.nbytes for one in tables))
 
     def spill(self) -> Spill:
-        """A place for rows that come to the driver part by part."""
+        """Return a place for rows that come to the driver part by part."""
         return parting.spill_of(self.limits)
 
     def by_slices(self, rows: pa.Table, function: Callable[[pa.Table], pa.Table]) -> pa.Table:
-        """What a function makes of rows on the driver, which looks at each row alone.
+        """Return the result of a function over rows on the driver that looks at each row alone.
 
-        It is called with parts of them that fit in memory.
+        The function is called with parts of the rows that fit in memory.
         """
         if self.holds(rows):
             return function(rows)
@@ -130,12 +131,12 @@ class Engines:
         *,
         names: Sequence[Sequence[str]] | None = None,
     ) -> pa.Table:
-        """What a function makes of rows on the driver, which looks at all rows of a key together.
+        """Return the result of a function over rows on the driver that needs all rows of a key.
 
-        It is called with ranges of the key that fit in memory, in the key's order.
+        The function is called with key ranges that fit in memory, in key order.
 
         Args:
-            names: what the key's columns are called in each table, if not as in ``key``.
+            names: the names of the key's columns in each table, if not those of ``key``.
         """
         if self.holds(*tables):
             return function(*tables)
@@ -144,19 +145,19 @@ class Engines:
 
     @property
     def distributed(self) -> SparkEngine:
-        """Spark, whatever rows there are."""
+        """Spark, wherever the rows are."""
         return SparkEngine(self.spark, self.limits)
 
     def frame(self, rows: Rows, columns: Sequence[Column]) -> DataFrame:
-        """Some columns of the rows, in Spark, wherever they are."""
+        """Return the given columns of the rows as a Spark DataFrame, wherever the rows are."""
         return self.distributed.here(rows, columns)
 
     def table(self, rows: Rows, columns: Sequence[Column]) -> pa.Table:
-        """Some columns of the rows, on the driver, wherever they are."""
+        """Return the given columns of the rows as a table on the driver, wherever the rows are."""
         return fetched(rows, columns) if isinstance(rows, DataFrame) else _LOCAL.here(rows, columns)
 
     def united(self, one: Rows, other: Rows, columns: Sequence[Column]) -> Rows:
-        """These columns of both."""
+        """Return these columns of both."""
         found: Rows = self.of(one, other).united([one, other], columns)
         return found
 
@@ -166,13 +167,13 @@ class Engines:
         columns: Sequence[Column],
         counts: Mapping[str, Expression],
     ) -> tuple[Rows, dict[str, int]]:
-        """Rows that Spark computes once, on the driver if they are few, which is then one job.
+        """Compute rows once in Spark; return them on the driver if they are few, all in one job.
 
-        With Spark Connect it is more.
+        With Spark Connect it takes more than one.
 
         Args:
-            columns: all that the rows have.
-            counts: what is counted of them, their ``rows`` and ``bytes`` at least.
+            columns: all columns of the rows.
+            counts: the aggregates to compute over the rows, at least ``rows`` and ``bytes``.
         """
         few = None
         if self.limits.is_local(1, 1) and not is_remote(self.spark):
@@ -186,12 +187,12 @@ class Engines:
     def settled(
         self, computed: DataFrame, columns: Sequence[Column], rows: int, total_bytes: int
     ) -> Rows:
-        """Rows that Spark has computed, on the driver if they are few."""
+        """Return rows that Spark has computed, on the driver if they are few."""
         is_few = self.limits.is_fetched(rows, total_bytes)
         return fetched(computed, columns) if is_few else computed
 
     def calls_beside(self, *rows: Rows) -> bool:
-        """Whether a function may be called beside the driver, for these rows together."""
+        """Return whether a function may run in workers on the driver, for these rows together."""
         if self.session is None:
             return all(map(is_local, rows))
         few = (
@@ -208,18 +209,18 @@ class Engines:
         *,
         stage: str,
     ) -> tuple[Rows, int] | None:
-        """What a function makes of some rows, in workers beside the driver, and how many rows.
+        """Run a function over rows in workers on the driver; return its rows and their number.
 
         Args:
-            rows: those of `calls_beside`, at least one; equal keys are adjacent.
-            key: workers may get different keys; if there are none, one gets all rows.
-            columns: those that it makes.
-            stage: whose function it is.
+            rows: rows for which `calls_beside` holds, at least one; equal keys are adjacent.
+            key: workers may get different keys; without a key, one worker gets all rows.
+            columns: the columns of the function's rows.
+            stage: the stage whose function it is.
 
         Returns:
-            None if it is for Spark to call the function: it cannot be sent to a worker, makes more
-            than the driver holds, or is so slow that a cluster ends sooner. Nothing of what it made
-            here is left then.
+            None if Spark has to call the function: it cannot be sent to a worker, returns more than
+            the driver holds, or is so slow that a cluster finishes sooner. No rows computed here
+            are kept then.
 
         Raises:
             ProducerError: the function failed.
@@ -248,10 +249,10 @@ class Engines:
         columns: Sequence[Column],
         stage: str,
     ) -> pa.Table:
-        """What a function makes of rows of which a step holds as many in memory.
+        """Return the rows that a function returns for rows that a step holds in memory.
 
         Raises:
-            SessionError: a worker cannot run it.
+            SessionError: a worker cannot run the function.
         """
         found = self._called(rows, key, function, columns, stage)
         if found is None:
@@ -266,7 +267,7 @@ class Engines:
         columns: Sequence[Column],
         stage: str,
     ) -> pa.Table | None:
-        """What a function makes of some rows; None if it is for Spark to call it."""
+        """Return the rows that a function returns for some rows; None if Spark has to call it."""
         call = Call(
             stage,
             function,
@@ -283,21 +284,21 @@ class Engines:
 
     @property
     def _cores_elsewhere(self) -> int:
-        """How many cores the session has on other machines."""
+        """The number of the session's cores on other machines."""
         if self.session is None or not has_other_machines(self.session):
             return 0
         return parallelism(self.session)
 
     @property
     def _most_workers(self) -> int:
-        """How many processes call a function at most: as many as the session has cores."""
+        """The most processes that call a function: the number of the session's cores."""
         if self.session is None:
             return os.cpu_count() or 1
         return parallelism(self.session)
 
 
 def needs_spark() -> SessionError:
-    """What is said where a store without a session is asked for what only Spark does."""
+    """Return the error of a store without a session that is asked for what only Spark does."""
     return SessionError(
         "this needs Spark, and the store was opened without a session: it is a query, a catalog, "
         "an operation that only Spark has, a table with rows that are marked as deleted, or a "
@@ -307,10 +308,10 @@ def needs_spark() -> SessionError:
 
 
 def is_empty(rows: Rows) -> bool:
-    """Whether it is known that there are no rows."""
+    """Return whether the rows are known to be empty."""
     return isinstance(rows, pa.Table) and not len(rows)
 
 
 def is_local(rows: Rows) -> bool:
-    """Whether rows are on the driver."""
+    """Return whether rows are on the driver."""
     return isinstance(rows, pa.Table)

@@ -1,8 +1,8 @@
-"""A step's result, computed: the rows of the keys it is about, before and after, with counts.
+"""A step's result, computed: the rows of the affected keys, before and after, with counts.
 
-A `Comparison` answers what the executor asks: which keys changed, what the next stage reads, what
-the content is afterwards. The invariant: it has all rows of every key that it has any row of, and
-all pairs of every source key that changed.
+A `Comparison` answers the executor's questions: which keys changed, what the next stage reads, what
+the content is afterwards. The invariant: if it has any row of a key, it has all rows of that key;
+and it has all pairs of every source key that changed.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Comparison:
     """The rows of some keys before and after a step.
 
     Attributes:
-        rows: numbered and marked (see `marks`), and computed.
-        complete: it is about all keys of the table.
+        rows: the rows, numbered and marked (see `marks`), and computed.
+        complete: the rows cover all keys of the table.
         sought: the rows before were found by their keys, not by scanning the table.
         ranged: the rows are in partitions of disjoint ranges of the key, in order.
-        clustering: each of these is a file as this says, if it says anything.
+        clustering: if given, each partition is a file of this clustering.
     """
 
     engines: Engines
@@ -74,12 +74,12 @@ class Comparison:
         engines: Engines,
         clustering: Clustering | None = None,
     ) -> Comparison:
-        """The comparison where there was no row before.
+        """Return the comparison where no row was there before.
 
         Args:
             new: all rows of the content, unsorted.
-            count: how many they are.
-            clustering: by which partitions they will be stored, if windows are over them.
+            count: the number of rows.
+            clustering: the partitions that the rows will be stored by, if windows are over them.
         """
         found = engines.of(new).first(new, count, layout, clustering)
         return Comparison(
@@ -104,7 +104,7 @@ class Comparison:
         complete: bool = True,
         all_differ: bool = False,
     ) -> Comparison:
-        """Compare with what is there after ``new`` took the place of all of ``before``.
+        """Compare ``before`` with ``new``, which replaces all of it.
 
         Args:
             complete: these are all rows of the table.
@@ -124,7 +124,7 @@ class Comparison:
         complete: bool = False,
         sought: bool = True,
     ) -> Comparison:
-        """Compare with what is there after ``new`` took the place of the changed keys' rows."""
+        """Compare ``before`` with the rows after ``new`` replaces the changed keys' rows."""
         engines = changed.engines
         engine = engines.of(before, changed.keys, new)
         found = engine.compare(before, changed.keys, new, layout)
@@ -132,13 +132,13 @@ class Comparison:
         return Comparison(engines, layout, found.rows, found.counts, complete, is_sought)
 
     def silenced(self, column: Column, values: Ranges) -> Comparison:
-        """The same, where keys in some ranges of a column count as unchanged; all of them are gone.
+        """Return the comparison with keys in some ranges of a column, all removed, as unchanged.
 
-        So that they are gone is written, but is in no update, and no stage gets it. One Spark job
-        if the rows are there.
+        The removal of these keys is written, but is in no update, and no stage sees it. One Spark
+        job if the rows are in Spark.
 
         Args:
-            column: one of the key.
+            column: a column of the key.
         """
         rows = without_mark(self.rows, KEY_DIFFERS, column, values)
         engine = self.engines.of(rows)
@@ -147,30 +147,30 @@ class Comparison:
         return replace(self, rows=rows, counts=counts)
 
     def upserts(self) -> Rows:
-        """The rows of the changed keys that are alive: key and value columns, in order."""
+        """Return the live rows of the changed keys: key and value columns, in order."""
         return self.pick((*self.layout.key, *self.layout.value), ROWS_OF_CHANGED_KEYS)
 
     @cached_property
     def changed_keys(self) -> Selection:
-        """The keys that this version's updates are about."""
+        """The keys of this version's updates."""
         changed = self.pick(self.layout.key, CHANGED_KEYS)
         return Selection.of(changed, self.layout.key, self.engines, self.counts.keys_changed)
 
     def pick(self, columns: Sequence[Column], which: Which) -> Rows:
-        """Some columns of the rows that are ``which``, in order."""
+        """Return the given columns of the rows that match ``which``, in order."""
         found: Rows = self._engine.pick(self.rows, columns, which)
         return found
 
     def updates(self) -> Rows:
-        """The updates of the step (S7), without ``_version``, in the key's order."""
+        """Return the step's updates (S7), without ``_version``, in key order."""
         found: Rows = self._engine.updates(self.rows, self.layout)
         return found
 
     def content_after(self, before: Callable[[], Rows] | None) -> Rows:
-        """All rows of the content after the step, unsorted.
+        """Return all rows of the content after the step, unsorted.
 
         Args:
-            before: reads all those before the step; None if there were none.
+            before: reads all rows before the step; None if there were none.
         """
         content = self.layout.content
         if self.complete or before is None:
@@ -180,7 +180,7 @@ class Comparison:
         return self.engines.united(stays, new, content)
 
     def mappings_after(self, before: Callable[[], Rows] | None) -> Rows:
-        """All key mappings after the step, unsorted; ``before`` as in `content_after`."""
+        """Return all key mappings after the step, unsorted; ``before`` as in `content_after`."""
         pair = self.layout.pair
         if self.complete or before is None:
             return self.pick(pair, {IS_PAIR: True, SIDE: AFTER})
@@ -188,10 +188,10 @@ class Comparison:
         return self.engines.united(self._without(before(), pair, GONE_PAIRS), new, pair)
 
     def predicate(self, lookup: Sequence[Column], which: Which) -> str:
-        """Holds for the pairs that are ``which``, and perhaps for some more, if they are few.
+        """Return a predicate that holds for the few pairs of ``which``, and perhaps for others.
 
         Args:
-            lookup: the key or the source key columns: those by which the table is sorted.
+            lookup: the key or the source key columns, by which the table is sorted.
         """
         pair = self.layout.pair
         hash_of_pair = hash_sql([c.name for c in pair])

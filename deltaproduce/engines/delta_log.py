@@ -1,10 +1,10 @@
-"""Delta's log: how its files are called, and a table's newest commits, read without Spark.
+"""Delta's log: the names of its files, and a table's newest commits, read without Spark.
 
-Delta keeps each commit as a JSON file that is named by its delta version, and is there once the
-commit counts; its action ``commitInfo`` says what it was, and carries the ``userMetadata`` that its
-writer gave (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). The invariant: what is read
-here is what Delta's own history says. Where the files do not tell all of it, nothing is read, and
-Spark is to be asked, or delta-rs, if there is none. What commits did to files is read elsewhere
+Delta keeps each commit as a JSON file named by its delta version; the commit counts once the file
+exists. Its action ``commitInfo`` says what the commit did, and carries the ``userMetadata`` of its
+writer (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). The invariant: this module reads
+what Delta's own history says. Where the files do not tell all of it, it reads nothing, and the
+caller asks Spark, or delta-rs if there is no Spark. Other modules read what commits did to files
 (`spark.log_actions`, `local.log_actions`).
 """
 
@@ -26,13 +26,13 @@ LOG: Final = "_delta_log"
 """The directory of a table's log, below the table's own."""
 
 COMMIT_NAME: Final = r"(\d{20})\.json"
-"""The name of a commit's file, as a pattern: its number is the delta version."""
+"""The name of a commit's file, as a pattern: the number is the delta version."""
 
 _IS_COMMIT: Final = re.compile(COMMIT_NAME).fullmatch
-"""Compiled once: a log is listed twice a version, and has a file for each of its commits."""
+"""Compiled once: a log is listed twice per version, and has one file per commit."""
 
 LEAST_COMMITS: Final = 3
-"""So many commits are asked for at least: ours, and what a table service may add behind it."""
+"""The fewest commits to ask for: ours, and any that a table service adds after it."""
 
 
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -41,12 +41,12 @@ _LONGEST_NAME: Final = 120
 
 
 def commit_file(delta_version: int) -> str:
-    """Where Delta keeps the commit of a delta version, below the table's directory."""
+    """Return the path of a delta version's commit, below the table's directory."""
     return f"{LOG}/{delta_version:020d}.json"
 
 
 def logged(value: object, data_type: DataType) -> str | None:
-    """A value of a partition as the log has it."""
+    """Return a partition value as the log stores it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None or isinstance(value, str):
@@ -55,12 +55,12 @@ def logged(value: object, data_type: DataType) -> str | None:
 
 
 def folder_of(values: Iterable[tuple[str, str | None]]) -> str:
-    """The directory of a partition below the table's, as Hive names it; empty if there is none.
+    """Return a partition's directory below the table's, as Hive names it; empty without partitions.
 
-    Readers take the values from the log; the name is for people, and long ones are cut.
+    Readers take the values from the log; the name is for people, and long names are cut.
 
     Args:
-        values: columns, and their values as the log has them.
+        values: the columns, and their values as the log stores them.
     """
     return "/".join(
         f"{_name(column)}={_NO_VALUE if value is None else _name(value)}"
@@ -76,15 +76,15 @@ def _name(text: str) -> str:
 
 
 def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCommit, ...] | None:
-    """A table's newest commits, newest first.
+    """Return a table's newest commits, newest first.
 
     Args:
-        table: its directory.
+        table: the table's directory.
         since: a delta version; all commits from it on are read.
 
     Returns:
-        No commits if there is no table; None if the log is not whole, from the first commit on, or
-        has a commit that does not say what it was.
+        No commits if there is no table; None if the log lacks a commit, counted from the first, or
+        has a commit that does not say what it did.
     """
     try:
         names = table.names(LOG)
@@ -114,7 +114,7 @@ def _commit(table: Directory, delta_version: int) -> LoggedCommit:
 
 
 def _info(line: str) -> Mapping[str, Any] | None:
-    """What an action of a commit says of it; None if it is of something else."""
+    """Return the ``commitInfo`` in a line of a commit; None if the line is another action."""
     if '"commitInfo"' not in line:
         return None
     found: Mapping[str, Any] | None = json.loads(line).get("commitInfo")

@@ -1,8 +1,8 @@
 """Delta tables: what engines do with them, by plain addresses and plain values.
 
-An engine knows no version, no attempt and no store: what a commit says of itself is text to it, and
-which commits count is for others to decide. The invariant: what a method changes it changes in one
-Delta commit, or it raises.
+An engine knows no version, no attempt and no store: commit metadata is opaque text to it, and its
+callers decide which commits count. The invariant: a method makes its changes in one Delta commit,
+or it raises.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
 APP_ID: Final = "deltaproduce"
-"""Of which application a fencing token is."""
+"""The application id of fencing tokens."""
 
 MARKS_ROWS: Final = "delta.enableDeletionVectors"
 
 _COMMITS_A_CHECKPOINT: Final = 50
-"""One costs as much as five commits; Delta makes one every ten."""
+"""A checkpoint costs as much as five commits; Delta writes one every ten by default."""
 
 _FOR_EVER: Final = "interval 36500 days"
 
 KEPT: Final[Mapping[str, str]] = {
-    # A session may want deletion vectors in all new tables, but delta-rs makes no pandas or Arrow
-    # table of a table that may have them; so only those have them whose rows are replaced.
+    # A session may turn on deletion vectors in all new tables, but delta-rs cannot turn a table
+    # with that feature into pandas or Arrow; so only tables whose rows are replaced have it.
     MARKS_ROWS: "false",
     "delta.checkpointInterval": str(_COMMITS_A_CHECKPOINT),
-    # By default Delta reads no delta version that is a week old and not the newest, lets VACUUM
-    # remove its files, and forgets it after a month; but versions pin it.
+    # By default, Delta does not read a delta version that is a week old and not the newest, lets
+    # VACUUM remove its files, and forgets it after a month; but versions pin it.
     "delta.deletedFileRetentionDuration": _FOR_EVER,
     "delta.logRetentionDuration": _FOR_EVER,
 }
-"""The properties of every table that is made."""
+"""The properties of every new table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a Delta table is: a path, or a quoted name in a catalog.
+    """The place of a Delta table: a path, or a quoted name in a catalog.
 
     Attributes:
-        directory: the directory that it is known to be in, if that is seen without Spark.
+        directory: the table's directory, if it is accessible without Spark.
     """
 
     address: str
@@ -63,24 +63,24 @@ class Write:
     """One commit that writes rows.
 
     Attributes:
-        rows: in the order in which they are to be stored, within partitions if they are in Spark.
-        columns: the table's.
-        mode: ``append`` adds the rows, and makes the table if there is none; ``replace`` puts those
-            of them for which the predicate holds in the place of all that it holds for;
-            ``overwrite`` makes them all rows of the table, whatever columns it had; ``create`` does
-            too, and the table has no other properties than these.
+        rows: in the order to store them in; in Spark, the order within each partition.
+        columns: the table's columns.
+        mode: ``append`` adds the rows, and creates the table if there is none; ``replace`` replaces
+            all rows that match the predicate with the new rows that match it; ``overwrite``
+            replaces all rows of the table, whatever columns it had; ``create`` does too, and sets
+            exactly these properties.
         metadata: what the commit says of itself.
-        predicate: what is replaced.
-        properties: those of the table, if it is overwritten or created.
-        file_rows: a file that Spark writes has at most so many rows; without it, those of a
-            partition.
-        group_rows: a row group has at most so many.
-        file_ends: before which of the rows a file of those from the driver ends; they are one file
-            if there are none.
-        lookup: the columns of which files have statistics.
+        predicate: selects the rows to replace.
+        properties: the table's properties, if it is overwritten or created.
+        file_rows: the most rows of a file that Spark writes; without it, a file has a partition's
+            rows.
+        group_rows: the most rows of a row group.
+        file_ends: the rows before which a file ends, for rows from the driver; one file if there
+            are none.
+        lookup: the columns that files have statistics of.
         partition: the columns that the table is partitioned by; rows are sorted by them first.
-        compression: the codec of its files; the usual one if None.
-        fence: of all commits to the table with the same number, one takes effect at most.
+        compression: the codec of the files; the default codec if None.
+        fence: of all commits to the table with the same number, at most one takes effect.
     """
 
     rows: Rows
@@ -100,11 +100,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """How large a delta version is.
+    """The size of a delta version.
 
     Attributes:
-        files: how many data files it has.
-        bytes: how many bytes these have.
+        files: the number of its data files.
+        bytes: the total bytes of these files.
     """
 
     files: int
@@ -113,12 +113,12 @@ class TableSize:
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """One commit as a table's history tells it.
+    """One commit in a table's history.
 
     Attributes:
         metadata: what it says of itself; None if it says nothing.
-        operation: in Delta's words.
-        micros: when, in microseconds since 1970.
+        operation: the operation, in Delta's terms.
+        micros: its time, in microseconds since 1970.
     """
 
     delta_version: int
@@ -128,57 +128,57 @@ class LoggedCommit:
 
 
 class RefusedError(Exception):
-    """Delta refused a commit because of another one; its own error is the cause."""
+    """Delta refused a commit because of another one; Delta's own error is the cause."""
 
 
 class BrokenLogError(Exception):
-    """The log of a table is there, and says nothing of what was asked; the cause says why."""
+    """The log of a table exists, but lacks what was asked for; the cause says why."""
 
 
 class DeltaTables(Protocol):
-    """What an engine does with Delta tables; whatever commits may raise a `RefusedError`."""
+    """What an engine does with Delta tables; methods that commit may raise a `RefusedError`."""
 
     def exists(self, place: Place) -> bool:
-        """Whether there is a Delta table."""
+        """Return whether there is a Delta table."""
 
     def history(self, place: Place, limit: int) -> tuple[LoggedCommit, ...]:
-        """So many of the newest commits, newest first; none if there is no table."""
+        """Return the newest ``limit`` commits, newest first; none if there is no table."""
 
     def read(self, place: Place, delta_version: int | None = None) -> Rows:
-        """The rows at a delta version; at the newest without one."""
+        """Return the rows at a delta version; without one, at the newest."""
 
     def create(
         self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
     ) -> None:
-        """Make an empty table if there is none, or one that was begun and has no commit."""
+        """Create an empty table if there is none, or if one was begun and has no commit."""
 
     def write(self, place: Place, write: Write) -> None:
         """Write rows."""
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
-        """Delete rows, and write the files anew that had some; no commit if there are none."""
+        """Delete rows by rewriting the files that contain them; no commit if there are none."""
 
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
-        """Give a table the rows of an earlier delta version; no commit if it is at that one."""
+        """Restore the rows of an earlier delta version; no commit if they are the current ones."""
 
     def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:
-        """Set one of the table's properties: a commit that changes no row."""
+        """Set one of the table's properties, in a commit that changes no row."""
 
     def optimize(self, place: Place) -> None:
-        """Write small files as large ones; rows of a file stay in order."""
+        """Compact small files into large ones; the rows of a file stay in order."""
 
 
 def properties(
     lookup: Iterable[Column], *, marked: bool, partitioned: bool = False
 ) -> dict[str, str]:
-    """The properties of a table that is made.
+    """Return the properties of a new table.
 
     Args:
         lookup: the columns by which rows will be looked up: files have statistics of these.
         marked: rows may be marked as replaced (deletion vectors).
-        partitioned: Spark puts no values into the paths of files then: of those that are not ASCII
-            Spark and delta-rs spell the paths in two ways, and a file that one of them removes
-            would stay for the other.
+        partitioned: if so, Spark puts no partition values into file paths: Spark and delta-rs spell
+            the paths of non-ASCII values differently, and a file that one of them removes would
+            stay for the other.
     """
     names = [identifier(c.name) for c in lookup if _has_statistics(c)]
     skipping = (
@@ -191,12 +191,12 @@ def properties(
 
 
 def packed(columns: Iterable[Column]) -> tuple[str, ...]:
-    """The columns of which files have the differences of values that follow each other.
+    """Return the columns that files store as differences between consecutive values.
 
     That is Parquet's `DELTA_BINARY_PACKED` (Lemire and Boytsov, "Decoding billions of integers per
-    second through vectorization", 2015), where a column has whole numbers. Rows are sorted, and
-    values near each other are alike: tables of such columns take half the room, and half the time
-    to read, of those with a dictionary (decision 18).
+    second through vectorization", 2015), used where a column has whole numbers. Rows are sorted, so
+    nearby values are similar: tables of such columns take half the space of dictionary-encoded
+    ones, and half the time to read (decision 18).
     """
     return tuple(c.name for c in columns if is_whole(c.data_type))
 

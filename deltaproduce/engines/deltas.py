@@ -1,9 +1,9 @@
-"""Deltas: which engine does what to a Delta table. The invariant: this is the only place to decide.
+"""Deltas: which engine does what to a Delta table.
 
-Delta-rs does what is small where its commits and Spark's exclude each other, Spark does everything
-else. Commits of both follow one another in any order: readers cannot tell them apart. Of a store
-without a session delta-rs does all that it can. Where delta-rs may commit, plain Python finds and
-removes files.
+The invariant: only this module decides it. Delta-rs does small operations where its commits and
+Spark's exclude each other; Spark does everything else. Commits of both follow one another in any
+order: readers cannot tell them apart. In a store without a session, delta-rs does all that it can.
+Where delta-rs may commit, plain Python finds and removes files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from deltaproduce.types.columns import Column
 
 
 class Deltas(DeltaTables):
-    """Delta tables, by the engine that suits them."""
+    """Delta tables, each handled by the engine that suits it."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
@@ -48,7 +48,7 @@ class Deltas(DeltaTables):
 
     @cached_property
     def spark(self) -> SparkDelta:
-        """Spark, whatever table it is.
+        """Spark, whatever the table.
 
         Raises:
             SessionError: the store has no session.
@@ -56,7 +56,7 @@ class Deltas(DeltaTables):
         return SparkDelta(self._engines.spark, self._engines.limits)
 
     def within(self, place: Place) -> Place:
-        """A place with its directory, if that is seen without Spark as the session sees it."""
+        """Return a place with its directory, if Python sees the directory as the session does."""
         found, session = directory(place.address), self._engines.session
         if found is None or not found.is_taken:
             return place
@@ -67,15 +67,15 @@ class Deltas(DeltaTables):
         return replace(place, directory=found)
 
     def unproven(self, root: Place) -> Directory | None:
-        """Where delta-rs commits and it is not known whether that keeps writers apart.
+        """Return the directory if delta-rs commits there and may not keep writers apart.
 
-        None if it is; commits of Spark are its own affair.
+        None if it is known to keep them apart, or if Spark commits: that is Spark's concern.
         """
         here = self._here(root)
         return None if here is None or here.file_system.keeps_first else here
 
     def many_effects(self) -> AbstractContextManager[None]:
-        """For an operation of many commits: the user's settings are read once, not for each."""
+        """Return a context for many commits, in which the user's settings are read only once."""
         return nullcontext() if self._engines.session is None else self.spark.many_effects()
 
     def exists(self, place: Place) -> bool:
@@ -112,27 +112,27 @@ class Deltas(DeltaTables):
         return self.spark.read(place, delta_version)
 
     def schema(self, place: Place, delta_version: int) -> StructType:
-        """The columns of a delta version."""
+        """Return the columns of a delta version."""
         alone = self._alone(place)
         if alone is not None:
             return delta.schema(alone, delta_version)
         return self.spark.read(place, delta_version).schema
 
     def table_id(self, place: Place) -> str | None:
-        """Delta's id of a table; None if there is none. One Spark job if only Spark sees it."""
+        """Return Delta's id of a table; None without one. One Spark job if only Spark sees it."""
         if place.directory is not None:
             return delta.table_id(place.directory) if self.exists(place) else None
         found = self.spark.describe(place)
         return None if found is None else found.id
 
     def files(self, place: Place, delta_version: int) -> pa.Table | None:
-        """The files of a delta version, to be read without Spark; None if only Spark can.
+        """Return the files of a delta version that are read without Spark; None if only Spark can.
 
-        See `local.delta.files`. No row of theirs is deleted.
+        See `local.delta.files`. No row of these files is deleted.
 
         Raises:
-            BrokenLogError: the store has no session, and the log does not say them.
-            SessionError: it has none, and only Spark can.
+            BrokenLogError: the store has no session, and the log does not list the files.
+            SessionError: the store has no session, and only Spark can read the files.
         """
         if place.directory is None:
             return None
@@ -147,10 +147,10 @@ class Deltas(DeltaTables):
         return found
 
     def size(self, place: Place, delta_version: int) -> TableSize | None:
-        """How large a delta version is, by its log; None if only Spark can say.
+        """Return the size of a delta version, from its log; None if only Spark can tell.
 
         Raises:
-            BrokenLogError: the table is not there, or not at that version.
+            BrokenLogError: the table does not exist, or not at that version.
         """
         return None if place.directory is None else delta.size(place.directory, delta_version)
 
@@ -196,7 +196,7 @@ class Deltas(DeltaTables):
         """See `DeltaTables.optimize`.
 
         Args:
-            in_order: Spark does it, if there is a session: delta-rs does not keep the order.
+            in_order: Spark does it if there is a session, because delta-rs does not keep the order.
         """
         here = self._alone(place) if in_order else self._here(place)
         if here is not None:
@@ -205,7 +205,7 @@ class Deltas(DeltaTables):
             self.spark.optimize(place)
 
     def check_cleaned(self, place: Place) -> None:
-        """Refuse a table whose files only Spark finds and removes.
+        """Refuse a table whose files only Spark can find and remove.
 
         Raises:
             SessionError: the store has no session.
@@ -216,17 +216,20 @@ class Deltas(DeltaTables):
     def unneeded(
         self, place: Place, needed: Collection[int], unfinished_since: datetime
     ) -> pa.Table | None:
-        """The files of a table that no version needs, as an inventory; None if Spark finds them.
+        """Return the files of a table that no version needs; None if Spark finds them.
 
-        Spark finds those that are not seen here, and says what is wrong with a broken log.
+        Spark finds files that are not accessible here, and says what is wrong with a broken log.
 
         Args:
-            needed: the delta versions that are read, beside the newest one.
-            unfinished_since: files that no commit names are found if they are older than this.
+            needed: the delta versions that are read, in addition to the newest.
+            unfinished_since: a file that no commit names is returned if it is older than this.
+
+        Returns:
+            The files, as an inventory.
 
         Raises:
-            BrokenLogError: the store has no session, and the log is gone, or does not say which
-                files there are.
+            BrokenLogError: the store has no session, and the log is gone, or does not list the
+                files.
         """
         here = self._here(place)
         if here is None:
@@ -239,10 +242,10 @@ class Deltas(DeltaTables):
             return None
 
     def remove_files(self, place: Place, inventory: Rows) -> None:
-        """Remove files of a table, whatever Delta's retention says; those that it has now stay.
+        """Remove files of a table, whatever Delta's retention is; the table's current files stay.
 
         Args:
-            inventory: as `unneeded` gives it, or, in Spark, see `SparkDelta.remove_files`.
+            inventory: as `unneeded` returns it, or, in Spark, see `SparkDelta.remove_files`.
         """
         here = self._here(place)
         if here is not None and isinstance(inventory, pa.Table):
@@ -251,7 +254,7 @@ class Deltas(DeltaTables):
             self.spark.remove_files(place, inventory)
 
     def drop(self, place: Place) -> None:
-        """Remove a table with all of its files."""
+        """Remove a table and all of its files."""
         here = self._here(place)
         if here is not None:
             files.remove_table(here)
@@ -259,13 +262,13 @@ class Deltas(DeltaTables):
             self.spark.drop(place)
 
     def with_file(self, root: Place, file: str) -> tuple[str, ...]:
-        """The directories two levels below another one that have a file.
+        """Return the directories two levels below a root that contain a file.
 
-        No Spark job if they are seen without, else one. Without a session those are not among them
-        that only Spark takes.
+        One Spark job, or none if they are accessible without Spark. Without a session, directories
+        that only Spark handles are left out.
 
         Args:
-            file: its path from there.
+            file: its path below such a directory.
 
         Returns:
             Their last two names.
@@ -279,19 +282,19 @@ class Deltas(DeltaTables):
         return tuple(path for path in inside if not is_alone or here.at(path).is_taken)
 
     def has_others(self, place: Place) -> bool:
-        """Whether another Delta table, and so perhaps a store, is below a table's directory."""
+        """Return whether another Delta table, and so perhaps a store, is below a table's."""
         here = self._here(place)
         if here is not None:
             return files.has_others(here)
         return has_others(self._engines.spark, place.address)
 
     def _here(self, place: Place) -> Directory | None:
-        """The directory of a place where delta-rs may commit, and plain Python remove files."""
+        """Return the directory of a place where delta-rs may commit and Python may remove files."""
         found = place.directory
         if found is None or self._engines.session is None or found.file_system.has_safe_spark:
             return found
         return None
 
     def _alone(self, place: Place) -> Directory | None:
-        """The directory of a place where all is done here, because the store has no session."""
+        """Return the directory of a place where all work is done here: the store has no session."""
         return place.directory if self._engines.session is None else None

@@ -1,9 +1,9 @@
-"""The engine: what is done with rows, as one protocol.
+"""The engine: the operations on rows, as one protocol.
 
-There are three: `local.engine` for Arrow tables on the driver, `local.large.out_of_core` for those
-that do not fit in its memory, and `spark.engine` for DataFrames. All give the same rows for the
-same rows; laws on random rows hold them against each other.
-Where rows are worked on is decided in `choice`, by their number.
+There are three engines: `local.engine` for Arrow tables on the driver, `local.large.out_of_core`
+for tables that do not fit in its memory, and `spark.engine` for DataFrames. All return the same
+rows for the same rows; property tests on random rows compare them with each other. `choice` picks
+the engine by the number of rows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Rows: TypeAlias = DataFrame | pa.Table
 """Rows in Spark, or on the driver."""
 
 Filling: TypeAlias = str | int | None
-"""What a column is filled with: the values of another, by its name, or a number, or null."""
+"""The values of a column: those of another column, by its name, or a number, or null."""
 
 RowsT = TypeVar("RowsT", DataFrame, pa.Table)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one of several feeders, which are read as one.
+    """The rows of one of several feeders that are read as one.
 
     Attributes:
         columns: the rows' own.
-        order: what the rows of a key are sorted by, among those of this part.
-        fillings: what each column of the whole is filled with.
+        order: the columns that sort the rows of a key within this part.
+        fillings: the values of each column of the whole.
     """
 
     rows: Rows
@@ -48,12 +48,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a comparison says.
+    """The result of a comparison.
 
     Attributes:
         rows: the rows before and after, numbered and marked (see `marks`).
-        ranged: they are in partitions of disjoint ranges of the key, in order.
-        clustering: each of these is a file as this says, if it says anything.
+        ranged: the rows are in partitions of disjoint ranges of the key, in order.
+        clustering: if given, each partition is a file of this clustering.
     """
 
     rows: Rows
@@ -63,85 +63,86 @@ class Compared:
 
 
 class Engine(Protocol[RowsT]):
-    """What is done with rows. Rows that are given may be elsewhere: they are brought here."""
+    """The operations on rows. Rows that are elsewhere are brought to the engine."""
 
     def here(self, rows: Rows, columns: Sequence[Column]) -> RowsT:
-        """Some columns of the rows, here."""
+        """Return the given columns of the rows, in this engine."""
 
     def pick(self, rows: RowsT, columns: Sequence[Column], which: Which) -> RowsT:
-        """Some columns of the rows that are ``which``, in the order that they have."""
+        """Return the given columns of the rows that match ``which``, in their order."""
 
     def united(self, parts: Sequence[Rows], columns: Sequence[Column]) -> RowsT:
-        """These columns of all parts, one after the other."""
+        """Return these columns of all parts, one after the other."""
 
     def only(self, rows: RowsT, keys: RowsT, columns: Sequence[Column]) -> RowsT:
-        """Of some rows those that have one of the keys, in these columns of both."""
+        """Return the rows that have one of the keys, compared by these columns of both."""
 
     def without(
         self, rows: Rows, columns: Sequence[Column], keys: Rows, by: Sequence[Column]
     ) -> RowsT:
-        """Some columns of the rows that have none of the keys, in the columns ``by`` of both."""
+        """Return the given columns of the rows with none of the keys, by the columns ``by``."""
 
     def distinct(self, rows: RowsT, columns: Sequence[Column]) -> RowsT:
-        """Some columns of the rows, each combination of values once."""
+        """Return the distinct values of the given columns."""
 
     def computed(self, rows: RowsT) -> tuple[RowsT, int]:
-        """The rows, not to be computed again, and how many they are."""
+        """Return the rows, materialized, and their number."""
 
     def by_key(
         self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
     ) -> RowsT:
-        """Several parts as one: a key's rows together, those of the first part first.
+        """Return several parts as one: a key's rows together, those of the first part first.
 
         Args:
-            columns: of the whole; each part says what they are filled with.
+            columns: the columns of the whole; each part says how to fill them.
         """
 
     def filled(self, rows: RowsT, columns: Sequence[Column], fillings: Sequence[Filling]) -> RowsT:
-        """The rows in other columns, each filled with what its filling says."""
+        """Return the rows in other columns, each filled as its filling says."""
 
     def placed(self, rows: RowsT, layout: Layout) -> RowsT:
-        """The rows of some content with ``_position``: their places in their keys, from 0."""
+        """Return the content's rows with ``_position``: their positions in their keys, from 0."""
 
     def with_all(self, rows: RowsT, column: Column, value: object) -> RowsT:
-        """The rows with one more column, which has this value in all of them."""
+        """Return the rows with one more column, which has this value in every row."""
 
     def filed(
         self, rows: RowsT, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> RowsT:
-        """The rows sorted, as they are to be written: in Spark a partition is a file.
+        """Return the rows sorted as they will be written: in Spark a partition is a file.
 
         Args:
-            count: how many they are.
-            by: the first of ``order``: partitions have disjoint ranges of it.
+            count: the number of rows.
+            by: the first columns of ``order``: partitions have disjoint ranges of them.
         """
 
     def filed_beside(
         self, rows: RowsT, count: int, by: Sequence[Column], order: Sequence[Column]
     ) -> RowsT:
-        """As `filed`, for what is written while versions go on: by half of the tasks at most."""
+        """Like `filed`, for writes that run while versions go on: by at most half of the tasks."""
 
     def clustered(
         self, rows: RowsT, clustering: Clustering, order: Sequence[Column], least: int
     ) -> tuple[RowsT, tuple[int, ...]]:
-        """As `filed`, by partitions: a file has one of so many rows, or some smaller ones.
+        """Like `filed`, by partitions: a file has one large partition, or several small ones.
 
         Args:
-            order: what rows are sorted by; the column of the partitions is the first.
+            order: the columns to sort by; the partitions' column is the first.
+            least: the fewest rows of a large partition.
 
         Returns:
-            The rows, and before which of them a file ends; in Spark a partition of the DataFrame is
-            a file.
+            The rows, and the rows before which a file ends; in Spark a partition of the DataFrame
+            is a file.
         """
 
     def first(
         self, new: RowsT, count: int, layout: Layout, clustering: Clustering | None = None
     ) -> Compared:
-        """The comparison where there was no row before.
+        """Return the comparison where no row was there before.
 
         Args:
             new: all rows of the content, unsorted.
-            clustering: by which partitions they will be stored, if windows are over them.
+            clustering: the partitions that the rows will be stored by, if windows are over them.
         """
 
     def compare(
@@ -153,17 +154,18 @@ class Engine(Protocol[RowsT]):
         *,
         all_differ: bool = False,
     ) -> Compared:
-        """Compare what is there with what is there after ``new`` has come, and some has gone.
+        """Compare the rows before with the rows after ``gone`` is removed and ``new`` is added.
 
         Args:
-            before: content rows: all of the keys in question, and perhaps of others.
-            gone: the keys whose rows go: source keys, in a source the keys themselves; all if None.
-            new: content rows that come.
+            before: content rows: all rows of the affected keys, and perhaps of others.
+            gone: the keys whose rows are removed: source keys, in a source the keys themselves; all
+                if None.
+            new: content rows to add.
             all_differ: no row before can be equal to one after.
         """
 
     def updates(self, compared: RowsT, layout: Layout) -> RowsT:
-        """The updates of what was compared (S7), without ``_version``, in the key's order."""
+        """Return the updates of a comparison (S7), without ``_version``, in key order."""
 
     def feed(
         self,
@@ -175,28 +177,28 @@ class Engine(Protocol[RowsT]):
         since: int,
         mode: FeedMode,
     ) -> RowsT:
-        """The rows that came and went after version ``since``.
+        """Return the rows added and removed after version ``since``.
 
         Args:
-            before: rows of the content at that version: all those of the keys that have updates,
-                and perhaps some of others; None if there are none.
-            updates: the updates of all versions after it, up to the one that is asked for.
+            before: rows of the content at that version: all rows of the keys that have updates, and
+                perhaps of others; None if there are none.
+            updates: the updates of all versions after it, up to the requested one.
             times: when these versions were published, by number (`change_feed.TIMES`).
 
         Returns:
-            `feed_columns`: of each key, for ``net``, one difference, under the last version that
-            changed it; for ``complete`` one for each of those versions.
+            `feed_columns`: for ``net``, one difference per key, under the last version that changed
+            it; for ``complete``, one for each of these versions.
         """
 
     def give_numbers(
         self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int
     ) -> tuple[RowsT, int]:
-        """Fill the surrogate of new rows: each key keeps its number, new ones get the next (S12).
+        """Fill the surrogate of new rows: each key keeps its number, new keys get the next (S12).
 
         Args:
             before: content before the step, of all keys of the new rows at least.
             new: content rows that a function emitted.
-            surrogate: the value column to be filled.
+            surrogate: the value column to fill.
             last: the last number given out.
 
         Returns:
@@ -204,61 +206,64 @@ class Engine(Protocol[RowsT]):
         """
 
     def some(self, parts: Sequence[Rows], columns: Sequence[Column], most: int) -> RowsT:
-        """Of all parts, in these columns of each by their place, so many distinct rows at random.
+        """Return ``most`` distinct rows of all parts at random, with columns matched by position.
 
         Args:
-            parts: rows that have no other columns.
+            parts: rows with no other columns.
         """
 
     def latest(self, updates: Rows, layout: Layout) -> RowsT:
-        """Of each key the updates of the last version that has some, in the columns of updates.
+        """Return the updates of each key's last updated version, in the columns of updates.
 
         Args:
-            updates: of one version after the other.
+            updates: the updates of consecutive versions.
         """
 
     def folded(self, updates: Rows, layout: Layout) -> RowsT:
-        """The content that a stage's updates come to (S16).
+        """Return the content that a stage's updates add up to (S16).
 
         Args:
-            updates: of one version after the other.
+            updates: the updates of consecutive versions.
 
         Returns:
-            The content's columns; of no source key, and numbered within their key.
+            The content's columns; rows have no source key, and are numbered within their key.
         """
 
     def unfolded(
         self, updates: Rows | None, content: Rows | None, layout: Layout, *, complete: bool
     ) -> int:
-        """Of how many keys the rows are not those that their updates come to.
+        """Return the number of keys whose rows differ from what their updates add up to.
 
         Args:
-            updates: of one version after the other, up to that of the content; None if none are.
+            updates: the updates of consecutive versions, up to that of the content; None if there
+                are none.
             content: None if there are no rows.
-            complete: the updates are all that there ever were; else only keys that have some count.
+            complete: the updates are all that there ever were; if not, only keys with updates
+                count.
         """
 
     def faults(self, updates: Rows, layout: Layout, head: int) -> Mapping[str, int]:
-        """How many keys the updates of some version speak of as no version does.
+        """Count the keys of each version whose updates cannot be of that version.
 
         Args:
-            updates: all that are stored.
+            updates: all stored updates.
             head: the number of the newest version.
 
         Returns:
-            `marks.FAULTS`: of versions that there are not; not numbered from 0; with words other
-            than those of a version; gone, or new, or changed, when they were not there, or were.
+            `marks.FAULTS`: the version does not exist; rows are not numbered from 0; the change
+            types do not fit together; the key is deleted, added or updated against its state
+            before.
         """
 
     def pair_faults(
         self, content: Rows, mappings: Rows | None, layout: Layout
     ) -> Mapping[str, int]:
-        """Whether content is numbered, and key mappings are those of the content.
+        """Check that content is numbered, and that key mappings match the content.
 
         Args:
             mappings: None for a source, which has none.
 
         Returns:
             `marks.PAIR_FAULTS`: the rows of the content; pairs of source key and key that are not
-            numbered from 0; that key mappings lack; and that they have once too often.
+            numbered from 0; pairs that key mappings lack; and pairs that they have in excess.
         """

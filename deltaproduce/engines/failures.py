@@ -1,14 +1,14 @@
 """A producer's failure on its way from a Python worker to the driver.
 
-A worker hands the driver no exception, only a text: so does Spark, and so do the workers beside the
-driver. The text carries the failure, as JSON behind a mark: message, stage, key, column, cause and
-traceback. `found_failure` finds it in whatever was wrapped around. Damage to a store that a worker
-finds in its rows travels in the same way.
+A worker hands the driver a text, not an exception: Spark does so, and so do the workers on the
+driver. The text carries the failure as JSON after a mark: message, stage, key, column, cause and
+traceback. `found_failure` finds it within any wrapping text. Damage to a store that a worker finds
+in its rows travels in the same way.
 
 Invariants: a failure always arrives, with its stage and a key; what cannot travel (an exception of
-a user's class, a key of megabytes) is replaced by a stand-in that says what it was. And texts are
-data: a mark has a secret that no row can know, what stands behind it is read as plain values, and
-no code that it names is called.
+a user's class, a key of megabytes) is replaced by a stand-in that describes it. And texts are data:
+a mark has a secret that no row can know, the text after it is read as plain values, and no code
+that it names is called.
 """
 
 import json
@@ -28,20 +28,20 @@ from deltaproduce.types.excerpts import described, escaped, shown, text_of
 from deltaproduce.types.json_values import Json, NotPlainError, read, written
 
 Failure: TypeAlias = ProducerError | CorruptStoreError
-"""What a worker tells the driver."""
+"""What a worker reports to the driver."""
 
 BatchFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a worker calls: for each partition of `DataFrame.mapInArrow`, or for rows of whole keys."""
 
 
 class WorkerError(Exception):
-    """What a Python worker raises in place of a ProducerError; its text has the failure in it."""
+    """What a Python worker raises in place of a ProducerError; its text contains the failure."""
 
 
 def in_worker(run: BatchFunction) -> BatchFunction:
-    """Returns what a Python worker runs: a `Failure` leaves it as a WorkerError.
+    """Return the function that a Python worker runs: it raises a `Failure` as a WorkerError.
 
-    To be called in the driver, whose mark the function takes along.
+    Call this on the driver: the function takes the driver's mark along.
     """
     mark = _mark()
 
@@ -55,7 +55,7 @@ def in_worker(run: BatchFunction) -> BatchFunction:
 
 
 def found_failure(text: str) -> Failure | None:
-    """Returns the first failure in a text; none if what stands behind a mark is none.
+    """Return the first failure in a text; None if no mark is followed by one.
 
     It has its ``__cause__``, and the worker's traceback as a note.
     """
@@ -69,7 +69,7 @@ def found_failure(text: str) -> Failure | None:
 
 
 def died(stage: str) -> ProducerError:
-    """Returns the failure of a worker that ended while it ran a stage's function."""
+    """Return the failure of a worker that ended while it ran a stage's function."""
     message = (
         f"stage {stage!r}: a Python worker died while it ran the function, without an exception: "
         "most often it was out of memory (let the function read its values one by one instead of "
@@ -100,17 +100,17 @@ _PLAIN_ERRORS: Final = MappingProxyType(
         )
     }
 )
-"""The classes that a cause may have in the driver: Python's own that any arguments make."""
+"""The classes that a cause may have on the driver: Python's own that accept any arguments."""
 
 
 @cache
 def _mark() -> str:
-    """What failures of this driver's functions stand behind; no text of a row has it."""
+    """Return the mark before failures of this driver's functions; no row's text contains it."""
     return f"<deltaproduce-failure {secrets.token_hex(16)} "
 
 
 def _text(error: Failure, mark: str) -> str:
-    """Returns the error's message, and behind the mark all of the error."""
+    """Return the error's message, and the whole error after the mark."""
     message = escaped(text_of(error), limit=_LONGEST_MESSAGE)
     cause = error.__cause__
     stage = key = column = None
@@ -129,7 +129,7 @@ def _text(error: Failure, mark: str) -> str:
 
 
 def _plain(value: object, stand_in: Json) -> Json:
-    """Returns a value as JSON, or its stand-in if it has no JSON or too much of it."""
+    """Return a value as JSON, or its stand-in if it has no JSON or its JSON is too long."""
     try:
         found = written(value)
         return found if len(json.dumps(found)) <= _LONGEST_VALUE else stand_in
@@ -138,7 +138,7 @@ def _plain(value: object, stand_in: Json) -> Json:
 
 
 def _written_cause(cause: BaseException) -> dict[str, Json]:
-    """Returns the nearest class that may travel, and arguments that make the same text."""
+    """Return the nearest class that may travel, with arguments that give the same text."""
     names = (kind.__name__ for kind in type(cause).__mro__ if kind in _PLAIN_ERRORS.values())
     name = next(names, Exception.__name__)
     if type(cause) is not _PLAIN_ERRORS[name]:
@@ -149,9 +149,9 @@ def _written_cause(cause: BaseException) -> dict[str, Json]:
 
 
 def _trace(error: Failure) -> str:
-    """Returns the traceback of what went wrong, from the first line of the user's own on.
+    """Return the traceback of the cause, starting at the first line of the user's code.
 
-    Returns nothing for an error of the library itself, whose message says it all.
+    It is empty for an error of the library itself, whose message is complete.
     """
     found = traceback.TracebackException.from_exception(error.__cause__ or error)
     theirs = list(dropwhile(_is_of_library, found.stack))

@@ -1,4 +1,4 @@
-"""Marks: the columns in which a comparison says what differs, what is counted of them, and words.
+"""Marks: the columns in which a comparison says what differs, with their counts and terms.
 
 Both engines' comparisons (`local.kernels.comparing`, `spark.kernels.comparing`) give them the same
 meaning.
@@ -50,7 +50,7 @@ ADDED: Final = (
         )
     ),
 )
-"""The columns of a comparison beside those of the content."""
+"""The columns that a comparison has in addition to the content's."""
 
 Which: TypeAlias = Mapping[str, bool | int]
 """Selects the rows of a comparison in which each of these columns has this value."""
@@ -78,7 +78,7 @@ COUNTED: Final[Mapping[str, Which]] = {
     "pairs_new": NEW_PAIRS,
     "pairs_gone": GONE_PAIRS,
 }
-"""Which rows of a comparison each of its `Counts` counts, but for the bytes."""
+"""The rows of a comparison that each of its `Counts` counts; bytes are counted apart."""
 
 
 FAULTS: Final = ("unknown", "misnumbered", "mistyped", "out_of_step")
@@ -88,10 +88,10 @@ PAIR_FAULTS: Final = ("rows", "misnumbered", "unmapped", "surplus")
 """What `Engine.pair_faults` counts of content and key mappings."""
 
 FILE: Final = "_file"
-"""Of a file's first and last row: which file it is."""
+"""The file that a first or last row belongs to."""
 
 MISPLACED: Final = "_misplaced"
-"""And how many of its rows are not where they should be."""
+"""The number of rows in the file that are out of place."""
 
 FILE_COLUMN: Final = Column(FILE, StringType())
 MISPLACED_COLUMN: Final = Column(MISPLACED, LongType())
@@ -99,10 +99,10 @@ MISPLACED_COLUMN: Final = Column(MISPLACED, LongType())
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many keys, content rows and pairs (source key, target key) a comparison is about.
+    """The numbers of keys, content rows and pairs (source key, target key) in a comparison.
 
     Attributes:
-        bytes: of the content rows, before and after, about.
+        bytes: the approximate size of the content rows, before and after.
     """
 
     keys: int
@@ -120,12 +120,12 @@ class Counts:
     bytes: int
 
     def __add__(self, other: Counts) -> Counts:
-        """Those of two comparisons that have no key in common."""
+        """Add the counts of two comparisons that have no key in common."""
         return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @staticmethod
     def of_new(keys: int, pairs: int, rows: int, total_bytes: int) -> Counts:
-        """Where nothing was there before."""
+        """Return the counts where nothing was there before."""
         return Counts(
             keys=keys,
             keys_changed=keys,

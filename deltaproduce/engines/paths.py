@@ -1,6 +1,6 @@
-"""Paths of this machine, and the symbolic links on the way to them: what Python says of both.
+"""Paths of this machine, and the symbolic links in them, as Python sees them.
 
-Hadoop follows symbolic links and does not tell of them, and object stores have none; so whoever
+Hadoop follows symbolic links without reporting them, and object stores have none; so a caller that
 removes something asks here first.
 """
 
@@ -15,13 +15,13 @@ _LOCAL: Final = re.compile(r"(?:file:(?://)?)?(/|/[^/].*)", re.DOTALL)
 
 
 def local_path(address: str) -> str | None:
-    """A path of this machine without its scheme, as Spark names it; None for all others."""
+    """Return a path of this machine without its scheme, as Spark names it; None for other paths."""
     found = _LOCAL.fullmatch(address)
     return None if found is None else found[1]
 
 
 def is_linked(root: str, address: str) -> bool:
-    """Whether the way from a directory down to an address goes through a symbolic link."""
+    """Return whether the path from a directory down to an address goes through a symbolic link."""
     top, path = local_path(root), local_path(address)
     if top is None or path is None:
         return False
@@ -30,7 +30,7 @@ def is_linked(root: str, address: str) -> bool:
 
 
 def links_below(address: str) -> tuple[str, ...]:
-    """The symbolic links in a directory, at any depth, by their paths from there."""
+    """Return the symbolic links in a directory, at any depth, by their paths from there."""
     top = local_path(address)
     return () if top is None else tuple(sorted(os.path.relpath(p, top) for p in _links(top)))
 

@@ -1,10 +1,10 @@
 """Selections: some keys of a table, and how to find their rows.
 
-A step never scans a table for its keys if it can ask for them. Keys that fit are held on the
+A step never scans a table for its keys if it can look them up. Keys that fit are held on the
 driver; others stay a DataFrame. For Spark, few keys (`Limits.seek_keys`) become a predicate that
-prunes files, and many are joined.
-The invariant: `rows_of` returns every row of the selected keys, and perhaps rows of other keys (see
-`predicates`), so a row's presence never means that its key was selected.
+prunes files, and many are joined. The invariant: `rows_of` returns every row of the selected keys,
+and perhaps rows of other keys (see `predicates`), so a row in its result may have a key that was
+not selected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltaproduce.types.row_readers import zone_of
 from deltaproduce.types.row_writers import rows_writer
 
 _REPEATED: Final = 10
-"""How many rows a key are brought to the driver to find out whether there are few keys."""
+"""The rows per key that the driver fetches to find out whether there are few keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Selection:
     """Distinct keys.
 
     Attributes:
-        columns: the columns that hold the keys in the table to be looked up.
+        columns: the columns that hold the keys in the table to look up.
         keys: the keys: on the driver if they fit there, or if there is no Spark.
     """
 
@@ -52,10 +52,10 @@ class Selection:
     def of(
         keys: Rows, columns: Sequence[Column], engines: Engines, rows: int | None = None
     ) -> Selection:
-        """Some keys, which may be repeated, in these columns.
+        """Return the selection of keys, which may repeat, in these columns.
 
         Args:
-            rows: how many rows there are, if that is known.
+            rows: the number of rows, if it is known.
         """
         most = _REPEATED * engines.limits.seek_keys
         if isinstance(keys, DataFrame) and (rows is None or rows <= most):
@@ -71,7 +71,10 @@ class Selection:
 
     @staticmethod
     def one(key: object, columns: Columns, engines: Engines) -> Selection:
-        """One key, as functions get it: bare if it has one column, else with a part for each.
+        """Return the selection of one key, as functions get it.
+
+        Args:
+            key: bare if it has one column, else with a part for each.
 
         Raises:
             InvalidArgumentError: it is no key of these columns.
@@ -99,13 +102,13 @@ class Selection:
 
     @property
     def are_sought(self) -> bool:
-        """Whether their rows are looked up: of as many as a step does not hold, all are read."""
+        """Whether rows are looked up by the keys; if the keys do not fit, all rows are read."""
         if not isinstance(self.keys, pa.Table) or self.engines.session is not None:
             return True
         return self.engines.limits.holds_keys(len(self.keys), self.keys.nbytes)
 
     def renamed(self, columns: Sequence[Column]) -> Selection:
-        """The same keys in the columns of another table, as a feeder's keys are source keys."""
+        """Return the same keys in another table's columns, as a feeder's keys are source keys."""
         names = [column.name for column in columns]
         if isinstance(self.keys, DataFrame):
             return Selection(tuple(columns), self.keys.toDF(*names), self.engines)
@@ -113,16 +116,16 @@ class Selection:
 
     @property
     def empty(self) -> bool:
-        """Whether it is known that there are none."""
+        """Whether the selection is known to be empty."""
         return isinstance(self.keys, pa.Table) and not len(self.keys)
 
     def union(self, other: Selection) -> Selection:
-        """The keys of both, which are in the same columns."""
+        """Return the keys of both, which are in the same columns."""
         together = self.engines.united(self.keys, other.keys, self.columns)
         return Selection.of(together, self.columns, self.engines)
 
     def without(self, other: Selection) -> Selection:
-        """The keys that are not among those of ``other``, whose columns may have other names."""
+        """Return the keys that are not in ``other``, whose columns may have other names."""
         gone = other.renamed(self.columns)
         if isinstance(self.keys, pa.Table) and gone.is_here:
             engine = self.engines.of(self.keys, gone.keys)
@@ -133,7 +136,7 @@ class Selection:
         return Selection(self.columns, kept, self.engines)
 
     def predicate(self) -> str:
-        """Holds for the rows of the keys, which are few, and perhaps for some others."""
+        """Return a predicate for the rows of the keys, which are few; others may match too."""
         keys = self.keys
         assert isinstance(keys, pa.Table)
         if needs_hash(self.columns, keys):
@@ -143,7 +146,7 @@ class Selection:
         return membership(self.columns, keys)
 
     def rows_of(self, rows: DataFrame) -> DataFrame:
-        """All rows of these keys, and perhaps some of others."""
+        """Return all rows of these keys, and perhaps rows of others."""
         here = self.keys if isinstance(self.keys, pa.Table) else None
         if here is not None and len(here) <= self.engines.limits.seek_keys:
             return rows.where(self.predicate())
@@ -151,14 +154,14 @@ class Selection:
         return rows.join(keys, same(rows, keys, self.columns), "left_semi")
 
     def only(self, rows: Rows, columns: Sequence[Column]) -> Rows:
-        """Of any rows, in these columns, those that have one of the keys."""
+        """Return the rows that have one of the keys, from any rows in these columns."""
         if isinstance(rows, pa.Table) and self.is_here:
             return self._of_table(rows)
         found, keys = self.engines.frame(rows, columns), self.frame
         return found.join(keys, same(found, keys, self.columns), "left_semi")
 
     def exactly(self, found: Rows) -> Rows:
-        """Of the rows that were found for these keys, those of no other key."""
+        """Return only the rows of these keys, from the rows found for them."""
         if not self.is_here:
             return found
         if isinstance(found, pa.Table):
@@ -173,11 +176,11 @@ class Selection:
         return found
 
     def holds(self, rows: pa.Table) -> Marks:
-        """Which of the rows have one of the keys, which are on the driver."""
+        """Mark the rows that have one of the keys, which are on the driver."""
         return isin_rows(rows.select([c.name for c in self.columns]), self.keys)
 
 
 def _joined(keys: pa.Table, columns: Sequence[Column], engines: Engines) -> DataFrame:
-    """Keys of the driver in Spark, to be joined: each task gets all of them if they are few."""
+    """Return keys of the driver in Spark, to be joined: each task gets all keys if they are few."""
     frame = engines.frame(keys, columns)
     return f.broadcast(frame) if len(keys) <= _REPEATED * engines.limits.seek_keys else frame
