@@ -1,5 +1,5 @@
-"""Model: what a user defines, as plain values: the graph of stages, their layouts and fingerprints.
+"""Model: a user's definitions as plain values: the graph of stages, their layouts and fingerprints.
 
-Pure: no session, no I/O, nothing of how a stage is computed or stored. Only `memory` asks the
-machine how much it has.
+Pure: no session, no I/O, no knowledge of how a stage is computed or stored. Only `memory` asks the
+machine for its memory size.
 """

@@ -1,7 +1,7 @@
-"""Arguments of calls: each is of its type and in its range, or an error names it.
+"""Arguments of calls: each has its type and is in its range, or an error names it.
 
-Pure, and asked before anything is read or written. The invariant: what comes back is a plain value
-of the type that is asked for, whatever subclass or number of NumPy's came in; a bool is no number.
+Pure, and checked before anything is read or written. The invariant: each function returns a plain
+value of the requested type, even for a subclass or a NumPy number; a bool is no number.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def text(value: object, argument: str) -> str:
-    """Text that is not empty and that UTF-8 has.
+    """Return the value as a str; refuse one that is empty or that UTF-8 cannot encode.
 
     Raises:
-        InvalidArgumentError: it is none, as all of these functions do.
+        InvalidArgumentError: the value is refused, as by all of these functions.
     """
     if fault := text_fault(value):
         _refuse(value, argument, fault)
@@ -32,7 +32,7 @@ def text(value: object, argument: str) -> str:
 
 
 def text_fault(value: object) -> str | None:
-    """What should be in place of a value that is no such text; None if it is one."""
+    """Return what to give in place of a value that is no such text; None if it is one."""
     if not isinstance(value, str):
         return "a str"
     if not value:
@@ -45,7 +45,7 @@ def text_fault(value: object) -> str | None:
 
 
 def integer(value: object, argument: str, *, least: int | None = None) -> int:
-    """A whole number."""
+    """Return the value as an int; refuse one that is not a whole number."""
     wanted = "an int" if least is None else f"an int from {least} on"
     if isinstance(value, bool) or not isinstance(value, Integral):
         _refuse(value, argument, wanted)
@@ -56,7 +56,7 @@ def integer(value: object, argument: str, *, least: int | None = None) -> int:
 
 
 def number(value: object, argument: str, *, least: float = 0) -> float:
-    """A finite number."""
+    """Return the value as a float; refuse one that is not a finite number."""
     wanted = f"a number from {least:g} on"
     if isinstance(value, bool) or not isinstance(value, Real):
         _refuse(value, argument, wanted)
@@ -70,7 +70,7 @@ def number(value: object, argument: str, *, least: float = 0) -> float:
 
 
 def day(value: object, argument: str) -> date | None:
-    """A date, also as text in ISO 8601; or None."""
+    """Return the value as a date, also from ISO 8601 text; None stays None."""
     found = value
     if isinstance(value, str):
         try:
@@ -83,14 +83,14 @@ def day(value: object, argument: str) -> date | None:
 
 
 def flag(value: object, argument: str) -> bool:
-    """True or False; 0, 1, and what is empty or not, are neither."""
+    """Return the value if it is True or False; 0, 1, and empty or non-empty values are refused."""
     if not isinstance(value, bool):
         _refuse(value, argument, "True or False")
     return value
 
 
 def flag_or_count(value: object, argument: str) -> bool | int:
-    """True, False, or how many, from 1 to as many as Spark counts in 32 bits."""
+    """Return the value if it is True, False, or a number from 1 to the 32-bit limit of Spark."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, Integral) or not 1 <= int(value) < 2**31:
@@ -99,25 +99,25 @@ def flag_or_count(value: object, argument: str) -> bool | int:
 
 
 def choice(value: object, argument: str, known: Sequence[str]) -> None:
-    """One of some words."""
+    """Refuse a value that is not one of the known words."""
     if not isinstance(value, str) or value not in known:
         _refuse(value, argument, f"one of {', '.join(map(repr, known))}")
 
 
 def function(value: _Function, argument: str) -> _Function:
-    """What can be called."""
+    """Return the value if it can be called."""
     if not callable(value):
         _refuse(value, argument, "a function")
     return value
 
 
 def clock(value: Callable[[], datetime]) -> Callable[[], datetime]:
-    """A function that gives times; each time that it is called it is seen to be with time zone."""
+    """Return a function that calls a clock and checks that each time has a time zone."""
     return partial(_told, function(value, "clock"))
 
 
 def place(value: object, argument: str) -> str:
-    """A path or name: a str, or a path object of one."""
+    """Return the value as a str if it is a path or name: a str, or a path object of one."""
     found = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(found, str):
         _refuse(value, argument, "a str or a pathlib.Path")
@@ -125,10 +125,10 @@ def place(value: object, argument: str) -> str:
 
 
 def mapping(value: object, argument: str, wanted: str) -> Mapping[str, object]:
-    """A mapping by name.
+    """Return the value if it is a mapping by name.
 
     Args:
-        wanted: what it is of, for the message.
+        wanted: what to give, for the message.
 
     Raises:
         InvalidArgumentError: it is none.

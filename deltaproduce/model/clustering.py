@@ -1,9 +1,9 @@
-"""Clustering: by which partitions a stage's content is stored, if windows are over it.
+"""Clustering: the partitions that a stage's content is stored by, if windows are over it.
 
-A window reads some partitions of its feeder. So the content of that is sorted by the window's
+A window reads some partitions of its feeder. So the feeder's content is sorted by the window's
 column first, and cut into files where partitions end. Pure. The invariant: how content is stored
-decides how much is read, never what is read; a table that was written before there was a window
-stays as it is until it is written whole.
+decides how many rows are read, never which result they give; a table written before the window was
+added stays unchanged until it is rewritten whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deltaproduce.model.windows import planned
 from deltaproduce.types.columns import Column
 
 _STEPS: Final = {"day": 1, "week": 7, "month": 28}
-"""How long they are at least."""
+"""The fewest days in each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Clustering:
     """How the content of one stage is stored.
 
     Attributes:
-        column: one of its key.
+        column: a column of its key.
         partitions: where files are cut.
     """
 
@@ -38,12 +38,12 @@ class Clustering:
     partitions: Partitioning
 
     def order(self, columns: Sequence[Column]) -> tuple[Column, ...]:
-        """What rows are sorted by that are otherwise sorted by these."""
+        """Return the columns to sort by, in place of the given ones."""
         others = (column for column in columns if column.name != self.column.name)
         return (self.column, *others)
 
     def fits(self, key: Sequence[Column]) -> bool:
-        """Whether a table has its column: one that another definition has made may have not."""
+        """Return whether a table has the column: a table of another definition may lack it."""
         return self.column in key
 
     @property
@@ -53,10 +53,10 @@ class Clustering:
 
 
 def clusterings(graph: Graph) -> Mapping[str, Clustering]:
-    """How the feeders of windows are stored, by name.
+    """Return how the feeders of windows are stored, by name.
 
-    Where windows are over several columns of one, it goes by the column of most of them, and of as
-    many by that of the first; where their steps differ, by the shortest.
+    If windows are over several columns of a feeder, the column of most windows wins, and of equally
+    many, the first window's; if the steps of windows differ, the shortest wins.
     """
     found: dict[str, list[Clustering]] = {}
     for stage in graph.producers:
@@ -71,12 +71,13 @@ def clusterings(graph: Graph) -> Mapping[str, Clustering]:
 
 
 def file_ends(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
-    """After which of some partitions a file ends.
+    """Return the partitions after which a file ends.
 
-    One of so many rows has a file of its own; others share one until that has as many.
+    A partition of at least ``least`` rows has its own file; smaller ones share a file until it has
+    that many rows.
 
     Args:
-        counts: how many rows each has.
+        counts: the number of rows of each partition.
     """
     until, large = counts.cumsum(), np.flatnonzero(counts >= least)
     ends, at = [], 0

@@ -1,7 +1,8 @@
-"""Declarations: what a pipeline refuses of names, functions, columns and feeders.
+"""Declarations: the checks of a pipeline's names, functions, columns and feeders.
 
-Each check raises a `DefinitionError` with the stage, and says what to do. The invariant: what has
-passed them can be a path or a table's name, be called, and be read together.
+Each check raises a `DefinitionError` with the stage, and says what to do. The invariant: a name
+that passes can be a path or a table's name, a function can be called, and feeders can be read
+together.
 """
 
 import inspect
@@ -24,7 +25,7 @@ _UNSTORABLE_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 def name_fault(name: object) -> str | None:
-    """Says what is wrong with a stage's name, which will be a directory or part of a table name."""
+    """Return what is wrong with a stage's name, which becomes a directory or part of a table's."""
     if not isinstance(name, str):
         return "a name is a str"
     if not name.strip():
@@ -42,10 +43,10 @@ def name_fault(name: object) -> str | None:
 
 
 def check_text(value: object, what: str, *, stage: str | None = None) -> None:
-    """Checks that something is text that is not empty.
+    """Check that a value is non-empty text.
 
     Args:
-        what: what it is, for the message.
+        what: the value's name, for the message.
 
     Raises:
         DefinitionError: it is not; with `stage`.
@@ -56,7 +57,7 @@ def check_text(value: object, what: str, *, stage: str | None = None) -> None:
 
 
 def function_name(function: object) -> str:
-    """The name that a function gives to its stage.
+    """Return the name that a function gives to its stage.
 
     Raises:
         DefinitionError: it has none.
@@ -68,10 +69,10 @@ def function_name(function: object) -> str:
 
 
 def check_function(function: object, what: str, parameters: Sequence[str], *, stage: str) -> None:
-    """Checks that a function can be called with these parameters.
+    """Check that a function can be called with these parameters.
 
     Args:
-        what: what it is, for the message.
+        what: the function's name, for the message.
 
     Raises:
         DefinitionError: it cannot; with `stage`.
@@ -82,7 +83,7 @@ def check_function(function: object, what: str, parameters: Sequence[str], *, st
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # some built-in functions do not tell theirs
+        return  # some built-in functions do not tell their signature
     try:
         signature.bind(*parameters)
     except TypeError as error:
@@ -96,7 +97,7 @@ def check_function(function: object, what: str, parameters: Sequence[str], *, st
 def check_preserved(
     schema: RowSchema, surrogate: str | None, preserve: object, *, stage: str
 ) -> None:
-    """Checks that a surrogate is an integer value column, and that there is no hook beside it.
+    """Check that a surrogate is an integer value column, and that `preserve` is not given with it.
 
     Raises:
         DefinitionError: with `stage` and `column`.
@@ -120,7 +121,7 @@ def check_preserved(
 
 
 def check_stage(stage: Stage) -> None:
-    """Checks what a stage reads, and what its kind says of it.
+    """Check what a stage reads, and what its kind requires.
 
     Raises:
         DefinitionError: with `stage`.
@@ -135,7 +136,7 @@ def check_stage(stage: Stage) -> None:
 
 
 def _check_forgotten(stage: Producer) -> None:
-    """Refuse a stage that may need rows again which a source that it reads has forgotten.
+    """Refuse a stage that may need rows again that a source has forgotten.
 
     Raises:
         DefinitionError: with `stage`.
@@ -158,19 +159,19 @@ def _check_forgotten(stage: Producer) -> None:
 
 
 def _outreaches(window: Window, kept: Window, stage: Producer, feeder: Stage) -> bool:
-    """See `outreaches`; the window's column is called as the first feeder calls it."""
+    """See `outreaches`; the window names its column as the first feeder does."""
     place, key = stage.feeders[0].schema.key.names.index(window.column), feeder.schema.key
     own = replace(window, column=key.names[place])
     return outreaches(own, kept, key, stage=stage.name)
 
 
 def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
-    """Checks that feeders have the same keys, and merged ones the same values.
+    """Check that feeders have equal key types, and merged feeders equal value types.
 
     The types of queries' columns count when they are known.
 
     Raises:
-        DefinitionError: they have not, or there are none, or one is there twice; with `stage`.
+        DefinitionError: they differ, or there are no feeders, or one is given twice; with `stage`.
     """
     if not inputs or not all(inputs):
         message = f"stage {stage!r} has no feeder; give the source or stage that it reads"
@@ -204,7 +205,7 @@ def check_inputs(inputs: tuple[tuple[Stage, ...], ...], *, stage: str) -> None:
 
 
 def _differ(some: Columns, others: Columns) -> bool:
-    """Whether columns have other types or directions, by position."""
+    """Return whether columns differ in type or direction, by position."""
     if len(some) != len(others):
         return True
     return any(

@@ -1,16 +1,16 @@
-"""Fingerprints of stages, by which a changed definition is noticed.
+"""Fingerprints of stages, which detect a changed definition.
 
 A `Fingerprint` has two parts, so that a plan can say what changed: the layout of a stage's tables,
 or the function that fills them.
 
 Invariant: equal definitions have equal fingerprints in every process. Comments, formatting,
-docstrings, the decorator and the place in the file do not count. What counts of a function is its
-code, its defaults, and the functions and plain values that it closes over; of other objects, the
-type. What it refers to by a global name does not count: there is no end to following those, and
-`Store.refresh` is there for it.
+docstrings, the decorator and the place in the file do not count. A function counts with its code,
+its defaults, and the functions and plain values in its closure; other objects count with their
+type. What a function refers to by a global name does not count: following such names has no end,
+and `Store.refresh` is there for it.
 
-Beside its fingerprint goes the text of a definition, for people: it says what changed, and never
-whether something has.
+A fingerprint comes with the text of the definition, for people: the text says what changed, and
+never whether something changed.
 """
 
 import ast
@@ -35,9 +35,9 @@ class Fingerprint:
     """The sha256 hex digests of a stage's two halves; a source's `function` is that of no text.
 
     Attributes:
-        function: `NOT_MADE` in a version that has the stage's tables, but nothing made by it.
-        text: what its user has written, at most `LONGEST_TEXT` characters of it; None if that is
-            not known. Fingerprints that differ in it alone are equal.
+        function: `NOT_MADE` in a version that has the stage's tables, but nothing that it made.
+        text: what its user has written, at most `LONGEST_TEXT` characters of it; None if unknown.
+            Fingerprints that differ only in it are equal.
     """
 
     layout: str
@@ -100,20 +100,20 @@ class Altered:
 
 
 MAKERS: Final = ("function", "query", "definition")
-"""What `Kind.maker` may say: those parts of a definition that are texts of several lines."""
+"""The values of `Kind.maker`: the parts of a definition that are texts of several lines."""
 
 LONGEST_TEXT: Final = 20_000
-"""So many characters of a definition's text are kept, which is some 500 lines."""
+"""The most characters of a definition's text that are kept: about 500 lines."""
 
 NOT_MADE: Final = ""
 """The function of a stage that was rolled back to before its first version."""
 
 
 def fingerprint(stage: Stage) -> Fingerprint:
-    """Returns the fingerprint of a stage.
+    """Return the fingerprint of a stage.
 
-    It is the same under another minor version of Python unless a function has no source text, as in
-    an interactive session without one or beside a second lambda in the same statement: then its
+    It stays the same under another minor version of Python unless a function has no source text, as
+    in some interactive sessions, or next to a second lambda in the same statement: then its
     bytecode counts.
     """
     layout = {
@@ -133,7 +133,7 @@ def fingerprint(stage: Stage) -> Fingerprint:
 
 
 def _making(stage: Stage) -> str:
-    """What makes a stage's rows, as text; none if they are not made."""
+    """Return what makes a stage's rows, as text; empty for a source."""
     if isinstance(stage, Source):
         return ""
     made_by = described(stage.kind.made_by) if stage.revision is None else stage.revision
@@ -141,7 +141,7 @@ def _making(stage: Stage) -> str:
 
 
 def _text(stage: Stage) -> str | None:
-    """What a stage's user has written; None of stages that nobody has, or without a text."""
+    """Return the text that a user wrote for a stage; None if the stage is auxiliary or has none."""
     if is_auxiliary(stage.name):
         return None
     definition = stage.kind.definition([feeder.name for feeder in stage.merged])
@@ -168,7 +168,7 @@ _STORED_NAMES: Final[Mapping[str, str]] = {
     "deltaproduce.model.graph.Producer": "deltaproduce.stages.Producer",
     "deltaproduce.model.graph.Source": "deltaproduce.stages.Source",
 }
-"""What stored fingerprints call classes of ours, wherever these are now."""
+"""The names of our classes in stored fingerprints, wherever the classes are now."""
 
 
 def _digest(text: str) -> str:
@@ -176,11 +176,11 @@ def _digest(text: str) -> str:
 
 
 def described(value: object, outer: tuple[object, ...] = ()) -> str:
-    """Describes a value by text that another process would give it too.
+    """Describe a value by a text that is the same in every process.
 
     Args:
-        value: a function, or something that one has as a default, in a closure or as a constant.
-        outer: the values that this one is part of, to stop at cycles.
+        value: a function, or a value in its defaults, closure or constants.
+        outer: the values that contain this one, to stop at cycles.
     """
     if type(value) in _ATOMS:
         return repr(value)
@@ -195,7 +195,7 @@ def described(value: object, outer: tuple[object, ...] = ()) -> str:
 
 
 def _parts(value: object) -> Iterable[object]:
-    """Returns what a value consists of as far as it shows; of most objects, only the type does."""
+    """Return the visible parts of a value; most objects show only their type."""
     match value:
         case list() | tuple() | set() | frozenset():
             return value
@@ -227,10 +227,10 @@ def _closure(function: FunctionType) -> dict[str, object]:
 
 
 def _source(code: CodeType) -> str | None:
-    """Returns the normal form of a function's source text, or None if there is none to be had."""
+    """Return the normal form of a function's source text; None if the source is not available."""
     try:
         lines = inspect.getsource(code)
-        # An indented function is put under an `if`, as dedenting would alter its string literals.
+        # An indented function goes under an `if`, as dedenting would alter its string literals.
         tree = ast.parse(f"if True:\n{lines}" if lines[0].isspace() else lines)
     except (OSError, TypeError, SyntaxError):
         return None
@@ -244,7 +244,7 @@ def _source(code: CodeType) -> str | None:
 
 
 def _bare(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-    """Takes off the decorators and the docstring."""
+    """Remove the decorators and the docstring."""
     function.decorator_list = []
     if ast.get_docstring(function, clean=False) is not None:
         function.body = function.body[1:] or [ast.Pass()]

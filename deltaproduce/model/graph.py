@@ -1,7 +1,7 @@
 """Stages: the sources and producers of a pipeline, and the graph that they form.
 
-Invariant: in a graph a stage's feeders come before it, so there are no cycles and the order of
-definition is a topological one.
+Invariant: in a graph a stage's feeders come before it, so there are no cycles, and the order of
+definition is topological.
 """
 
 import operator
@@ -160,7 +160,7 @@ class Producer:
         self.__dict__["__wrapped__"] = self.function
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 as the function says
-        """Calls the function itself: no pipeline and no Spark take part.
+        """Call the function itself: no pipeline and no Spark take part.
 
         Raises:
             TypeError: it has none.
@@ -176,9 +176,10 @@ class Producer:
         return super().__reduce_ex__(protocol)
 
     def _is_global(self) -> bool:
-        """Says whether importing the function's module gives this very producer.
+        """Return whether importing the function's module gives this very producer.
 
-        Not so in ``__main__``: another process has another one, so the function must travel.
+        In ``__main__`` it does not: another process has another ``__main__``, so the function must
+        travel.
         """
         module = self.__dict__.get("__module__")
         qualified_name = self.__dict__.get("__qualname__")
@@ -196,32 +197,32 @@ _AUXILIARY: Final = re.compile(r"_(sorted|tasks)_\d+_")
 
 
 def auxiliary_name(stage: str, number: int) -> str:
-    """What a stage that the definition of another brings along is called: as no user's can be."""
+    """Return the name of a stage that another stage's definition adds; no user's stage has it."""
     return f"_sorted_{number}_{stage}"
 
 
 def records_name(stage: str) -> str:
-    """What the stage is called that keeps records of another one's tasks."""
+    """Return the name of the stage that keeps records of another stage's tasks."""
     return f"_tasks_1_{stage}"
 
 
 def digests_name(stage: str) -> str:
-    """What the stage is called that has digests of another one's partitions."""
+    """Return the name of the stage that keeps digests of another stage's partitions."""
     return f"_tasks_2_{stage}"
 
 
 def is_auxiliary(name: str) -> bool:
-    """Whether a name is one of `auxiliary_name`, `records_name` or `digests_name`."""
+    """Return whether a name is one of `auxiliary_name`, `records_name` or `digests_name`."""
     return _AUXILIARY.match(name) is not None
 
 
 def belongs_to(name: str) -> str:
-    """The stage whose definition brings a stage along; the stage itself if none does."""
+    """Return the name of the stage whose definition adds a stage; its own name if none does."""
     return _AUXILIARY.sub("", name, count=1)
 
 
 def is_stage(value: object) -> TypeGuard[Stage]:
-    """Whether something is a stage of a pipeline."""
+    """Return whether a value is a stage of a pipeline."""
     return isinstance(value, Source | Producer)
 
 
@@ -259,7 +260,7 @@ class Graph:
         return tuple(stage for stage in self.stages if isinstance(stage, Producer))
 
     def stage(self, name: str) -> Stage:
-        """Returns the source or producer of that name.
+        """Return the source or producer of that name.
 
         Raises:
             NotFoundError: there is none.
@@ -272,7 +273,7 @@ class Graph:
         raise NotFoundError(f"there is no stage {name!r}; the stages are: {known}")
 
     def readers_of(self, name: str) -> tuple[Producer, ...]:
-        """Returns the producers that `name` feeds, in topological order.
+        """Return the producers that `name` feeds, in topological order.
 
         Raises:
             NotFoundError: there is no such stage.
@@ -281,9 +282,10 @@ class Graph:
         return tuple(producer for producer in self.producers if feeder in producer.feeders)
 
     def downstream_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of all producers that read any of `names`, directly or through others.
+        """Return the names of all producers that read any of `names`, directly or through others.
 
-        In topological order. Those of `names` are only among them if they read another one.
+        They are in topological order. A stage of `names` is only among them if it reads another
+        one.
 
         Raises:
             NotFoundError: there is no such stage.

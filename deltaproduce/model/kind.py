@@ -1,9 +1,9 @@
-"""Kinds: what a stage is, as far as it can be said without a session.
+"""Kinds: what a stage is, without regard to a session.
 
-A kind is a value that a stage carries: rows that are given, a table of others, a function by key, a
-query. The graph, plans and versions ask it what they have to know, so none of them tells kinds
-apart; what it does with rows it says in `stages.kind`. The invariant: the answers depend on the
-definition alone.
+A kind is a value that a stage carries: given rows, an external table, a function by key, a query.
+The graph, plans and versions ask it for what they need, so none of them tells kinds apart;
+`stages.kind` says what it does with rows. The invariant: the answers depend on the definition
+alone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from deltaproduce.types.columns import RowSchema
 
 
 class KeyRows(Protocol):
-    """One source key and its rows, as the oracle hands them to a kind's `Kind.model`.
+    """One source key and its rows, as the oracle passes them to a kind's `Kind.model`.
 
     Attributes:
         key: as a function gets it.
-        values: those of each input, in order, as a function gets them.
+        values: the values of each input, in order, as a function gets them.
     """
 
     @property
@@ -39,25 +39,25 @@ class KeyRows(Protocol):
     def values(self) -> Sequence[Sequence[Any]]: ...  # noqa: D102 see the class
 
     def table(self) -> Any:  # noqa: ANN401 a pyarrow Table
-        """The rows of the only input as a pyarrow Table."""
+        """Return the rows of the only input as a pyarrow Table."""
 
     def emissions(self, table: Any) -> Iterable[tuple[Any, Any]]:  # noqa: ANN401
-        """What a table says that was made of `table`: pairs of target key and value."""
+        """Return the rows of a table made from `table`, as pairs of target key and value."""
 
 
 Model: TypeAlias = Callable[[KeyRows], Iterable[tuple[Any, Any]]]
-"""What a stage makes of a source key's rows, in plain Python: pairs of target key and value."""
+"""A stage's function of one source key's rows, in plain Python: pairs of target key and value."""
 
 
 ModelOfAll: TypeAlias = Callable[
     [Iterable[Mapping[str, Any]]], Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]
 ]
-"""What a stage makes of all rows of its feeders, by column name, in plain Python: keys, values."""
+"""A stage's function of all rows of its feeders, by column name, in plain Python: keys, values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What makes a stage's rows, as people read it.
+    """The definition of a stage's rows, as people read it.
 
     Attributes:
         language: ``python`` or ``sql``.
@@ -68,9 +68,9 @@ class Definition:
 
     @staticmethod
     def of_functions(*functions: Callable[..., Any]) -> Definition | None:
-        """The source text of functions, and of those that they take from around them.
+        """Return the source text of functions, and of the functions in their closures.
 
-        None if one of those that are given has none.
+        None if a given function has no source text.
         """
         texts: dict[str, None] = {}
         for function in functions:
@@ -83,7 +83,7 @@ class Definition:
 
 
 def _source_text(function: Callable[..., Any]) -> str | None:
-    """The source text of a function; None if it has none."""
+    """Return the source text of a function; None if it has none."""
     try:
         return dedent(inspect.getsource(function)).rstrip()
     except (OSError, TypeError):
@@ -91,7 +91,7 @@ def _source_text(function: Callable[..., Any]) -> str | None:
 
 
 def _taken(functions: Sequence[object]) -> list[FunctionType]:
-    """The functions that others take from around them, once each, the nearest first."""
+    """Return the functions in the closures of others, once each, the nearest first."""
     found: list[FunctionType] = []
     border: Sequence[object] = functions
     while border:
@@ -104,7 +104,7 @@ def _taken(functions: Sequence[object]) -> list[FunctionType]:
 
 
 PARTS: Final = "_parts"
-"""Beside the columns of such a row: what each value is made of, if the stage goes by states."""
+"""In such a row, next to its columns: the parts of each value, if the stage works on states."""
 
 
 class Kind(ABC):
@@ -119,26 +119,26 @@ class Kind(ABC):
     @property
     @abstractmethod
     def word(self) -> str:
-        """What the kind is called; versions know it by that, in the stage's fingerprint."""
+        """The kind's name; versions store it in the stage's fingerprint."""
 
     @property
     @abstractmethod
     def tables(self) -> tuple[str, ...]:
-        """The tables that a store has of such a stage, of `layouts.KINDS`."""
+        """The tables that a store has of such a stage, from `layouts.KINDS`."""
 
     @property
     def made_by(self) -> object:
         """What makes its rows: functions, texts, plain values; None if its rows are not made.
 
-        Whoever changes it has the stage produced again.
+        A change to it causes the stage to be produced again.
         """
         return None
 
     def definition(self, feeders: Sequence[str]) -> Definition | None:
-        """What makes its rows, as its user would write it; None if there is no such text.
+        """Return what makes its rows, as its user would write it; None if there is no such text.
 
         Args:
-            feeders: the names of what it reads.
+            feeders: the names of the stages that it reads.
         """
         del feeders
         return None if self.called is None else Definition.of_functions(self.called)
@@ -155,12 +155,12 @@ class Kind(ABC):
 
     @property
     def calls_user(self) -> bool:
-        """Whether functions of the user's are called to make its rows."""
+        """Whether functions of the user are called to make its rows."""
         return self.called is not None
 
     @property
     def note(self) -> str | None:
-        """What a plan says of its incremental steps beside what reached it; None if nothing."""
+        """What a plan says of its incremental steps besides their inputs; None if nothing."""
         return None
 
     @property
@@ -170,7 +170,7 @@ class Kind(ABC):
 
     @property
     def place(self) -> str | None:
-        """The path or name of the Delta table of others that its rows are in."""
+        """The path or name of the external Delta table with its rows."""
         return None
 
     @property
@@ -185,77 +185,78 @@ class Kind(ABC):
 
     @property
     def depends_on_history(self) -> bool:
-        """Whether values that it stores depend on those that their keys had before.
+        """Whether stored values depend on the values that their keys had before.
 
-        Then it is not produced in full only to save time, and producing it again may give others.
+        If so, it is not produced in full merely to save time, and producing it again may give other
+        values.
         """
         return False
 
     @property
     def window(self) -> Window | None:
-        """Of which partitions of its feeder it is; None if of all rows."""
+        """The window of its feeder's partitions that it covers; None if it covers all rows."""
         return None
 
     @property
     def retention(self) -> Retention | None:
-        """Which of its rows a source keeps; None if all."""
+        """The rows that a source keeps; None if all."""
         return None
 
     def reads_again(self, feeders: int) -> bool:
-        """Whether a change may have it read rows of its feeders that have not changed.
+        """Return whether a change may make it read rows of its feeders that have not changed.
 
-        Then it cannot read a source that forgets rows.
+        If so, it cannot read a source that forgets rows.
 
         Args:
-            feeders: how many stages it reads.
+            feeders: the number of stages that it reads.
         """
         del feeders
         return True
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
-        """The columns by which tasks read its rows, or make them; none if it has no partitions."""
+        """The columns by which tasks read or make its rows; none if it has no partitions."""
         return ()
 
     def expected(self, moment: datetime) -> Any | None:  # noqa: ANN401 a pyarrow Table
-        """The partitions that a source is to have at a date; None if those that it has.
+        """Return the partitions that a source should have at a date; None if those that it has.
 
         They are a pyarrow Table of its partition columns.
 
         Args:
-            moment: the date that is scheduled, in UTC.
+            moment: the scheduled date, in UTC.
         """
         del moment
         return None
 
     @property
     def scheduled(self) -> bool:
-        """Whether its rows are made by tasks, a partition each, when a date is scheduled."""
+        """Whether tasks make its rows, one partition each, when a date is scheduled."""
         return False
 
     def passed_on(self, column: str) -> str | None:
-        """Which column of the feeder one of the stage is, in all rows; None if it is made."""
+        """Return the feeder's column that a column of the stage copies; None if it is made."""
         del column
         return None
 
     @property
     def is_index(self) -> bool:
-        """Whether it has a row for each row of its one feeder, under another key."""
+        """Whether it has one row for each row of its one feeder, under another key."""
         return False
 
     @property
     def is_read_by_ends(self) -> bool:
-        """Whether the first or the last rows of many that are beside each other are read alone."""
+        """Whether a step may read only the first or the last of many adjacent rows."""
         return False
 
     @property
     def reads_states(self) -> bool:
-        """Whether it goes by the states of its feeders, which may change where no value does."""
+        """Whether it works on the states of its feeders, which may change where no value does."""
         return False
 
     @property
     def model(self) -> Model | None:
-        """What the oracle runs in place of it; None if it has no such thing.
+        """What the oracle runs in place of it; None if there is no such function.
 
         It emits None in the column that is `numbered`, and values that are yet to be `settled`.
         """
@@ -263,36 +264,36 @@ class Kind(ABC):
 
     @property
     def model_of_all(self) -> ModelOfAll | None:
-        """What the oracle runs in place of `model` where rows go with no one source key."""
+        """What the oracle runs in place of `model` where rows do not belong to one source key."""
         return None
 
     @property
     def model_of_parts(self) -> ModelOfAll | None:
-        """As `model_of_all`, with what each value is made of in its place, for who merges them."""
+        """Like `model_of_all`, but with the parts of each value in its place, to be merged."""
         return None
 
     def settled(self, value: Any, example: Any) -> Any:  # noqa: ANN401 as the user's functions
-        """The value to be stored in place of an emitted one.
+        """Return the value to store in place of an emitted one.
 
         Args:
-            example: what its key had before, or is given first; None if there is nothing.
+            example: the key's value before, or its first value; None if there is neither.
         """
         del example
         return value
 
     def check(self, schema: RowSchema, inputs: int, *, stage: str) -> None:  # noqa: B027
-        """Refuse what a stage of this kind cannot be.
+        """Refuse a definition that a stage of this kind cannot have.
 
         Args:
             schema: the stage's columns.
-            inputs: how many it reads.
+            inputs: the number of its inputs.
 
         Raises:
             DefinitionError: with `stage`.
         """
 
     def due(self, since: datetime | None, now: datetime) -> str | None:
-        """Why all of it is to be produced though nothing that it reads has changed; None if not.
+        """Return why to produce all of it though no input has changed; None if there is no reason.
 
         Args:
             since: when the newest version was published.

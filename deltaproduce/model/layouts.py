@@ -1,7 +1,7 @@
-"""Layouts: the tables that a stage has, and the columns of each.
+"""Layouts: the tables of a stage, and the columns of each.
 
-Invariant: the columns of a stage's tables depend on its definition alone, so whoever writes a table
-and whoever reads it ask here.
+Invariant: the columns of a stage's tables depend on its definition alone, so the writers and the
+readers of a table ask here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Layout:
     """The columns of a stage's tables.
 
     Attributes:
-        schema: the key and value columns, and those of states.
+        schema: the key, value and state columns.
         sources: the columns that hold the key of the stage's feeders; none in a source, and in a
             stage whose rows do not come from one source key each.
         by_ends: see `Kind.is_read_by_ends`.
@@ -47,7 +47,7 @@ class Layout:
 
     @staticmethod
     def of(stage: Stage) -> Layout:
-        """The layout of a source or stage."""
+        """Return the layout of a source or stage."""
         return Layout(stage.schema, sources_of(stage.source_key), stage.kind.is_read_by_ends)
 
     @property
@@ -62,7 +62,7 @@ class Layout:
 
     @property
     def states(self) -> tuple[Column, ...]:
-        """The columns that the content has beside what readers see."""
+        """The columns of the content that readers do not see."""
         return self.schema.states.columns
 
     @property
@@ -91,25 +91,25 @@ class Layout:
         return (VERSION_COLUMN, IS_ALIVE_COLUMN, *self.content)
 
     def columns(self, kind: str) -> tuple[Column, ...]:
-        """The columns of a table of that kind."""
+        """Return the columns of a table of that kind."""
         known = {CONTENT: self.content, KEY_MAPPINGS: self.pair, UPDATES: self.updates}
         return known.get(kind, self.runs)
 
     def order(self, kind: str) -> tuple[Column, ...]:
-        """What content, key mappings or the updates of one version are sorted by."""
+        """Return the columns that sort content, key mappings or the updates of one version."""
         if kind == CONTENT:
             return (*self.key, *self.sources, ORDINAL_COLUMN)
         return (*self.key, POSITION_COLUMN) if kind == UPDATES else self.pair
 
     def lookup(self, kind: str) -> tuple[Column, ...]:
-        """The columns by whose values rows of a table are looked up, the first ones first."""
+        """Return the columns by which rows of a table are looked up, most significant first."""
         if kind == CONTENT:
             return self.key
         return self.sources if kind == KEY_MAPPINGS else (VERSION_COLUMN, *self.key)
 
 
 def sources_of(source_key: Columns) -> tuple[Column, ...]:
-    """The columns that hold a feeder's key in another stage's tables."""
+    """Return the columns that hold a feeder's key in another stage's tables."""
     return tuple(
         Column(SOURCE_PREFIX + c.name, c.data_type, c.nullable, c.descending) for c in source_key
     )

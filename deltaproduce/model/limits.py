@@ -1,8 +1,8 @@
-"""Limits: up to which sizes a step is done in which way.
+"""Limits: the sizes up to which a step is done in one way or another.
 
-Each is a number of rows, keys or runs beyond which another way is quicker, or the first would not
+Each is a number of rows, keys or runs beyond which another way is faster, or the first would not
 work at all. The invariant: a limit decides how a step is done, never what it does; the tests set
-each of them to nothing and get the same tables.
+each limit to zero and get the same tables.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 from deltaproduce.model.memory import memory_bytes
 
 _MOST_BYTES: Final = 1 << 30
-"""Arrow counts the bytes of a column of text in 32 bits."""
+"""Arrow counts the bytes of a text column in 32 bits."""
 _BYTES_SHARE: Final = 48
 _WRITTEN_SHARE: Final = 6
 _ROWS_SHARE: Final = 1_500
-"""What a step holds for each row beside its values is about as much."""
+"""A step holds about this many bytes per row in addition to the row's values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Limits:
     compaction_commits: int = 100
 
     def of_cluster(self) -> Limits:
-        """What a store goes by in a session whose executors are other machines."""
+        """Return the limits of a store in a session whose executors are other machines."""
         return replace(
             self,
             local_rows=min(self.local_rows, self.cluster_rows),
@@ -114,83 +114,82 @@ class Limits:
         )
 
     def rows_of_group(self, *, by_ends: bool) -> int:
-        """How many rows a row group has in a table where keys, or ends as well, are looked up."""
+        """Return the rows of a row group in a table where keys, and perhaps ends, are looked up."""
         return min(self.group_rows, self.end_rows) if by_ends else self.group_rows
 
     def partition_rows_of(self, rows: int) -> int:
-        """The fewest rows of a partition that has a file of its own, in a table of so many."""
+        """Return the fewest rows of a partition with its own file, in a table of ``rows`` rows."""
         return max(self.partition_rows, rows // max(self.partition_files, 1), 1)
 
     def rows_of(self, row_bytes: int) -> int:
-        """The most rows of so many bytes each that a step brings to the driver."""
+        """Return the most rows of ``row_bytes`` bytes each that a step brings to the driver."""
         return min(self.local_rows, self.local_bytes // max(row_bytes, 1))
 
     def is_local(self, rows: int, total_bytes: int) -> bool:
-        """Whether a step brings so many rows to the driver."""
+        """Return whether a step brings this many rows to the driver."""
         return rows <= self.local_rows and total_bytes <= self.local_bytes
 
     def is_held(self, rows: int, total_bytes: int) -> bool:
-        """Whether so many rows that are on the driver are worked on all at once.
+        """Return whether this many rows on the driver are processed all at once.
 
-        Where a step brings none there, those that come to be there all the same are few.
+        Where a step brings no rows to the driver, the few that are there all the same are.
         """
         return total_bytes <= self.local_bytes and (not self.local_rows or rows <= self.local_rows)
 
     def parts(self, rows: int, total_bytes: int) -> int:
-        """In how many parts so many rows are worked on, each of which a step holds in memory."""
+        """Return the number of parts to process rows in, each of which a step holds in memory."""
         by_rows = -(-rows // max(self.local_rows, 1))
         return max(1, by_rows, -(-total_bytes // max(self.local_bytes, 1)))
 
     def holds_keys(self, keys: int, total_bytes: int) -> bool:
-        """Whether so many distinct keys of the driver stay there, when their rows are sought."""
+        """Return whether this many distinct keys stay on the driver while rows are looked up."""
         return keys <= self.seek_keys or self.is_local(keys, total_bytes)
 
     def fetched_rows_of(self, row_bytes: int) -> int:
-        """The most rows of so many bytes each that Spark looks up and the driver gets."""
+        """Return the most rows of ``row_bytes`` bytes each that Spark looks up for the driver."""
         return min(self.rows_of(row_bytes), self.fetched_bytes // max(row_bytes, 1))
 
     def is_fetched(self, rows: int, total_bytes: int) -> bool:
-        """Whether so many rows that Spark has computed come to the driver."""
+        """Return whether this many rows that Spark has computed come to the driver."""
         return self.is_local(rows, total_bytes) and total_bytes <= self.fetched_bytes
 
     @property
     def held_bytes(self) -> int:
-        """The most bytes that a function which runs beside the driver may emit there.
+        """The most bytes that a function may emit in workers on the driver.
 
-        Beyond it is begun again in Spark, so there is room for functions that emit more than they
-        read.
+        A function that emits more starts again in Spark, so functions may emit more than they read.
         """
         return min(4 * self.local_bytes, _MOST_BYTES)
 
     def preserving_tasks(self, rows: int) -> int:
-        """How many tasks call `preserve` for so many rows."""
+        """Return the number of tasks that call `preserve` for this many rows."""
         return max(1, -(-rows // max(self.preserved_rows, 1)))
 
     def is_small(self, rows: int, row_bytes: int) -> bool:
-        """Whether a table is read and written whole."""
+        """Return whether a table is read and written whole."""
         most_bytes = min(self.small_table_bytes, self.local_bytes)
         return rows <= self.small_table_rows and rows * row_bytes <= most_bytes
 
     def is_rewritten(self, rows: int, row_bytes: int) -> bool:
-        """Whether a table of so many rows is written whole where some are replaced."""
+        """Return whether a table of this many rows is rewritten whole if some are replaced."""
         return rows <= self.rewritten_rows and self.is_local(rows, rows * row_bytes)
 
     def is_written_here(self, total_bytes: int) -> bool:
-        """Whether the driver writes a table of so many bytes anew."""
+        """Return whether the driver rewrites a table of this many bytes."""
         return total_bytes <= self.written_bytes
 
     def is_nearly_all(self, changed: int, rows: int) -> bool:
-        """Whether so many of the rows that a stage reads have changed that all are produced."""
+        """Return whether so large a share of a stage's input has changed that all is produced."""
         return bool(changed) and rows >= self.full_rows and 10 * changed >= 9 * rows
 
     def is_full(self, run_rows: int, runs: int) -> bool:
-        """Whether so many runs are to be folded into their tables."""
+        """Return whether this many runs are due to be folded into their tables."""
         return run_rows >= self.compaction_rows or runs >= self.compaction_commits
 
     def fits_overlay(
         self, run_rows: int, overlay_rows: int, overlay_runs: int, row_bytes: int
     ) -> bool:
-        """Whether a step can be a run, beside the rows and runs that are in the overlay already."""
+        """Return whether a step can be a run, given the rows and runs already in the overlay."""
         rows = overlay_rows + run_rows
         few = run_rows <= self.run_rows and rows <= self.overlay_rows
         most_bytes = min(self.overlay_bytes, self.local_bytes)

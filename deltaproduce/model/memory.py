@@ -1,4 +1,4 @@
-"""How much memory this machine gives to a process: what the limits of steps on it go by."""
+"""How much memory this machine gives a process: the base of the limits of steps on it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _CONTROL_GROUPS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""What a container may have, as Linux says it: by control groups of version 2, and of version 1."""
+"""The memory limit of a container on Linux, by control groups version 2 and version 1."""
 
 
 _NOT_TOLD: Final = 8 << 30
-"""What is taken for it where Python does not say it, as on Windows."""
+"""The assumed memory where Python cannot tell, as on Windows."""
 
 
 @cache
 def memory_bytes() -> int:
-    """The machine's memory, or what its container or this process may have if that is less."""
+    """Return the machine's memory, or the limit of its container or this process if lower."""
     return min(_bounds())
 
 
@@ -30,11 +30,11 @@ def _bounds() -> Iterator[int]:
     if os.name != "posix":
         yield _NOT_TOLD
         return
-    import resource  # which others do not have
+    import resource  # other systems do not have it
 
     yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in _CONTROL_GROUPS:
-        with suppress(OSError, ValueError):  # there is none, or it says "max"
+        with suppress(OSError, ValueError):  # there is no such file, or it says "max"
             yield int(path.read_text())
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:

@@ -1,7 +1,7 @@
-"""Aggregates of a user's own: what is taken for one, and when two are the same.
+"""A user's own aggregates: which objects are valid, and when two are the same.
 
-The invariant: equal ones compute the same, as far as fingerprints see it: by the code of their
-methods, those of their base classes, and the plain values that they hold.
+The invariant: equal aggregates compute the same, as far as fingerprints see it: by the code of
+their methods and of their base classes' methods, and the plain values that they hold.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from deltaproduce.types.columns import Column, column_of
 
 _BY_VALUE: Final = ("zero", "add", "merge", "result"), ("subtract", "identity_of")
 _OVER_ARROW: Final = ("add", "merge", "result"), ("subtract",)
-"""The methods that are needed, and those that may be there."""
+"""The required methods, and the optional ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnAggregate:
-    """An object that a user has made an aggregate function of.
+    """A user's object as an aggregate function.
 
     Attributes:
         methods: the object.
-        name: its class's.
-        state: what it keeps of a group, as a column.
+        name: the name of its class.
+        state: the state of a group, as a column.
         value: its values, as a column.
         inputs: the columns that it takes, if it takes whole columns; None if it takes values.
         text: what it computes, as fingerprints see it.
@@ -42,7 +42,7 @@ class OwnAggregate:
 
     @staticmethod
     def of(aggregate: object) -> OwnAggregate:
-        """What an object is as an aggregate function; none of its methods is called.
+        """Return an object as an aggregate function; none of its methods is called.
 
         Raises:
             DefinitionError: it is none.
@@ -69,26 +69,26 @@ class OwnAggregate:
 
     @staticmethod
     def among(parameters: Iterable[object]) -> OwnAggregate | None:
-        """The one that a function is called with; None if it is a function of the library's."""
+        """Return the user's aggregate among the parameters of a call; None if there is none."""
         return next((one for one in parameters if isinstance(one, OwnAggregate)), None)
 
     def __repr__(self) -> str:
-        """As the text of a call has it."""
+        """Return the name as the text of a call has it."""
         return self.name
 
     @property
     def subtracts(self) -> bool:
-        """Whether it takes a state from another one."""
+        """Whether it can subtract one state from another."""
         return getattr(self.methods, "subtract", None) is not None
 
     @property
     def tells_identity(self) -> bool:
-        """Whether it says of a state whether that is of no rows."""
+        """Whether it tells if a state is that of no rows."""
         return self.inputs is None and getattr(self.methods, "identity_of", None) is not None
 
 
 def _inputs(aggregate: object, name: str) -> tuple[Column, ...] | None:
-    """The columns that an object takes as a whole; None if it says nothing of them."""
+    """Return the columns that an object takes as a whole; None if it declares none."""
     given = getattr(aggregate, "input_types", None)
     if given is None:
         return None
@@ -100,7 +100,7 @@ def _inputs(aggregate: object, name: str) -> tuple[Column, ...] | None:
 
 
 def _column(part: str, given: object, name: str) -> Column:
-    """What an object says of a type of its own."""
+    """Return a type that an object declares, as a column."""
     try:
         return column_of(part, given)  # type: ignore[arg-type]  # anything may be given
     except (DefinitionError, AttributeError) as error:
@@ -110,7 +110,7 @@ def _column(part: str, given: object, name: str) -> Column:
 
 
 def _members(aggregate: object) -> Iterator[tuple[str, object]]:
-    """What an object has of its own and of its classes, by name; the most special comes last."""
+    """Return an object's members and those of its classes, by name; the most derived come last."""
     for kind in reversed(type(aggregate).__mro__[:-1]):
         for name, member in vars(kind).items():
             if not (name.startswith("__") and name.endswith("__")):
@@ -122,7 +122,7 @@ def _members(aggregate: object) -> Iterator[tuple[str, object]]:
 
 
 def _slots(kind: type) -> Iterator[str]:
-    """The names under which a class's own slots are found."""
+    """Return the attribute names of a class's own slots."""
     given = vars(kind).get("__slots__", ())
     for name in (given,) if isinstance(given, str) else given:
         is_private = name.startswith("__") and not name.endswith("__")
@@ -130,7 +130,7 @@ def _slots(kind: type) -> Iterator[str]:
 
 
 def _code(member: object) -> object:
-    """A member of a class as fingerprints see it."""
+    """Return a member of a class as fingerprints see it."""
     match member:
         case staticmethod() | classmethod():
             return member.__func__

@@ -1,9 +1,9 @@
-"""Partitions of a column's values: days, weeks, months, or so many whole numbers.
+"""Partitions of a column's values: days, weeks, months, or ranges of whole numbers.
 
-A partition has a number, in the order of its values; partitions of consecutive numbers meet.
-Which ones there are is said by `Ranges`, whatever their step: of days, or of the numbers of one
-step, from which those of weeks and months follow. The invariant: every value but null is in exactly
-one partition, and the moment of a timestamp is on the day that it has in UTC.
+A partition has a number, in the order of its values; partitions of consecutive numbers are
+adjacent. `Ranges` records which partitions are present, whatever their step: as days, or as the
+numbers of one step; weeks and months follow from days. The invariant: every non-null value is in
+exactly one partition, and a timestamp belongs to its day in UTC.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Partition: TypeAlias = date | int
-"""What a partition is called: its first value, a date for timestamps."""
+"""The name of a partition: its first value, a date for timestamps."""
 
 Step: TypeAlias = Literal["day", "week", "month"] | int
 
 Sort: TypeAlias = Literal["dates", "moments", "integers"]
-"""What the values of a column are."""
+"""The sort of a column's values."""
 
 SORTS: Final[Mapping[str, Sort]] = MappingProxyType(
     {
@@ -34,12 +34,12 @@ SORTS: Final[Mapping[str, Sort]] = MappingProxyType(
         **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integers"),
     }
 )
-"""Those of the types of columns that have partitions."""
+"""The sorts of the column types that have partitions."""
 
 DAY_MICROS: Final = 24 * 3_600_000_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _MONDAY: Final = 3
-"""The first of January 1970 is a Thursday, so many days after a Monday."""
+"""The first of January 1970 is a Thursday, this many days after a Monday."""
 _LEAST: Final = -(2**63)
 _GREATEST: Final = 2**63 - 1
 
@@ -56,7 +56,7 @@ class Ranges:
 
     @staticmethod
     def of(pairs: Iterable[tuple[int, int]]) -> Ranges:
-        """The numbers of some ranges, which may overlap."""
+        """Return the numbers of some ranges, which may overlap."""
         found: list[tuple[int, int]] = []
         for first, last in sorted(pairs):
             if found and first <= found[-1][1] + 1:
@@ -67,7 +67,7 @@ class Ranges:
 
     @staticmethod
     def of_numbers(numbers: NDArray[np.int64]) -> Ranges:
-        """The numbers of an array."""
+        """Return the numbers of an array."""
         once = np.unique(numbers)
         breaks = np.flatnonzero(np.diff(once) != 1)
         firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(once) - 1)
@@ -87,19 +87,19 @@ class Ranges:
 
     @property
     def greatest(self) -> int:
-        """The greatest number, of at least one."""
+        """The greatest number; there is at least one."""
         return self.pairs[-1][1]
 
     def union(self, other: Ranges) -> Ranges:
-        """The numbers of both."""
+        """Return the numbers of both."""
         return Ranges.of((*self.pairs, *other.pairs))
 
     def within(self, other: Ranges) -> Ranges:
-        """The numbers that are in both."""
+        """Return the numbers that are in both."""
         return self.without(other.complement())
 
     def without(self, other: Ranges) -> Ranges:
-        """The numbers that are not in the other."""
+        """Return the numbers that are not in the other."""
         found: list[tuple[int, int]] = []
         gone = other.pairs
         ends = [last for _, last in gone]
@@ -115,21 +115,21 @@ class Ranges:
         return Ranges(tuple(found))
 
     def complement(self) -> Ranges:
-        """The numbers of 64 bits that are not in it."""
+        """Return the 64-bit numbers that are not in it."""
         return Ranges(((_LEAST, _GREATEST),)).without(self)
 
     def mapped(self, ascending: Callable[[int], int]) -> Ranges:
-        """What a function that never jumps makes of the numbers."""
+        """Return the images of the numbers under a function that never skips a number."""
         return Ranges.of((ascending(first), ascending(last)) for first, last in self.pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How the values of a column are put into partitions.
+    """How a column's values are divided into partitions.
 
     Attributes:
-        sort: what they are.
-        step: how much of them is a partition.
+        sort: the sort of the values.
+        step: the size of a partition.
     """
 
     sort: Sort
@@ -137,23 +137,23 @@ class Partitioning:
 
     @property
     def of_dates(self) -> bool:
-        """Whether partitions are called by dates."""
+        """Whether partitions are named by dates."""
         return self.sort != "integers"
 
     @property
     def unit(self) -> str:
-        """By what it is kept which partitions there are: by day, or as they are."""
+        """The unit in which present partitions are recorded: days, or the partitions themselves."""
         return "day" if self.of_dates else str(self.step)
 
     @property
     def unit_size(self) -> int:
-        """How many of the numbers that stand for values (see `values`) a unit has."""
+        """The number of values (see `values`) in a unit."""
         if self.sort == "dates":
             return 1
         return int(self.step) if isinstance(self.step, int) else DAY_MICROS
 
     def number(self, unit: int) -> int:
-        """Which partition a unit is in."""
+        """Return the partition that a unit is in."""
         match self.step:
             case "week":
                 return (unit + _MONDAY) // 7
@@ -162,7 +162,7 @@ class Partitioning:
         return unit
 
     def first_unit(self, number: int) -> int:
-        """The first unit of a partition."""
+        """Return the first unit of a partition."""
         match self.step:
             case "week":
                 return number * 7 - _MONDAY
@@ -171,7 +171,7 @@ class Partitioning:
         return number
 
     def values(self, partitions: Ranges) -> Ranges:
-        """The values of some partitions, as numbers: days, microseconds, or themselves."""
+        """Return the values of some partitions, as numbers: days, microseconds, or themselves."""
         size = self.unit_size
         found = (
             (
@@ -183,26 +183,26 @@ class Partitioning:
         return Ranges(tuple((first, last) for first, last in found if first <= last))
 
     def named(self, partitions: Ranges) -> Ranges:
-        """Those of some partitions that have a name: Python has no date before the year 1."""
+        """Return the partitions that have a name: Python has no date before the year 1."""
         if not self.of_dates:
             return partitions
         first, last = (self.number(self.unit_of(end)) for end in (date.min, date.max))
         return partitions.within(Ranges(((first, last),)))
 
     def name(self, number: int) -> Partition:
-        """What a partition is called that is `named`."""
+        """Return the name of a partition that is `named`."""
         unit = self.first_unit(number)
         return date.fromordinal(_EPOCH + unit) if self.of_dates else unit * self.unit_size
 
     def unit_of(self, named: Partition) -> int:
-        """The unit that a value is in, by which a partition is called or any of its others."""
+        """Return the unit of a value: a partition's name, or any other of its values."""
         if isinstance(named, date):
             return day_number(named)
         return named // self.unit_size
 
 
 def partitioning(data_type: str, step: Step | None) -> Partitioning | None:
-    """How values of a type are partitioned, by day or one by one if no step is said.
+    """Return how values of a type are partitioned; by default by day, or one by one.
 
     None if they cannot be, or not by that step.
     """
@@ -213,10 +213,10 @@ def partitioning(data_type: str, step: Step | None) -> Partitioning | None:
 
 
 def day_number(day: date) -> int:
-    """How many days a date is after the first of January 1970."""
+    """Return the number of days from the first of January 1970 to a date."""
     return day.toordinal() - _EPOCH
 
 
 def day_of(number: int) -> date:
-    """The inverse of `day_number`."""
+    """Invert `day_number`."""
     return date.fromordinal(_EPOCH + number)

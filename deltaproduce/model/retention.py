@@ -1,9 +1,8 @@
-"""Retention: which partitions a source keeps, and what becomes of the rows of others.
+"""Retention: which partitions a source keeps, and what happens to the rows of others.
 
-Pure: from a definition to the first value that is kept, and to which windows of other stages may
-need rows that are gone. The invariant: the first value that is kept depends on the definition, the
-partitions that there are, the day, and the first that was kept before, and of one definition it
-never goes back.
+Pure: from a definition, computes the first value that is kept, and which windows of other stages
+may need removed rows. The invariant: the first kept value depends on the definition, the present
+partitions, the day, and the first kept value before, and for one definition it never goes back.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ Expire: TypeAlias = Literal["delete", "forget"]
 _LEAST_DAY: Final = -(2**31)
 LEAST: Final = -(2**63)
 _SIZES: Final = {"day": (1, 1), "week": (7, 7), "month": (28, 31)}
-"""How many days a step has, at least and at most."""
+"""The least and the most days of each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which partitions a source keeps: those from the first one of a window on.
+    """The partitions that a source keeps: those from the first partition of a window on.
 
     Attributes:
         window: over a key column of the source.
-        expire: what becomes of the rows of partitions before it.
+        expire: what happens to the rows of earlier partitions.
     """
 
     window: Window
@@ -49,23 +48,23 @@ class Retention:
 
     @property
     def forgets(self) -> bool:
-        """Whether rows are dropped without a word, so that what was made of them stays."""
+        """Whether rows are dropped silently, so that results computed from them stay."""
         return self.expire == "forget"
 
     @property
     def text(self) -> str:
-        """What decides which partitions are kept; equal windows have equal ones."""
+        """What decides which partitions are kept, as text; equal windows have equal texts."""
         return json.dumps(making(self.window), default=date.isoformat)
 
 
 def retention(
     retain: object, expire: object, schema: RowSchema, *, source: str
 ) -> Retention | None:
-    """What a source keeps; None if it keeps all rows.
+    """Return what a source keeps; None if it keeps all rows.
 
     Raises:
-        DefinitionError: it is no retention, or cannot be of that source; with `stage` and, if it is
-            about a column, `column`.
+        DefinitionError: it is no retention, or not valid for that source; with `stage` and, if it
+            is about a column, `column`.
     """
     if expire not in get_args(Expire):
         message = f"source {source!r}: expire is {shown(expire)}; give 'delete' or 'forget'"
@@ -90,10 +89,10 @@ def retention(
 
 
 def first_kept(window: PlannedWindow, present: Ranges, as_of: int | None) -> int | None:
-    """The first value that a retention keeps, a day or a whole number; None if it keeps all.
+    """Return the first value that a retention keeps, a day or a whole number; None if it keeps all.
 
     Args:
-        present: the numbers of the partitions that there are.
+        present: the numbers of the present partitions.
         as_of: the day that the store is as of.
     """
     if window.start is not None:
@@ -106,7 +105,7 @@ def first_kept(window: PlannedWindow, present: Ranges, as_of: int | None) -> int
 
 
 def values_before(partitions: Partitioning, first: int) -> Ranges:
-    """The values before a first one, as the numbers that stand for them."""
+    """Return the values before a first one, as the numbers that represent them."""
     match partitions.sort:
         case "dates":
             least, most = _LEAST_DAY, first - 1
@@ -118,15 +117,15 @@ def values_before(partitions: Partitioning, first: int) -> Ranges:
 
 
 def value_of(partitions: Partitioning, first: int) -> Partition:
-    """The first value that is kept, as users see it."""
+    """Return the first kept value, as users see it."""
     return day_of(first) if partitions.of_dates else first
 
 
 def outreaches(window: Window, kept: Window, key: Columns, *, stage: str) -> bool:
-    """Whether a window may need partitions that a retention does not keep any more.
+    """Return whether a window may need partitions that a retention no longer keeps.
 
     Args:
-        key: the source's; both are over columns of it.
+        key: the source's key; both are over columns of it.
         stage: the stage with the window, for messages.
     """
     if window.column != kept.column or window.max_partitions is not None:
@@ -134,9 +133,9 @@ def outreaches(window: Window, kept: Window, key: Columns, *, stage: str) -> boo
     ours, theirs = planned(kept, key, stage=stage), planned(window, key, stage=stage)
     fixed = _fixed_first(ours)
     first = _fixed_first(theirs)
-    if fixed is not None:  # it never moves
+    if fixed is not None:  # the retention never moves
         return first is not None and first < fixed
-    if first is not None:  # they do not move, and it does
+    if first is not None:  # the window does not move, and the retention does
         return True
     assert window.last is not None  # neither has a fixed first partition
     assert kept.last is not None
@@ -147,7 +146,7 @@ def outreaches(window: Window, kept: Window, key: Columns, *, stage: str) -> boo
 
 
 def _fixed_first(window: PlannedWindow) -> int | None:
-    """The first value of a window that does not move."""
+    """Return the first value of a window that does not move; None if it moves."""
     first = window.start
     if first is None and window.end is not None and window.window.last is not None:
         first = window.end - window.window.last + 1
@@ -160,12 +159,12 @@ def _first_value(partitions: Partitioning, number: int) -> int:
 
 
 def _is_longer(count: int, kept: int, step: Step, kept_step: Step) -> bool:
-    """Whether so many steps may begin before so many others that end in the same place."""
+    """Return whether ``count`` steps may begin before ``kept`` steps that end in the same place."""
     if step == kept_step:
         return count > kept
     return _size(step)[1] * count - 1 > _size(kept_step)[0] * (kept - 1)
 
 
 def _size(step: Step) -> tuple[int, int]:
-    """How many values a step has, at least and at most."""
+    """Return the least and the most values of a step."""
     return (step, step) if isinstance(step, int) else _SIZES[step]

@@ -1,7 +1,7 @@
-"""Moves of windows: from where to where, and what enters and leaves.
+"""Moves of windows: from where to where, and which partitions enter and leave.
 
-Pure. The invariant: a partition enters or leaves only if it is there, and one that has come late
-enters where the window is already.
+Pure. The invariant: a partition enters or leaves only if it is present, and a late partition enters
+a window that already covers it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class WindowMove:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """From where to where a step moves a window.
+    """The step of a window from one place to another.
 
     Attributes:
-        before: where it was, of which the stage has its rows; None if it has none.
-        had: the partitions that there were.
-        after: where it is.
-        has: the partitions that there are.
+        before: the place that the stage has its rows of; None if it has none.
+        had: the partitions present before.
+        after: the new place.
+        has: the partitions present now.
     """
 
     window: PlannedWindow
@@ -58,31 +58,31 @@ class Shift:
 
     @property
     def moves(self) -> bool:
-        """Whether it is elsewhere."""
+        """Whether the place changes."""
         return self.before != self.after
 
     @property
     def gains(self) -> Ranges:
-        """The partitions that it has now and had not, whether they are there or not."""
+        """The partitions that are new in its place, present or not."""
         return self.after.without(self.before or NOWHERE)
 
     @property
     def loses(self) -> Ranges:
-        """Those that it had and has no more."""
+        """The partitions that are no longer in its place, present before or not."""
         return (self.before or NOWHERE).without(self.after)
 
     @property
     def entered(self) -> Ranges:
-        """The partitions that are there and that it has now and had not."""
+        """The present partitions that are new in it."""
         return self.after.within(self.has).without((self.before or NOWHERE).within(self.had))
 
     @property
     def left(self) -> Ranges:
-        """Those that it had and has no more."""
+        """The partitions that were in it and present, and are no longer in its place."""
         return (self.before or NOWHERE).within(self.had).without(self.after)
 
     def move(self, *, reused: bool, why: str) -> WindowMove:
-        """What a version says of it."""
+        """Return the move as a version records it."""
         name = self.window.partitions.name
         first, last = self.after.pairs[0] if self.after else (None, None)
         return WindowMove(
@@ -96,7 +96,7 @@ class Shift:
 
 
 def place_of(window: PlannedWindow, move: WindowMove | None) -> Ranges:
-    """Where a window was after a move."""
+    """Return the place of a window after a move."""
     if move is None or move.first is None or move.last is None:
         return NOWHERE
     partitions = window.partitions

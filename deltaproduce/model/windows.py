@@ -1,8 +1,8 @@
-"""Windows: which partitions of its feeder an aggregate stage is of.
+"""Windows: the partitions of its feeder that an aggregate stage covers.
 
-Pure: from a definition, the partitions that there are and a day to the first and the last partition
-of a window. The invariant: where a window is depends on its definition, the partitions that there
-are and the day alone, so that a refresh finds it where a step has moved it.
+Pure: from a definition, the present partitions and a day, computes the first and the last partition
+of a window. The invariant: the place of a window depends only on its definition, the present
+partitions and the day, so a refresh finds it where a step has moved it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltaproduce.types.excerpts import shown
 OnMissing: TypeAlias = Literal["skip", "error"]
 
 NOWHERE: Final = Ranges()
-"""Where a window is that is empty."""
+"""The place of an empty window."""
 _STEPS: Final = ("day", "week", "month")
 
 
@@ -56,7 +56,7 @@ class Window:
 
     @property
     def is_limited(self) -> bool:
-        """Whether its edge moves in versions of its own, so that where it is depends on them."""
+        """Whether its edge moves in versions of its own, so that its place depends on them."""
         return self.max_partitions is not None
 
 
@@ -65,9 +65,9 @@ class PlannedWindow:
     """A window over a column of a known type.
 
     Attributes:
-        position: which of the feeders' key columns it is over.
+        position: the position of its column in the feeders' key.
         start: the number of its first partition, if that is fixed.
-        end: that of its last one, if that is fixed.
+        end: the number of its last partition, if that is fixed.
     """
 
     window: Window
@@ -77,10 +77,10 @@ class PlannedWindow:
     end: int | None
 
     def place(self, present: Ranges, as_of: int | None) -> Ranges:
-        """The partitions from its first to its last one; none if it is empty.
+        """Return the partitions from its first to its last one; none if it is empty.
 
         Args:
-            present: the numbers of the partitions that there are.
+            present: the numbers of the present partitions.
             as_of: the day that the store is as of.
         """
         if self.end is not None:
@@ -94,22 +94,22 @@ class PlannedWindow:
         return self._between(self._first(edge), edge)
 
     def _between(self, first: int, edge: int) -> Ranges:
-        """The partitions between two that have names."""
+        """Return the named partitions between a first and a last one."""
         return self.partitions.named(Ranges(((first, edge),))) if first <= edge else NOWHERE
 
     def _first(self, edge: int) -> int:
-        """Its first partition, if it ends at one."""
+        """Return its first partition, if it ends at ``edge``."""
         first = self.start if self.window.last is None else edge - self.window.last + 1
         assert first is not None  # it has one of the two
         return first
 
     def next_place(self, before: Ranges, goal: Ranges, present: Ranges) -> Ranges:
-        """Where it is one version later, on its way to where it is to be.
+        """Return its place one version later, on the way to its goal.
 
         Args:
-            before: where it was.
-            goal: where it is to be.
-            present: the numbers of the partitions that there are.
+            before: its place so far.
+            goal: its final place.
+            present: the numbers of the present partitions.
         """
         most = self.window.max_partitions
         if most is None or not goal:
@@ -127,17 +127,17 @@ class PlannedWindow:
         return goal
 
     def present(self, units: Ranges) -> Ranges:
-        """The numbers of the partitions that some units are in; of those that have names."""
+        """Return the numbers of the named partitions that the units are in."""
         return self.partitions.named(units.mapped(self.partitions.number))
 
 
 def making(found: Window) -> tuple[object, ...]:
-    """What decides which rows are in a window."""
+    """Return what decides which rows are in a window."""
     return found.column, found.last, found.start, found.step, found.end, found.lag
 
 
 def planned(given: Window, key: Columns, *, stage: str) -> PlannedWindow:
-    """A window over a column of a key, whose type is known.
+    """Return a window over a column of a key, whose type is known.
 
     Raises:
         DefinitionError: it cannot be over that column; with `stage` and `column`.
@@ -166,7 +166,7 @@ def planned(given: Window, key: Columns, *, stage: str) -> PlannedWindow:
 
 
 def over(found: object, feeder: RowSchema, *, stage: str) -> Window:
-    """A window over a key column of a feeder, which is named without regard to case.
+    """Return a window over a key column of a feeder, whose name is matched case-insensitively.
 
     Raises:
         DefinitionError: it is none, or cannot be over that column; with `stage`.
@@ -253,7 +253,7 @@ def window(
 
 
 def partition(value: object) -> Partition | None:
-    """A value that stands for a partition: a date, or its text, or a whole number; None if none."""
+    """Return the partition that a value names: a date, its text, or an integer; None if none."""
     if isinstance(value, datetime):
         return None
     if isinstance(value, date):
