@@ -1,12 +1,12 @@
 """Emitted values without parts, from Python into Arrow: numbers, text, dates and the like.
 
-Invariant: a value is written as it is or refused. ``2.0`` is no integer, ``True`` is no number, a
-datetime is no date, a decimal keeps all its digits. The one rounding is that of a Python float in a
+Invariant: a value is written exactly or refused. ``2.0`` is no integer, ``True`` is no number, a
+datetime is no date, a decimal keeps all its digits. The only rounding is of a Python float in a
 column declared ``float``, which has 32 bits.
 
-What each type takes is in `catalogue`; `row_writers` composes it to arrays, maps, structs and rows.
+`catalogue` says what each type takes; `row_writers` composes it to arrays, maps, structs and rows.
 A column is checked by the set of its types and written by one call into Arrow, so a `Misfit` may
-not name the right value of many: write one to find out.
+name the wrong value of many: write values one by one to find the right one.
 """
 
 import math
@@ -42,7 +42,7 @@ class Misfit(ValueError):  # noqa: N818 it is caught and becomes part of a Produ
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """Returns the Arrow type in which Spark exchanges a type; timestamps are in UTC."""
+    """Return the Arrow type in which Spark exchanges a type; timestamps are in UTC."""
     match data_type:
         case DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
@@ -59,12 +59,12 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Returns the Arrow types of some columns; see `arrow_type`."""
+    """Return the Arrow types of the columns; see `arrow_type`."""
     return pa.schema([(c.name, arrow_type(c.data_type)) for c in columns])
 
 
 def in_arrow_types(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
-    """Returns some columns of the rows, in the types of `arrow_type`.
+    """Return the given columns of the rows, in the types of `arrow_type`.
 
     Raises:
         KeyError: there is no such column.
@@ -75,20 +75,20 @@ def in_arrow_types(rows: pa.Table, columns: Iterable[Column]) -> pa.Table:
 
 
 def _in_type(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """The values in a type; as they are if it is theirs.
+    """Return the values cast to a type; unchanged if they have it already.
 
-    Arrow's cast of a null struct to its own type fails if a field of it is NOT NULL: it looks at
-    what the field has there, which nobody sees.
+    Arrow's cast of a null struct to its own type fails if a field of it is NOT NULL: it checks the
+    field's hidden value under the null.
     """
     return values if values.type == wanted else values.cast(wanted)
 
 
 def atom_writer(data_type: DataType, zone: tzinfo, *, nullable: bool) -> Writer:
-    """Returns the function that turns Python values into an array of ``data_type``.
+    """Return the function that turns Python values into an array of ``data_type``.
 
     Args:
         data_type: a type without parts.
-        zone: the clock that naive datetimes are on, where a timestamp is declared.
+        zone: the clock of naive datetimes, for a column declared as timestamp.
         nullable: whether None is a value.
     """
     arrow = arrow_type(data_type)
@@ -136,11 +136,11 @@ _FROM_SUBCLASS: Final[Mapping[type, Callable[[Any], Any]]] = MappingProxyType(
         datetime: lambda value: datetime.combine(value.date(), value.timetz()),
     }
 )
-"""How a subclass, such as an IntEnum or a pandas.Timestamp, becomes its plain base."""
+"""How to turn a subclass, such as an IntEnum or a pandas.Timestamp, into its plain base."""
 
 
 def _plain(value: object, accepted: frozenset[type], spark_type: str) -> object:
-    """Returns a numpy scalar or an instance of a subclass as the accepted type it stands for."""
+    """Return a NumPy scalar or an instance of a subclass as its accepted plain type."""
     if isinstance(value, _NUMPY_SCALARS) and not isinstance(value, np.timedelta64):
         value = value.item()
         if type(value) in accepted:
@@ -161,7 +161,7 @@ def _plain(value: object, accepted: frozenset[type], spark_type: str) -> object:
 
 
 def _instants(values: Sequence[Any], zone: tzinfo) -> Sequence[Any]:
-    """Returns datetimes in UTC, without a zone; those without are on the clock of ``zone``."""
+    """Return datetimes in UTC, without a zone; naive ones are on the clock of ``zone``."""
     aware = [value.tzinfo for value in values if value is not None and value.tzinfo is not None]
     if zone is UTC and not aware:
         return values

@@ -1,7 +1,7 @@
-"""The catalogue of types without parts: what there is to know of each, in one place.
+"""The catalogue of types without parts: all facts about each, in one place.
 
-A new one is an entry here. What composes types (arrays, maps, structs) and what writes values asks
-for an entry by `atom`.
+A new type is an entry here. Code that composes types (arrays, maps, structs) or writes values gets
+an entry from `atom`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,19 @@ class Atom:
     """A type without parts.
 
     Attributes:
-        names: what Spark's DDL calls it; none if it takes parameters.
-        arrow: in which Arrow type Spark exchanges it; of a decimal, without precision and scale.
+        names: its names in Spark's DDL; none if it takes parameters.
+        arrow: the Arrow type in which Spark exchanges it; for a decimal, without precision and
+            scale.
         python: the Python types that Arrow writes exactly.
-        takes: whether values of an Arrow type may be of it, if each of them fits.
-        in_footers: how Parquet's footers have the least and greatest values of a row group: as
-            whole numbers (of a decimal without its point), as bytes, or not in one plain order.
-        has_statistics: Delta may leave files out by its values.
-        prunes: files are left out where it is a partition column.
-        is_sized: all values take the same room.
-        is_whole: Parquet has whole numbers in place of the values; of a decimal where it has at
-            most `WHOLE_DIGITS`.
+        takes: whether values of an Arrow type may be of this type, if each of them fits.
+        in_footers: how Parquet's footers store the least and greatest values of a row group: as
+            whole numbers (a decimal without its point), as bytes, or, if None, not in one plain
+            order.
+        has_statistics: Delta may skip files by its values.
+        prunes: as a partition column, it prunes files.
+        is_sized: all values have the same size.
+        is_whole: Parquet stores the values as whole numbers; a decimal only up to `WHOLE_DIGITS`
+            digits.
     """
 
     names: tuple[str, ...]
@@ -64,16 +66,16 @@ class Atom:
 
 
 WHOLE_DIGITS: Final = 18
-"""Parquet has decimals of so many digits as whole numbers of 64 bits."""
+"""Parquet stores decimals of at most this many digits as 64-bit whole numbers."""
 
 
 def atom(data_type: DataType) -> Atom | None:
-    """What there is to know of a type; None if it has parts, or is none that is stored."""
+    """Return a type's entry; None if it has parts, or cannot be stored."""
     return ATOMS.get(type(data_type))
 
 
 def is_whole(data_type: DataType) -> bool:
-    """Whether Parquet has whole numbers in place of the values of a type."""
+    """Return whether Parquet stores the values of a type as whole numbers."""
     known = atom(data_type)
     fits = not isinstance(data_type, DecimalType) or data_type.precision <= WHOLE_DIGITS
     return known is not None and known.is_whole and fits

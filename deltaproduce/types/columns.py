@@ -1,9 +1,9 @@
 """Key and value columns: their names, types and sort directions.
 
-A `RowSchema` says what the rows of a source or stage look like. It is declared as DDL or as a
-``StructType``; both ways lead to equal values.
+A `RowSchema` describes the rows of a source or stage. It is declared as DDL or as a ``StructType``;
+both give equal values.
 
-Invariant: what `row_schema` returns can be stored in a plain Delta table beside the library's own
+Invariant: the result of `row_schema` can be stored in a plain Delta table next to the library's own
 columns and sorted by its key, and its `Columns.ddl` reads back as the same columns.
 """
 
@@ -60,12 +60,12 @@ class Column:
 
     @property
     def is_known(self) -> bool:
-        """Whether its type is known: that of a query's column is when a session has seen it."""
+        """Whether its type is known: a query column's type is known once a session has seen it."""
         return not isinstance(self.data_type, NullType)
 
     @property
     def is_hidden(self) -> bool:
-        """Whether readers do not see it: it is the key of a stage that has none."""
+        """Whether readers do not see it, because it is the key of a stage without a key."""
         return self.name in {_ALL, SOURCE_PREFIX + _ALL}
 
     @property
@@ -83,7 +83,7 @@ CHANGE_TYPE_COLUMN: Final = Column(CHANGE_TYPE, StringType())
 """``add``, ``update`` or ``delete``."""
 
 IS_ALIVE_COLUMN: Final = Column(IS_ALIVE, BooleanType(), nullable=False)
-"""False in the one row of a run that says that its pair has no rows any more."""
+"""False in the one row of a run that says that its pair has no rows left."""
 
 ORDINAL_COLUMN: Final = Column(ORDINAL, LongType())
 """A row's number within its source key and key, from 0."""
@@ -129,8 +129,8 @@ class RowSchema:
     """The key and value columns of a source or stage.
 
     Attributes:
-        states: columns that the stage keeps beside each row to change it by, of which readers see
-            nothing; most kinds have none.
+        states: columns that the stage keeps with each row to update it incrementally; readers do
+            not see them, and most kinds have none.
     """
 
     key: Columns
@@ -144,12 +144,12 @@ class RowSchema:
 
 
 def row_type(names: Iterable[str]) -> type[tuple[Any, ...]]:
-    """Returns a new named tuple class; names that are no identifiers are numbered, as ``_0``."""
+    """Return a new named tuple class; names that are no identifiers are numbered, as ``_0``."""
     return namedtuple("Row", list(names), rename=True)
 
 
 def unknown_schema(key: Mapping[str, bool], value: Iterable[str]) -> RowSchema:
-    """Returns columns whose types are not known yet.
+    """Return columns whose types are not known yet.
 
     Args:
         key: the names of the key columns, and whether each sorts descending.
@@ -162,11 +162,11 @@ def unknown_schema(key: Mapping[str, bool], value: Iterable[str]) -> RowSchema:
 
 
 def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
-    """Reads and checks the columns that a stage declares.
+    """Read and check the columns that a stage declares.
 
     Args:
-        key: the key columns, as DDL or StructType. A column is sorted descending if its DDL ends
-            in ``desc``, or its field's metadata is ``{"descending": True}``.
+        key: the key columns, as DDL or StructType. A column is sorted descending if its DDL ends in
+            ``desc``, or its field's metadata is ``{"descending": True}``.
         value: the value columns, as DDL or StructType.
         stage: the name of the stage that declares them, for messages.
 
@@ -175,8 +175,8 @@ def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
         and the elements of arrays and the values of maps are nullable.
 
     Raises:
-        DefinitionError: the text is no column list, or a name or type is refused; with `stage`
-            and, if it is about one column, `column`.
+        DefinitionError: the text is no column list, or a name or type is refused; with `stage` and,
+            if it is about one column, `column`.
     """
     try:
         schema = RowSchema(key_columns(key), _value_columns(value))
@@ -187,7 +187,7 @@ def row_schema(key: SchemaLike, value: SchemaLike, *, stage: str) -> RowSchema:
 
 
 def existing_schema(key: SchemaLike, value: SchemaLike | None, *, stage: str) -> RowSchema:
-    """Reads columns that a table has, of which only the names need be said.
+    """Read columns that a table has, for which names are enough.
 
     Args:
         key: the key columns: names as ``"a, b desc"``, or as in `row_schema`.
@@ -195,7 +195,7 @@ def existing_schema(key: SchemaLike, value: SchemaLike | None, *, stage: str) ->
         stage: the name of the stage that declares them, for messages.
 
     Returns:
-        The columns; of those that are only named the types are not known.
+        The columns; the types of columns given by name only are unknown.
 
     Raises:
         DefinitionError: as `row_schema` does.
@@ -215,9 +215,9 @@ _NAMES: Final = re.compile(
 
 
 def named_columns(declared: SchemaLike) -> Columns | None:
-    """Columns of which only the names are declared, and which sort descending.
+    """Return columns declared by name only, with their directions.
 
-    None if it is no list of names.
+    None if the declaration is no list of names.
     """
     found, place = list[Column](), 0
     while isinstance(declared, str) and place < len(declared):
@@ -236,7 +236,7 @@ def _of_stage(error: DefinitionError, stage: str) -> DefinitionError:
 
 
 def key_columns(declared: SchemaLike) -> Columns:
-    """Reads and checks the columns of a key, as `row_schema` does.
+    """Read and check the columns of a key, as `row_schema` does.
 
     Raises:
         DefinitionError: they are refused; with `column` if it is about one.
@@ -254,7 +254,7 @@ def key_columns(declared: SchemaLike) -> Columns:
 
 
 def plain_columns(declared: SchemaLike) -> Columns:
-    """Reads and checks the columns of a table without a key, as `row_schema` does.
+    """Read and check the columns of a table without a key, as `row_schema` does.
 
     Raises:
         DefinitionError: they are refused; with `column` if it is about one.
@@ -265,7 +265,7 @@ def plain_columns(declared: SchemaLike) -> Columns:
 
 
 def keyless_schema(value: SchemaLike, *, stage: str) -> RowSchema:
-    """The columns of a stage that has one row over all, as `row_schema` checks them."""
+    """Return the columns of a stage with one row over all, as `row_schema` checks them."""
     try:
         columns = _value_columns(value)
         _check_distinct(columns.names)
@@ -275,29 +275,29 @@ def keyless_schema(value: SchemaLike, *, stage: str) -> RowSchema:
 
 
 def stored_schema(key: str, value: str, *, stage: str) -> RowSchema:
-    """The columns of tables that the library has written, as `row_schema` checks them."""
+    """Return the columns of tables that the library has written, as `row_schema` checks them."""
     if key == NO_KEY.ddl:
         return keyless_schema(value, stage=stage)
     return row_schema(key, value, stage=stage)
 
 
 def stored_key(ddl: str) -> Columns:
-    """The key columns of tables that the library has written; none if it is empty."""
+    """Return the key columns of tables that the library has written; none if the DDL is empty."""
     if ddl == NO_KEY.ddl:
         return NO_KEY
     return key_columns(ddl) if ddl else Columns(())
 
 
 def stored_columns(ddl: str) -> Columns:
-    """Columns that the library has named, from their DDL; none if it is empty."""
+    """Return columns that the library has named, from their DDL; none if it is empty."""
     return _columns(struct_from_ddl(ddl).fields) if ddl else Columns(())
 
 
 def column_of(name: str, declared: str | DataType) -> Column:
-    """A column of one type, declared in DDL or as such.
+    """Return a column of one type, declared in DDL or as a type.
 
     Raises:
-        DefinitionError: that is not one type that can be stored.
+        DefinitionError: the declaration is not one type that can be stored.
     """
     text = declared if isinstance(declared, str) else ddl_of(declared)
     columns = _columns(struct_from_ddl(f"{quoted(name)} {text}").fields).columns
@@ -306,7 +306,7 @@ def column_of(name: str, declared: str | DataType) -> Column:
     return columns[0]
 
 
-_REFUSED_CHARACTERS: Final = frozenset(" ,;{}()\n\t=")  # by Delta, without column mapping
+_REFUSED_CHARACTERS: Final = frozenset(" ,;{}()\n\t=")  # Delta refuses them without column mapping
 
 
 def _value_columns(declared: SchemaLike) -> Columns:
@@ -350,7 +350,7 @@ def _columns(fields: Iterable[StructField]) -> Columns:
 
 
 def _check_name(name: str, *, column: str) -> None:
-    """Checks the name of a column, or of a struct's field inside it."""
+    """Check the name of a column, or of a struct's field inside it."""
     if not name:
         message = f"a name in column {column!r} is empty; name every column and field"
         raise DefinitionError(message, column=column)
@@ -361,7 +361,7 @@ def _check_name(name: str, *, column: str) -> None:
 
 
 def _check_distinct(names: Iterable[str], *, column: str | None = None) -> None:
-    """Checks that names differ, as Spark compares them; `column` is the struct they are in."""
+    """Check that names differ, as Spark compares them; `column` is the struct that has them."""
     first_spellings: dict[str, str] = {}
     for name in names:
         if name.lower() in first_spellings:
@@ -374,10 +374,10 @@ def _check_distinct(names: Iterable[str], *, column: str | None = None) -> None:
 
 
 def check_key_type(name: str, data_type: DataType) -> None:
-    """Refuse a key column of a type that no key has.
+    """Refuse a key column of a type that keys cannot have.
 
     Raises:
-        DefinitionError: it has one; with `column`.
+        DefinitionError: it has such a type; with `column`.
     """
     match data_type:
         case FloatType() | DoubleType():
@@ -391,7 +391,7 @@ def check_key_type(name: str, data_type: DataType) -> None:
 
 
 def _storable(data_type: DataType, *, column: str, in_map_key: bool = False) -> DataType:
-    """Returns the type as DDL can express it, or refuses what Delta cannot store and compare."""
+    """Return the type as DDL can express it; refuse what Delta cannot store and compare."""
 
     def storable(inner: DataType, *, in_map_key: bool = in_map_key) -> DataType:
         return _storable(inner, column=column, in_map_key=in_map_key)

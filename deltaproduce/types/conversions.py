@@ -1,11 +1,11 @@
-"""Conversions: an Arrow array in the type of a declared column, if nothing is lost.
+"""Conversions: an Arrow array in the type of a declared column, without loss.
 
-An array may come in another Arrow type of the column's kind, such as ``int64`` for ``int``,
+An array may have another Arrow type of the column's kind, such as ``int64`` for ``int``,
 ``dictionary`` for ``string`` or a timestamp in any zone and unit, as long as each of its values is
-one of the declared type. `widens` says the same of Spark types, where no value is seen.
+one of the declared type. `widens` is the same check for Spark types, without looking at values.
 
-The invariant: what comes back holds the values that went in, all of them, or a `Misfit` is raised.
-This is the one place that says what fits.
+The invariant: the result holds all values of the input, or a `Misfit` is raised. Only this module
+decides what fits.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from deltaproduce.types.excerpts import escaped
 def conformed(
     array: pa.Array, data_type: DataType, *, nullable: bool = True, clock: tzinfo | None = None
 ) -> pa.Array:
-    """Returns an array in the Arrow type of a declared one.
+    """Return an array in the Arrow type of a declared type.
 
     Args:
-        clock: what timestamps without a zone are on, where a timestamp is declared; without, they
-            do not fit.
+        clock: the clock of timestamps without a zone, for a column declared as timestamp; without a
+            clock, they do not fit.
 
     Raises:
         Misfit: the array is of another kind, or not all of its values can be written without loss.
@@ -78,7 +78,7 @@ def conformed_column(
     nullable: bool = True,
     clock: tzinfo | None = None,
 ) -> pa.Array:
-    """As `conformed`, and a Misfit says which column or field it is about."""
+    """Like `conformed`, with a Misfit that names the column or field."""
     try:
         return conformed(array, data_type, nullable=nullable, clock=clock)
     except Misfit as misfit:
@@ -86,7 +86,7 @@ def conformed_column(
 
 
 def widens(found: DataType, declared: DataType) -> bool:
-    """Whether every value of the found Spark type is, unchanged, one of the declared type."""
+    """Return whether every value of the found Spark type is, unchanged, of the declared type."""
     match found, declared:
         case NullType(), _:
             return True
@@ -118,15 +118,15 @@ _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
 INTEGER_DIGITS: Final[Mapping[type[DataType], int]] = MappingProxyType(
     dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
 )
-"""How many digits whole numbers of a type have at most."""
+"""The most digits of the whole numbers of a type."""
 
 
 def misfits(size: int, fits: Callable[[int, int], bool], most: int) -> list[int]:
-    """Returns the first places whose values do not fit, each on its own.
+    """Return the first positions whose values do not fit.
 
     Args:
-        fits: whether the values from one place to before another do.
-        most: so many of them; halves that fit are not looked into.
+        fits: whether the values from one position to before another fit.
+        most: the most positions to return; halves that fit are not searched.
     """
     found: list[int] = []
 
@@ -145,7 +145,7 @@ def misfits(size: int, fits: Callable[[int, int], bool], most: int) -> list[int]
 
 
 def _advice(array: pa.Array, data_type: DataType) -> str:
-    """What to do about an array of another kind."""
+    """Return what to do about an array of another kind."""
     match data_type:
         case TimestampType() if pa.types.is_timestamp(array.type):
             return "it has no time zone; give it one"
@@ -159,20 +159,20 @@ def _advice(array: pa.Array, data_type: DataType) -> str:
 def _decoded(array: pa.DictionaryArray) -> pa.Array:
     values = array.dictionary
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-        plain = pa.types.is_string_view(values.type)  # Arrow takes no rows of views
+        plain = pa.types.is_string_view(values.type)  # Arrow cannot take rows of views
         values = values.cast(pa.large_string() if plain else pa.large_binary())
     return values.take(array.indices)
 
 
 _CLOCKS_END: Final = datetime(2037, 1, 1)
-"""Where Arrow's time zones stop: it applies no daylight saving time after 2037."""
+"""The end of Arrow's time zones: it applies no daylight saving time after 2037."""
 
 
 def _on_clock(array: pa.Array, clock: tzinfo) -> pa.Array:
-    """Instants of the times that an array says without a zone; others are left as they are.
+    """Return times without a zone as instants on a clock; other arrays are unchanged.
 
     Raises:
-        Misfit: a time is there twice on the clock, or not at all.
+        Misfit: a time occurs twice on the clock, or not at all.
     """
     if not pa.types.is_timestamp(array.type) or array.type.tz is not None:
         return array
@@ -212,7 +212,7 @@ _LISTS: Final = (
 
 
 def _is_taken(found: pa.DataType, data_type: DataType) -> bool:
-    """Whether values of an Arrow type may be of a declared one, if each of them fits."""
+    """Return whether values of an Arrow type may be of a declared one, if each of them fits."""
     match data_type:
         case StructType():
             return bool(pa.types.is_struct(found))
@@ -224,7 +224,7 @@ def _is_taken(found: pa.DataType, data_type: DataType) -> bool:
 
 
 _WHOLE: Final = pa.decimal128(20)
-"""Has room for integers of 64 bits, with and without a sign."""
+"""Wide enough for signed and unsigned 64-bit integers."""
 
 
 def _conformed_atoms(array: pa.Array, data_type: DataType) -> pa.Array:
@@ -233,9 +233,9 @@ def _conformed_atoms(array: pa.Array, data_type: DataType) -> pa.Array:
         return array
     try:
         if pa.types.is_decimal(arrow) and pa.types.is_integer(array.type):
-            array = array.cast(_WHOLE)  # or Arrow asks for room for any integer
+            array = array.cast(_WHOLE)  # without it, Arrow asks for room for any integer
         found = array.cast(arrow)
-        # Arrow's cast to a larger scale overflows without a word.
+        # Arrow's cast to a larger scale overflows silently.
         exact = not pa.types.is_decimal(arrow) or found.cast(array.type).equals(array)
     except pa.ArrowException as error:
         message = f"{array.type} does not fit {data_type.simpleString()}: {escaped(str(error))}"
@@ -246,7 +246,7 @@ def _conformed_atoms(array: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def _conformed_parts(array: pa.Array, data_type: DataType, clock: tzinfo | None) -> pa.Array:
-    """Returns structs, lists or maps; whatever is stored under a null does not count."""
+    """Return structs, lists or maps; values stored under a null do not count."""
     arrow, nulls = arrow_type(data_type), array.is_null()
     match data_type:
         case StructType():
@@ -285,6 +285,6 @@ def _check_fields(found: Sequence[str], declared: Sequence[str]) -> None:
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """Returns where in the flattened values each list begins, and the last one ends."""
+    """Return the offsets of the lists in the flattened values, and the end of the last."""
     sizes = np.asarray(pc.list_value_length(lists).fill_null(0))
     return pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32())

@@ -1,14 +1,14 @@
 """Spark's column lists as text, read and written without Spark.
 
 `struct_from_ddl` is ``StructType.fromDDL`` plus sort directions, for the types that the library
-stores; `ddl_of` and `quoted` write what it reads.
+stores; `ddl_of` and `quoted` write text that it reads.
 
 Invariant: text is read as Spark reads it, or refused. Only Spark's own type names count.
 
-``StructType.fromDDL`` needs a running session, and a definition must not. General SQL parsers were
-tried: they take more for types than Spark does (sqlglot reads ``int8`` as a tinyint, where a
-PostgreSQL user means a bigint), and keywords such as ``select`` or ``unique`` cannot name a column
-there. The grammar of a column list fits a page.
+``StructType.fromDDL`` needs a running session, and a definition must not. General SQL parsers do
+not work: they accept more type names than Spark does (sqlglot reads ``int8`` as a tinyint, where a
+PostgreSQL user means a bigint), and do not accept keywords such as ``select`` or ``unique`` as
+column names. The grammar of a column list fits on a page.
 """
 
 import re
@@ -31,31 +31,31 @@ from deltaproduce.types.catalogue import ATOMS
 ATOMIC_TYPES: Final[Mapping[str, DataType]] = MappingProxyType(
     {name: kind() for kind, known in ATOMS.items() for name in known.names}
 )
-"""The types without parameters, by all names that Spark has for them."""
+"""The types without parameters, by all their names in Spark."""
 
 DESCENDING: Final = "descending"
 """The metadata of a field that says its direction: True for ``DESC``, False for ``ASC``."""
 
 
 def struct_from_ddl(ddl: str) -> StructType:
-    """Reads ``name[:] type [NOT NULL] [COMMENT '…'] [ASC | DESC], …``.
+    """Read ``name[:] type [NOT NULL] [COMMENT '…'] [ASC | DESC], …``.
 
     Args:
         ddl: the column list; empty text has no columns.
 
     Returns:
         The columns, without their comments. A direction is in the field's metadata, under
-        `DESCENDING`; a field that says none has no metadata.
+        `DESCENDING`; a field without a direction has no metadata.
 
     Raises:
-        DefinitionError: the text is no column list or names a type that is not supported; with
-            `column`, where one had begun.
+        DefinitionError: the text is no column list or names an unsupported type; with `column`, if
+            one had begun.
     """
     return _Reader(ddl).columns()
 
 
 def ddl_of(data_type: DataType) -> str:
-    """Writes a type such that `struct_from_ddl` reads it back."""
+    """Return a type as text that `struct_from_ddl` reads back."""
     match data_type:
         case ArrayType():
             return f"array<{ddl_of(data_type.elementType)}>"
@@ -72,17 +72,17 @@ def ddl_of(data_type: DataType) -> str:
 
 
 def quoted(name: str) -> str:
-    """Writes a name, in backticks unless it is a plain word."""
+    """Return a name, in backticks unless it is a plain word."""
     return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) else identifier(name)
 
 
 def identifier(name: str) -> str:
-    """Writes a name in backticks: exactly that name, wherever Spark expects one."""
+    """Return a name in backticks: exactly that name, wherever Spark expects one."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def unsupported_type(found: str, *, column: str | None) -> DefinitionError:
-    """Returns the error for a column whose type the library does not store."""
+    """Return the error for a column whose type the library does not store."""
     if found.startswith(("char", "varchar")):
         advice = "use string"
     else:
@@ -109,7 +109,7 @@ _TOKEN: Final = re.compile(
 class _Reader:
     """A recursive descent over the tokens of one column list.
 
-    The first token of a column is its name whatever it is, so that no keyword needs quoting.
+    The first token of a column is always its name, so no keyword needs quoting.
     """
 
     def __init__(self, ddl: str) -> None:
@@ -145,7 +145,7 @@ class _Reader:
         return self._take("word", "a name")
 
     def _field(self, name: str) -> StructField:
-        """Reads what follows the name of a column or of a struct's field."""
+        """Read what follows the name of a column or of a struct's field."""
         self._accept(":")
         data_type, nullable = self._type(), True
         while True:

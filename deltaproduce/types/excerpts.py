@@ -1,7 +1,7 @@
-"""Excerpts: values, errors and texts of others as messages show them.
+"""Excerpts: values, errors and foreign texts as messages show them.
 
-Pure. The invariant: an excerpt is short, and all of it prints, so text that came with the rows can
-neither drive a terminal nor begin a line that looks like another message. Making one never fails.
+Pure. The invariant: an excerpt is short and printable, so text in the data can neither control a
+terminal nor begin a line that looks like another message. Making an excerpt never fails.
 """
 
 import traceback
@@ -11,7 +11,7 @@ _LONGEST_TEXT: Final = 2_000
 
 
 def shown(value: object, *, limit: int = 300) -> str:
-    """Returns the value's repr for a message: about ``limit`` of its characters, never failing."""
+    """Return the value's repr for a message: about ``limit`` of its characters, never failing."""
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001 a repr may do anything
@@ -20,24 +20,24 @@ def shown(value: object, *, limit: int = 300) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Returns type and text of an exception, as the last line of its traceback says them."""
+    """Return the type and text of an exception, as in the last line of its traceback."""
     return escaped("".join(traceback.format_exception_only(error)).strip())
 
 
 def text_of(error: BaseException) -> str:
-    """Returns all of an exception's own text, as it is; none if it fails to say it."""
+    """Return an exception's full text, unescaped; empty if it fails to give it."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 of a class of someone else
+    except Exception:  # noqa: BLE001 a foreign class may do anything
         return ""
 
 
 def escaped(text: str, *, limit: int = _LONGEST_TEXT, lines: bool = False) -> str:
-    r"""Returns text of others for a message, escaped as `repr` does: ``\x1b``, ``\ud800``.
+    r"""Return foreign text for a message, escaped as `repr` does: ``\x1b``, ``\ud800``.
 
     Args:
         text: any text. Escaping it again changes nothing.
-        limit: about so many of its characters are taken, of its beginning and its end.
+        limit: about how many of its characters to keep, from its beginning and its end.
         lines: whether line breaks stay, as in a traceback.
     """
     short = _shortened(text, limit)
@@ -52,7 +52,7 @@ def escaped(text: str, *, limit: int = _LONGEST_TEXT, lines: bool = False) -> st
 
 
 def _shortened(text: str, limit: int) -> str:
-    """Keeps the beginning and the end, which say most, also of tracebacks."""
+    """Keep the beginning and the end, the most informative parts, also of tracebacks."""
     if len(text) <= limit:
         return text
     half = limit // 2

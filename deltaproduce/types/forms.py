@@ -1,7 +1,8 @@
 """Values of one type as functions see them, and as they are stored.
 
-A function may give a struct as a tuple, dict or dataclass, and gets it as a named tuple, wherever
-in a value it is. The invariant: `Form.seen` makes such of structs as storing and reading does.
+A function may return a struct as a tuple, dict or dataclass, and gets it as a named tuple, wherever
+in a value it is. The invariant: `Form.seen` turns structs into the values that storing and reading
+would give.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Form:
     """The form of values of one type.
 
     Attributes:
-        column: their type, and what messages call them.
-        seen: a value that a function gives, as functions get it; raises Misfit if it is no struct
-            where one should be.
+        column: their type, and their name in messages.
+        seen: turns a function's value into what functions get; raises Misfit if a struct is
+            expected and the value is none.
     """
 
     column: Column
@@ -39,17 +40,17 @@ class Form:
 
     @staticmethod
     def of(column: Column, zone: tzinfo) -> Form:
-        """The form of the values of a column, with naive datetimes on some clock."""
+        """Return the form of a column's values, with naive datetimes on a clock."""
         columns = Columns((column,))
         seen = _seen(column.data_type) or _as_it_is
         return Form(column, seen, row_reader(columns, zone), rows_writer(columns, zone))
 
     def read(self, array: pa.Array) -> list[Any]:
-        """Stored values; raises UnreadableError if Python has no object for one."""
+        """Read stored values; raise UnreadableError if Python has no object for one."""
         return list(self._read([array]))
 
     def written(self, values: Sequence[Any]) -> pa.Array:
-        """Values as they are stored; raises Misfit if one is not of the type."""
+        """Return values as they are stored; raise Misfit if one is not of the type."""
         (array,) = self._write(values)
         return array
 
@@ -80,7 +81,7 @@ def _seen_struct(
     names: Sequence[str],
     row: type[tuple[Any, ...]],
     parts: Sequence[_Seen | None],
-) -> Any:  # noqa: ANN401 as it is, or a row
+) -> Any:  # noqa: ANN401 unchanged, or a row
     fields: tuple[str, ...] = row._fields  # type: ignore[attr-defined]
     if value is None or (getattr(value, "_fields", None) == fields and not any(parts)):
         return value
@@ -88,9 +89,9 @@ def _seen_struct(
     return row(*(part(one) if part else one for part, one in zip(parts, found, strict=True)))
 
 
-def _seen_array(value: Any, element: _Seen) -> Any:  # noqa: ANN401 as it is, or a list
+def _seen_array(value: Any, element: _Seen) -> Any:  # noqa: ANN401 unchanged, or a list
     return [element(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _seen_map(value: Any, key: _Seen, item: _Seen) -> Any:  # noqa: ANN401 as it is, or a dict
+def _seen_map(value: Any, key: _Seen, item: _Seen) -> Any:  # noqa: ANN401 unchanged, or a dict
     return {key(k): item(v) for k, v in value.items()} if isinstance(value, dict) else value

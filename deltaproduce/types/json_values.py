@@ -1,10 +1,10 @@
-"""Values as JSON, and back: those that a key may have, and tuples and lists of them.
+"""Values as JSON, and back: values that a key may have, and tuples and lists of them.
 
-What JSON has stays as it is: None, bools, integers, text. Anything else is a pair of a tag and
-what it is made of: ``["date", "2026-01-31"]``.
+JSON's own values stay unchanged: None, bools, integers, text. Any other value is a pair of a tag
+and its parts: ``["date", "2026-01-31"]``.
 
-Invariant: `read` returns what was written, in its own types, a named tuple as `row_type` makes it;
-and from anything else it makes nothing at all. It calls no code that the JSON names.
+Invariant: `read` returns what was written, in its own types, a named tuple as in `row_type`; from
+anything else it creates nothing. It calls no code that the JSON names.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ Json: TypeAlias = bool | int | str | list["Json"] | None
 
 
 class NotPlainError(ValueError):
-    """A value that this JSON has no form for, or JSON that is of no value."""
+    """A value without a form in this JSON, or JSON that represents no value."""
 
 
 def written(value: object) -> Json:
-    """Returns a value as JSON.
+    """Return a value as JSON.
 
     Raises:
-        NotPlainError: it is of another type; subclasses are, too.
+        NotPlainError: it is of another type; a subclass is another type.
     """
     kind = type(value)
     match value:
@@ -45,13 +45,13 @@ def written(value: object) -> Json:
 
 
 def read(found: object) -> object:
-    """Returns the value that JSON is of.
+    """Return the value that JSON represents.
 
     Args:
-        found: what `json.loads` returned for any text.
+        found: the result of `json.loads` for any text.
 
     Raises:
-        NotPlainError: it is of none.
+        NotPlainError: it represents none.
     """
     try:
         return _read(found)
@@ -74,7 +74,7 @@ def _read(found: object) -> object:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether JSON keeps it: half a surrogate may meet the other half there."""
+    """Return whether JSON keeps a text: there, half a surrogate may join its other half."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -98,7 +98,7 @@ _ATOMS: Final[Mapping[str, _Atom]] = MappingProxyType(
         "datetime": (datetime, _moment, _read_moment),
     }
 )
-"""What becomes text: its type, how it is written, and how it is read."""
+"""The values written as text: their type, how to write them, and how to read them."""
 
 _TAGS: Final = MappingProxyType({kind: tag for tag, (kind, _, _) in _ATOMS.items()})
 _SEQUENCES: Final[Mapping[str, type]] = MappingProxyType({"list": list, "tuple": tuple})

@@ -1,4 +1,4 @@
-"""Values as JSON has them for who reads it; `json_values` is for values that are read back."""
+"""Values as JSON for other programs to read; `json_values` is for values that are read back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 what JSON has
-    """A value as JSON has it: times in ISO 8601, decimals as text, bytes in hexadecimal digits."""
+    """Return a value as JSON has it: times in ISO 8601, decimals as text, bytes as hex digits."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -4,10 +4,10 @@ A row of one column is the bare value, a row of several is a named tuple. Values
 user expects: a timestamp is a naive datetime on the session's clock, a struct a named tuple, an
 array a list, a map a dict.
 
-Invariant: nothing is lost. What `row_reader` returns, `row_writers.emission_writer` writes back as
+Invariant: nothing is lost. `row_writers.emission_writer` writes the values of `row_reader` back as
 the same Arrow values, for every type and time zone.
 
-Work is done per column, since 10 million rows pass through here in seconds or in minutes.
+The work is per column, as 10 million rows pass through here, in seconds instead of minutes.
 `row_writers` is its counterpart.
 """
 
@@ -45,17 +45,17 @@ class UnreadableError(ValueError):
 
 
 def row_reader(columns: Columns, zone: tzinfo) -> RowReader:
-    """Returns the function that turns the arrays of ``columns`` into rows.
+    """Return the function that turns the arrays of ``columns`` into rows.
 
     Args:
-        columns: what the arrays hold, by position.
-        zone: the clock on which timestamps become naive datetimes. Their ``fold`` tells the second
+        columns: the columns that the arrays hold, by position.
+        zone: the clock on which timestamps become naive datetimes. Their ``fold`` marks the second
             pass of an hour that the clock repeats.
 
     Returns:
-        A function that converts at once all columns, and raises UnreadableError for dates outside
-        the years 1 to 9999; the named tuples are made as they are iterated over. One that dies
-        before the next is born costs half of one in a list, and no work of the garbage collector.
+        A function that converts all columns at once, and raises UnreadableError for dates outside
+        the years 1 to 9999; it creates the named tuples during iteration. A tuple that is freed
+        before the next is created costs half as much as one in a list, and no garbage collection.
     """
     readers = [_value_reader(column.data_type, zone) for column in columns]
     if len(readers) == 1:
@@ -68,11 +68,11 @@ def row_reader(columns: Columns, zone: tzinfo) -> RowReader:
 
 
 def zone_of(time_zone: str) -> tzinfo:
-    """Returns the clock of a Spark session.
+    """Return the clock of a Spark session.
 
     Args:
-        time_zone: a value of ``spark.sql.session.timeZone``: a region such as ``Europe/Paris``,
-            or an offset such as ``+02:00`` or ``UTC-8``.
+        time_zone: a value of ``spark.sql.session.timeZone``: a region such as ``Europe/Paris``, or
+            an offset such as ``+02:00`` or ``UTC-8``.
 
     Raises:
         DefinitionError: Python knows no such zone.
@@ -94,14 +94,14 @@ def zone_of(time_zone: str) -> tzinfo:
 
 
 def zone_of_machine() -> str:
-    """Returns the time zone that this machine is set to, as a Spark session has it by default."""
+    """Return the time zone of this machine, which a Spark session has by default."""
     return tzlocal.get_localzone_name() or "UTC"
 
 
 _OFFSET: Final = re.compile(r"(?:UTC?|GMT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
 
 _ARROW_CLOCKS_END: Final = datetime(2037, 1, 1)
-"""Where Arrow's time zones stop: it applies no daylight saving time after 2037."""
+"""The end of Arrow's time zones: it applies no daylight saving time after 2037."""
 
 _Reader: TypeAlias = Callable[[pa.Array], list[Any]]
 
@@ -131,7 +131,7 @@ def _rows(row: type[tuple[Any, ...]], columns: Iterable[Iterable[Any]]) -> Itera
 
 
 def _read_moments(array: pa.Array) -> list[Any]:
-    """Reads dates and timestamps through numpy, which leaves those it cannot represent as int."""
+    """Read dates and timestamps through NumPy, which leaves those it cannot represent as int."""
     moments: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
     if int in set(map(type, moments)):
         value = next(moment for moment in moments if type(moment) is int)
@@ -157,7 +157,7 @@ def _read_on_clock(array: pa.Array, zone: tzinfo) -> list[Any]:
 
 
 def _read_on_arrow_clock(array: pa.Array) -> list[Any]:
-    """Twenty times as fast as Python's clocks. A repeated hour's second pass does not map back."""
+    """Read timestamps twenty times as fast as Python's clocks, with ``fold`` for a second pass."""
     local = pc.local_timestamp(array)
     moments = _read_moments(local)
     first_pass = pc.assume_timezone(local, array.type.tz, ambiguous="earliest")
@@ -190,7 +190,7 @@ def _child(values: pa.Array, offsets: Sequence[int]) -> pa.Array:
 
 
 def _cut(values: list[Any], offsets: Sequence[int]) -> Iterator[list[Any]]:
-    """Cuts the child values of a list array into those of its rows; it may be a slice itself."""
+    """Cut the child values of a list array into those of its rows; it may itself be a slice."""
     first = offsets[0]
     ends = iter(offsets)
     next(ends)

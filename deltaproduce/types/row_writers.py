@@ -1,13 +1,13 @@
-"""What a produce function emits: Python pairs in, Arrow columns of the declared types out.
+"""Emissions of a produce function: Python pairs in, Arrow columns of the declared types out.
 
-A key or value of one column is emitted bare, one of several as a tuple or list by position, or as
-a named tuple, ``Row``, dict or dataclass by name. So is a struct inside a value.
+A key or value of one column is emitted bare, one of several as a tuple or list by position, or as a
+named tuple, ``Row``, dict or dataclass by name. The same holds for a struct inside a value.
 
-Invariant: the arrays hold what was emitted, all of it, or a `Misfit` is raised: no missing, unknown
-or misplaced column is guessed at.
+Invariant: the arrays hold everything that was emitted, or a `Misfit` is raised: no missing, unknown
+or misplaced column is guessed.
 
-It works on whole columns, and takes apart, in Python, only what is not a plain tuple. `row_readers`
-is its counterpart.
+The work is per column; Python takes apart only rows that are no plain tuples. `row_readers` is its
+counterpart.
 """
 
 import copy
@@ -34,16 +34,16 @@ EmissionWriter: TypeAlias = Callable[[Sequence[Any]], tuple[list[pa.Array], list
 def emission_writer(
     schema: RowSchema, zone: tzinfo, surrogate: str | None = None
 ) -> EmissionWriter:
-    """Returns the function that turns emissions into the arrays of ``schema``.
+    """Return the function that turns emissions into the arrays of ``schema``.
 
     Args:
         schema: the declared key and value columns.
-        zone: the clock that naive datetimes are on, where a timestamp is declared.
-        surrogate: a value column that is None in every emission, whatever it is declared.
+        zone: the clock of naive datetimes, for a column declared as timestamp.
+        surrogate: a value column that is None in every emission, whatever its declaration.
 
     Returns:
         A function from (key, value) pairs to the arrays of the key columns and those of the value
-        columns; it raises Misfit if any pair is not as declared.
+        columns; it raises Misfit if a pair does not match the declaration.
     """
     write_keys = rows_writer(schema.key, zone)
     write_values = rows_writer(schema.value, zone, surrogate)
@@ -56,7 +56,7 @@ def emission_writer(
 
 
 def rows_writer(columns: Columns, zone: tzinfo, surrogate: str | None = None) -> RowsWriter:
-    """Returns the writer of keys or of values: rows to one array a column.
+    """Return the writer of keys or of values: rows to one array per column.
 
     Args:
         columns: the declared columns.
@@ -78,10 +78,10 @@ def rows_writer(columns: Columns, zone: tzinfo, surrogate: str | None = None) ->
 
 
 def settled(emission: Any) -> Any:  # noqa: ANN401 it may be anything
-    """Returns an emission as it is now, since it is written only after the function went on.
+    """Return an emission in its current state, as it is written only after the function goes on.
 
-    What can be hashed does not change. A dict, list or dataclass may, as in a function that yields
-    one total again and again and adds to it, so it is copied.
+    A hashable value does not change. A dict, list or dataclass may, as in a function that yields
+    one total repeatedly while adding to it, so it is copied.
     """
     try:
         hash(emission)
@@ -116,7 +116,7 @@ def _check_pairs(emissions: Sequence[Any]) -> None:
 
 
 def _write_none(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    """Writes a column that the library fills."""
+    """Write a column that the library fills."""
     for value in values:
         if value is not None:
             raise Misfit(f"it is {shown(value)}; emit None, the library fills a surrogate")
@@ -135,12 +135,12 @@ def _parts_writer(names: Sequence[str], writers: Sequence[Writer]) -> RowsWriter
 
 
 def _part(rows: Sequence[Sequence[Any]], position: int) -> list[Any]:
-    """Returns one column of rows; ``zip(*rows)`` would make an iterator for each row."""
+    """Return one column of rows; ``zip(*rows)`` would create an iterator for each row."""
     return list(map(itemgetter(position), rows))
 
 
 def _named(name: str, write: Writer) -> Writer:
-    """Says in a Misfit which column or field it is about."""
+    """Return a writer whose Misfit names the column or field."""
 
     def write_named(values: Sequence[Any]) -> pa.Array:
         try:
@@ -154,12 +154,12 @@ def _named(name: str, write: Writer) -> Writer:
 def _by_position(
     rows: Sequence[Any], names: Sequence[str], fields: tuple[str, ...]
 ) -> Sequence[Sequence[Any]]:
-    """Returns rows of all forms as sequences in the order of the columns.
+    """Return rows of all forms as sequences in the order of the columns.
 
     Args:
-        rows: what was emitted.
+        rows: the emitted rows.
         names: the columns' names.
-        fields: their names in a named tuple, where some may be replaced.
+        fields: the names in a named tuple, where some may be replaced.
     """
     kinds = set(map(type, rows))
     plain = all(kind in {tuple, list} or getattr(kind, "_fields", None) == fields for kind in kinds)
@@ -169,7 +169,7 @@ def _by_position(
 
 
 def row_by_position(row: object, names: Sequence[str], fields: tuple[str, ...]) -> Sequence[Any]:
-    """Returns a row of any form as a sequence in the order of the columns; see `_by_position`.
+    """Return a row of any form as a sequence in the order of the columns; see `_by_position`.
 
     Raises:
         Misfit: it has other columns.
@@ -190,7 +190,7 @@ def row_by_position(row: object, names: Sequence[str], fields: tuple[str, ...]) 
 
 
 def _by_name(row: object) -> Mapping[Any, Any] | None:
-    """Returns a dict, named tuple, Row or dataclass as a mapping, None for what has no names."""
+    """Return a dict, named tuple, Row or dataclass as a mapping; None for a value without names."""
     match row:
         case dict():
             return row
@@ -277,7 +277,7 @@ def _check_kind(values: Iterable[Any], kinds: tuple[type, ...], rule: str) -> No
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
-    """Returns where each value's children start; null for a value that is null itself."""
+    """Return where each value's children start; null for a null value."""
     starts = accumulate((0 if value is None else len(value) for value in values), initial=0)
     filled = chain((value is not None for value in values), (True,))
     offsets = [start if there else None for start, there in zip(starts, filled, strict=True)]
