@@ -1,4 +1,4 @@
-"""Tables as HTML, as notebooks show them: all text is escaped, and there is no style of its own."""
+"""Tables as HTML, as notebooks show them: all text is escaped, and there are no own styles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltaproduce.types.excerpts import escaped
 
 
 def html(tables: Iterable[Table]) -> str:
-    """Some tables, one below the other."""
+    """Return the tables as HTML, one below the other."""
     return "".join(map(_table, tables))
 
 

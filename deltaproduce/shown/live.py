@@ -1,7 +1,7 @@
-"""A live line: what a version in the making is doing, on a terminal or in a notebook.
+"""A live line: what a version in progress is doing, on a terminal or in a notebook.
 
-The invariant: nothing is written where nobody looks on (a pipe, a log file, a scheduler), nor for
-what takes less than two seconds, and the line is gone when the version is there.
+The invariant: nothing is written where nobody watches (a pipe, a log file, a scheduler), nor for an
+operation that takes less than two seconds, and the line is gone once the version is published.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final, TextIO
 from deltaproduce.shown.phases import Listener, Progress
 
 _SECONDS: Final = 2.0
-"""As DuckDB's progress bar: what is quicker needs no line."""
+"""As in DuckDB's progress bar: a faster operation needs no line."""
 _CLEAR: Final = "\r\x1b[K"
 
 
 def live() -> Listener | None:
-    """A line on standard error, if a terminal or a notebook shows that; else None."""
+    """Return a line on standard error if a terminal or a notebook shows it; else None."""
     stream = sys.stderr
     return LiveLine(stream) if stream is not None and (stream.isatty() or _in_notebook()) else None
 
 
 @dataclass(slots=True)
 class LiveLine:
-    """One line, written over and over.
+    """One line, overwritten in place.
 
     Args:
-        stream: where to.
+        stream: the stream to write to.
     """
 
     stream: TextIO
@@ -39,7 +39,7 @@ class LiveLine:
     _shown: bool = False
 
     def __call__(self, progress: Progress) -> None:
-        """Show what is being done."""
+        """Show the current work."""
         now = self.clock()
         if self._started is None:
             self._started = now
@@ -65,7 +65,7 @@ class LiveLine:
 
 
 def _in_notebook() -> bool:
-    """Whether IPython runs in a kernel, whose output is shown in a notebook."""
+    """Return whether IPython runs in a kernel, whose output is shown in a notebook."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")

@@ -1,12 +1,11 @@
-"""Phases: what is done for a version in the making, for how long, and who is told.
+"""Phases: the work on a version in progress, how long each part takes, and who is notified.
 
-Where work is done it is said which (`phase`, `in_phase`); who makes a version has it watched
-(`watching`). Phases lie within each other, and the seconds of one are without those of the phases
-in it. The invariant: the seconds of all phases together are those from the beginning to the end, so
-no time is without a name.
+Code that does work names its phase (`phase`, `in_phase`); code that makes a version watches it
+(`watching`). Phases nest, and the seconds of a phase exclude those of its inner phases. The
+invariant: the seconds of all phases add up to those from beginning to end, so all time has a name.
 
-Who watches is in a variable of the context, as for loggers and tracing: rooms that read and compute
-need not hand it down, and what other threads do beside the version does not count.
+The watch is in a context variable, as in logging and tracing: packages that read and compute need
+not pass it down, and work of other threads, outside the version, does not count.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Progress:
         return one_line(self, Word(self.operation), self.stage, self.done, self.total, what)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it; of what is told besides, only what there is."""
+        """Return the progress as JSON has it, without its empty optional fields."""
         told = {name: value for name, value in asdict(self).items() if value not in (None, "")}
         place = {"operation": self.operation, "stage": self.stage}
         if self.event == "begins" and not self.phase:
@@ -95,12 +94,13 @@ class _Open:
 
 @dataclass(slots=True)
 class Watch:
-    """Times the phases of one operation, and tells of them.
+    """Times the phases of one operation, and reports them.
 
     Attributes:
-        operation: what is done.
-        listeners: who is told, in order.
-        describe: told in words what is done, and None at the end; for Spark's jobs.
+        operation: the name of the operation.
+        listeners: the functions to notify, in order.
+        describe: called with a description of the current work, and with None at the end; for
+            Spark's jobs.
     """
 
     operation: str
@@ -115,7 +115,7 @@ class Watch:
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
-        """What is done within is this; a phase within itself is one."""
+        """Run the block as this phase; a phase directly within itself is one phase."""
         if self._open and self._open[-1].name == name:
             yield
             return
@@ -131,10 +131,10 @@ class Watch:
             self._say(name, "ends", opened.seconds)
 
     def reached(self, progress: Progress, *, is_hidden: bool = False) -> None:
-        """A stage, or the commit, begins or ends; phases from now on are of it.
+        """Report that a stage or the commit begins or ends; later phases belong to it.
 
         Args:
-            is_hidden: nobody is told: it is a part of the stage that is named.
+            is_hidden: no listener is notified, because an auxiliary stage of the named one runs.
         """
         commits = progress.event == "begins" and progress.stage == COMMIT
         self._stage = "" if commits else progress.stage
@@ -143,11 +143,11 @@ class Watch:
             self._tell(progress)
 
     def end(self, seconds: float) -> None:
-        """The operation is over."""
+        """Report the end of the operation."""
         self._tell(Progress(self.operation, "", self._done, self._total, "", "ends", seconds))
 
     def _charge(self) -> None:
-        """Time until now is that of the innermost phase."""
+        """Add the time until now to the innermost phase."""
         now = self.clock()
         if self._open:
             self._open[-1].seconds += now - self._since
@@ -163,7 +163,7 @@ class Watch:
         self._tell(Progress(*place, name, event, seconds))
 
     def _tell(self, progress: Progress) -> None:
-        """Tell the listeners; an operation that one of them carries out is not a part of this."""
+        """Notify the listeners; an operation that a listener runs is not part of this one."""
         token = _watch.set(None)
         try:
             for listener in self.listeners:
@@ -171,7 +171,7 @@ class Watch:
                     listener(progress)
                 except Exception:
                     if progress.event == "begins":
-                        raise  # at the end the version may be there already
+                        raise  # at the end the version may be published already
                     _LOGGER.exception("progress failed at the end of %r", progress)
         finally:
             _watch.reset(token)
@@ -184,7 +184,7 @@ _watch: Final[ContextVar[Watch | None]] = ContextVar("deltaproduce_watch", defau
 
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
-    """What is done within is watched, unless an operation around it is already."""
+    """Watch the block, unless an operation around it is watched already."""
     if _watch.get() is not None:
         yield
         return
@@ -201,7 +201,7 @@ def watching(watch: Watch) -> Iterator[None]:
 
 @contextmanager
 def phase(name: Phase) -> Iterator[None]:
-    """What is done within is this, if anybody watches."""
+    """Run the block as this phase, if it is watched."""
     watch = _watch.get()
     if watch is None:
         yield
@@ -211,7 +211,7 @@ def phase(name: Phase) -> Iterator[None]:
 
 
 def reached(progress: Progress, *, is_hidden: bool = False) -> None:
-    """Tell who watches, if anybody does, that a stage begins or ends; see `Watch.reached`."""
+    """Report to the watch, if there is one, that a stage begins or ends; see `Watch.reached`."""
     watch = _watch.get()
     if watch is not None:
         watch.reached(progress, is_hidden=is_hidden)
@@ -222,7 +222,7 @@ _Made = TypeVar("_Made")
 
 
 def in_phase(name: Phase) -> Callable[[Callable[_Given, _Made]], Callable[_Given, _Made]]:
-    """Has all that a function does be a phase."""
+    """Return a decorator that runs a function as a phase."""
 
     def decorate(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
         @wraps(function)

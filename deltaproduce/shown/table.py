@@ -1,7 +1,7 @@
-"""Tables to be looked at: a title, columns, rows and notes, without any format.
+"""Tables for display: a title, columns, rows and notes, without any format.
 
-The invariant: cells are plain values, so a table can be text, HTML, JSON, or what a command line
-draws. What is not known is None, and never 0.
+The invariant: cells are plain values, so a table can become text, HTML, JSON, or a command line's
+output. An unknown value is None, never 0.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Cell: TypeAlias = str | int | float | None
 """A value: text, a count, a measure such as seconds, or None where there is nothing to say."""
 
 UNKNOWN: Final = "unknown"
-"""What is shown where a number is not known, which is not the same as none."""
+"""Shown for an unknown number, which is not the same as none."""
 
 LONGEST_CELL: Final = 200
-"""About so many characters of a cell are shown."""
+"""About how many characters of a cell are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class Table:
 
 
 def is_number(cell: Cell) -> bool:
-    """Whether a cell is set to the right, as numbers are."""
+    """Return whether a cell is aligned right, as numbers are."""
     return isinstance(cell, int | float)
 
 
 def cell_text(cell: Cell) -> str:
-    """A cell as people read it: 1,234 and 0.25; others in one line that prints."""
+    """Return a cell as people read it: 1,234 and 0.25; others as one printable line."""
     match cell:
         case None:
             return ""

@@ -1,4 +1,4 @@
-"""Tabular values: those that are shown as tables when they are printed, and in notebooks."""
+"""Tabular values: values that print as tables, and show as tables in notebooks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Tabular(ABC):
 
     @abstractmethod
     def as_tables(self) -> tuple[Table, ...]:
-        """What there is to see, without reading anything."""
+        """Return what there is to see, without reading anything."""
 
     def __str__(self) -> str:
         return text(self.as_tables())
 
     def _repr_html_(self) -> str:
-        """The tables as a notebook shows them."""
+        """Return the tables as a notebook shows them."""
         return html(self.as_tables())
 
 
@@ -38,11 +38,11 @@ class Word(str):
 
 
 def one_line(of: object, *parts: object, **named: object) -> str:
-    """The repr of a value: its class and what tells it from others, in less than 120 characters.
+    """Return the repr of a value: its class and distinctive parts, in less than 120 characters.
 
     Args:
-        parts: without a name; a `Word` without quotes.
-        named: with one; None is left out.
+        parts: the parts without a name; a `Word` appears without quotes.
+        named: the parts with a name; None is left out.
     """
     told = [_part(part) for part in parts]
     told += [f"{name}={_part(part)}" for name, part in named.items() if part is not None]

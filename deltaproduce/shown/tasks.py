@@ -1,7 +1,7 @@
-"""Tasks: the partitions of a stage that are made one by one, and what is known of each.
+"""Tasks: the partitions of a stage that are computed one by one, and what is known of each.
 
-Pure. The invariant: a partition is named by its stage and the values of its partition columns; two
-that are equal have equal names.
+Pure. The invariant: a partition is named by its stage and the values of its partition columns;
+equal partitions have equal names.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from deltaproduce.shown.tabular import Tabular, one_line
 from deltaproduce.shown.text import text
 
 Values: TypeAlias = tuple[Any, ...]
-"""The values of a stage's partition columns, in their order; none of a stage without any."""
+"""The values of a stage's partition columns, in order; empty for a stage without partitions."""
 
 State: TypeAlias = Literal["present", "missing", "dirty"]
-"""Whether a partition was made, and whether what it was made of is still the same."""
+"""Whether a partition was computed, and whether its inputs are still the same."""
 
 Typed: TypeAlias = tuple[tuple[str, Any, str], ...]
 """Names, values and the names of their types."""
@@ -97,7 +97,7 @@ class Task:
 
     def show(self) -> None:
         """Print its scope, partition columns and dependencies in three tables."""
-        print(text(self.as_tables()))  # noqa: T201 that is what it is for
+        print(text(self.as_tables()))  # noqa: T201 printing is its purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Run:
 
 
 def told(value: object) -> str:
-    """A value as people read it: a time in UTC, a date in ISO 8601, null as ``null``."""
+    """Return a value as people read it: a time in UTC, a date in ISO 8601, null as ``null``."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""Tables as plain text: columns aligned by what a terminal takes for a character."""
+"""Tables as plain text, with columns aligned by terminal width."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltaproduce.types.excerpts import escaped
 
 
 def text(tables: Iterable[Table]) -> str:
-    """Some tables, one below the other, without a line break at the end."""
+    """Return the tables as text, one below the other, without a final line break."""
     return "\n\n".join("\n".join(_lines(table)) for table in tables)
 
 
@@ -27,7 +27,7 @@ def _lines(table: Table) -> list[str]:
 
 
 def _is_right(table: Table, place: int) -> bool:
-    """Whether a column is set to the right: it has a number."""
+    """Return whether a column is aligned right: it has a number."""
     return any(is_number(row[place]) for row in table.rows)
 
 
@@ -40,7 +40,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], rights: Sequence[bool]) ->
 
 
 def _width(shown: str) -> int:
-    """How many columns of a terminal a text takes (Unicode's annex 11)."""
+    """Return the number of terminal columns that a text takes (Unicode's annex 11)."""
     if shown.isascii():
         return len(shown)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in shown)
