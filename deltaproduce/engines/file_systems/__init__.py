@@ -1,5 +1,5 @@
-"""File systems: where a store's files can be, and how they are listed, read and removed there.
+"""File systems: where a store's files can be, and how to list, read and remove them there.
 
-What uses a directory gets it as a `Directory` and does not ask where it is. A file system is added
-as a module beside the others, and named in `choice`.
+Code that uses a directory gets it as a `Directory`, wherever it is. To add a file system, add a
+module here and name it in `choice`.
 """

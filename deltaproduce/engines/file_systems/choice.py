@@ -1,7 +1,7 @@
 """The choice of a file system: by the scheme of an address.
 
-The invariant: this is the only place that decides it. Where no file system is named here, Spark
-alone reads and writes.
+The invariant: only this module decides it. For a scheme without a file system here, Spark alone
+reads and writes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BUCKET: Final = re.compile(r"s3a?://([^/]+(?:/.*)?)", re.DOTALL)
 
 
 def directory(address: str) -> Directory | None:
-    """The directory at an address, as Spark names it; None if only Spark knows it."""
+    """Return the directory at an address, as Spark names it; None if only Spark knows it."""
     path = local_path(address)
     if path is not None:
         return Directory(ThisMachine(), path)

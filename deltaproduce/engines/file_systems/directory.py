@@ -1,7 +1,7 @@
-"""Directories: a path in a file system, and what is asked of one.
+"""Directories: a path in a file system, and the operations on it.
 
-The invariant: paths are those of the file system, with ``/`` between their parts, and what is found
-below a directory is really in it, not elsewhere behind a symbolic link.
+The invariant: paths are those of the file system, with ``/`` between their parts, and whatever is
+found below a directory is really in it, not elsewhere behind a symbolic link.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _INT96: Mapping[str, str] = {"coerce_int96_timestamp_unit": "us"}
-"""How timestamps of Spark's old files are read."""
+"""How to read timestamps of Spark's old files."""
 
 
 class Entry(NamedTuple):
-    """What is in a directory.
+    """An entry of a directory.
 
     Attributes:
-        size: in bytes; 0 of a directory.
-        modified_ns: when, in nanoseconds since 1970; 0 of a directory.
+        size: in bytes; 0 for a directory.
+        modified_ns: the time of its last change, in nanoseconds since 1970; 0 for a directory.
     """
 
     name: str
@@ -34,76 +34,76 @@ class Entry(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A file as text, and when it was modified, in nanoseconds since 1970."""
+    """A file as text, and the time of its last change, in nanoseconds since 1970."""
 
     text: str
     modified_ns: int
 
 
 class FileSystem(Protocol):
-    """Where files are: on this machine, or in an object store."""
+    """The place of files: this machine, or an object store."""
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """What delta-rs is told, beside the URI."""
+        """The options for delta-rs, in addition to the URI."""
 
     @property
     def has_safe_spark(self) -> bool:
-        """Whether a commit of delta-rs and one of Spark exclude each other there."""
+        """Whether commits of delta-rs and of Spark exclude each other there."""
 
     @property
     def keeps_first(self) -> bool:
-        """Whether it is known that of two who put a file where there is none one does."""
+        """Whether, if two writers create the same file, it is certain that only one succeeds."""
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether it is quicker to read much at once than to read only what is asked for."""
+        """Whether one large read is faster than several exact ones."""
 
     def serves_sessions(self, *, is_local: bool) -> bool:
-        """Whether what a session calls by a path of this file system is what is read here.
+        """Return whether a session sees the same files at a path as this file system.
 
         Args:
             is_local: the session has the path in a file system of this machine.
         """
 
     def takes(self, path: str) -> bool:
-        """Whether delta-rs finds a path: where signs have a meaning in URLs it takes others."""
+        """Return whether delta-rs finds a path: it misreads characters with a meaning in URLs."""
 
     def uri(self, path: str) -> str:
-        """A path as delta-rs takes it."""
+        """Return a path as delta-rs takes it."""
 
     def named(self, path: str) -> str:
-        """A path as Spark names it."""
+        """Return a path as Spark names it."""
 
     def names(self, path: str) -> list[str]:
-        """The names of what is in a directory.
+        """Return the names of a directory's entries.
 
         Raises:
-            OSError: it cannot be said; FileNotFoundError if there is none.
+            OSError: they cannot be listed; FileNotFoundError if there is no such directory.
         """
 
     def entries(self, path: str) -> list[Entry]:
-        """What is in a directory, by name; nothing in none."""
+        """Return a directory's entries, by name; none if there is no such directory."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Return whether there is such a file or directory."""
 
     def read(self, path: str) -> Text:
-        """A file as text.
+        """Return a file as text.
 
         Raises:
             OSError: it cannot be read.
         """
 
     def write(self, path: str, text: str) -> None:
-        """Put a text file, whether there is one or not.
+        """Write a text file, whether there is one or not.
 
         Raises:
             OSError: it cannot be written.
         """
 
     def put_first(self, path: str, text: str) -> bool:
-        """Put a text file where there is none, all of it at once; whether it was put.
+        """Write a text file where there is none, all of it at once; return whether it was written.
 
         Only where a file system `keeps_first`.
 
@@ -112,67 +112,67 @@ class FileSystem(Protocol):
         """
 
     def mark(self, path: str) -> object | None:
-        """What tells a file from another one at the same path; None if it cannot be said."""
+        """Return a mark that differs for another file at the same path; None if there is no way."""
 
     def parquet(self, path: str) -> dict[str, Any]:
-        """A file as pyarrow's Parquet functions take it."""
+        """Return a file as pyarrow's Parquet functions take it."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory, and those above it, where files can only be in one that is there.
+        """Make a directory and its parents, where files need an existing directory.
 
         Raises:
             OSError: it cannot be made.
         """
 
     def size(self, path: str) -> int:
-        """How many bytes a file has.
+        """Return the number of bytes of a file.
 
         Raises:
-            OSError: it cannot be said.
+            OSError: it is not known.
         """
 
     def link(self, path: str, of: str) -> None:
-        """Put a file at another path too, where there is none: without its bytes if that can be.
+        """Put a file at a second path, where there is none: without copying its bytes if possible.
 
         Raises:
             OSError: it cannot be done.
         """
 
     def opened(self, path: str, *, written: bool = False) -> BinaryIO:
-        """A file, to be read from its beginning or to be written, by its bytes.
+        """Open a file as bytes, to be read from its beginning or to be written.
 
         Raises:
             OSError: it cannot be opened.
         """
 
     def real(self, path: str) -> str:
-        """A path without symbolic links on the way."""
+        """Return a path without symbolic links in it."""
 
     def is_link(self, path: str) -> bool:
-        """Whether a path is that of a symbolic link."""
+        """Return whether a path is a symbolic link."""
 
     def is_linked(self, root: str, path: str) -> bool:
-        """Whether the way from a directory down to a path goes through a symbolic link."""
+        """Return whether the way from a directory down to a path goes through a symbolic link."""
 
     def remove_file(self, path: str) -> None:
         """Remove a file, if it is there."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a file, a link, or a directory with all that is in it."""
+        """Remove a file, a link, or a directory with all its contents."""
 
     def remove_if_empty(self, path: str) -> None:
-        """Remove a directory that has nothing in it."""
+        """Remove an empty directory."""
 
     def silence(self, error: BaseException) -> str | None:
-        """What an error says of a file system that cannot be reached, or lets nobody in.
+        """Return the text of an error of a file system that cannot be reached, or denies access.
 
-        None if the error is of a file, or of what is in it.
+        None if the error is about a file or its content.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory, which may not be there.
+    """A directory, which may not exist.
 
     Attributes:
         path: in its file system, without a slash at its end.
@@ -182,17 +182,17 @@ class Directory:
     path: str
 
     def at(self, inside: str) -> Directory:
-        """What is below it, by the path from there."""
+        """Return a directory below it, by its path from here."""
         return Directory(self.file_system, f"{self.path}/{inside}")
 
     @property
     def parent(self) -> Directory:
-        """The directory that it is in."""
+        """The directory that contains it."""
         return Directory(self.file_system, self.path.rpartition("/")[0])
 
     @property
     def real(self) -> Directory:
-        """The same directory, without symbolic links on the way."""
+        """The same directory, without symbolic links in its path."""
         return Directory(self.file_system, self.file_system.real(self.path))
 
     @property
@@ -202,40 +202,40 @@ class Directory:
 
     @property
     def uri(self) -> str:
-        """As delta-rs takes it."""
+        """The path as delta-rs takes it."""
         return self.file_system.uri(self.path)
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """What delta-rs is told, beside the URI."""
+        """The options for delta-rs, in addition to the URI."""
         return self.file_system.storage_options
 
     def named(self, inside: str) -> str:
-        """A file in it as Spark names it."""
+        """Return a file in it as Spark names it."""
         return self.file_system.named(f"{self.path}/{inside}")
 
     def inside(self, named: str) -> str:
-        """The path from here of a file that `named` has named."""
+        """Return the path from here of a file that `named` has named."""
         return named.removeprefix(self.named(""))
 
     def names(self, inside: str) -> list[str]:
-        """The names of what is in a directory in it.
+        """Return the names of the entries of a directory in it.
 
         Raises:
-            OSError: it cannot be said; FileNotFoundError if there is none.
+            OSError: they cannot be listed; FileNotFoundError if there is no such directory.
         """
         return self.file_system.names(f"{self.path}/{inside}")
 
     def entries(self) -> list[Entry]:
-        """What is in it, by name; nothing if it is not there."""
+        """Return its entries, by name; none if it does not exist."""
         return self.file_system.entries(self.path)
 
     def exists(self, inside: str) -> bool:
-        """Whether there is such a file or directory in it."""
+        """Return whether there is such a file or directory in it."""
         return self.file_system.exists(f"{self.path}/{inside}")
 
     def read(self, inside: str) -> Text:
-        """A file in it as text.
+        """Return a file in it as text.
 
         Raises:
             OSError: it cannot be read.
@@ -243,7 +243,7 @@ class Directory:
         return self.file_system.read(f"{self.path}/{inside}")
 
     def write(self, inside: str, text: str) -> None:
-        """Put a text file in it, whether there is one or not.
+        """Write a text file in it, whether there is one or not.
 
         Raises:
             OSError: it cannot be written.
@@ -251,15 +251,15 @@ class Directory:
         self.file_system.write(f"{self.path}/{inside}", text)
 
     def put_first(self, inside: str, text: str) -> bool:
-        """Put a text file in it where there is none; see `FileSystem.put_first`."""
+        """Write a text file in it where there is none; see `FileSystem.put_first`."""
         return self.file_system.put_first(f"{self.path}/{inside}", text)
 
     def mark(self, inside: str) -> object | None:
-        """What tells a file in it from another one at the same path; None if there is none."""
+        """Return a mark that differs for another file at the same path; None without a file."""
         return self.file_system.mark(f"{self.path}/{inside}")
 
     def footer(self, inside: str) -> pq.FileMetaData:
-        """What the footer of a Parquet file in it says.
+        """Return the footer of a Parquet file in it.
 
         Raises:
             OSError, pa.ArrowInvalid: it cannot be read.
@@ -267,10 +267,10 @@ class Directory:
         return pq.read_metadata(**self.file_system.parquet(f"{self.path}/{inside}"))
 
     def parquet(self, inside: str, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
-        """A Parquet file in it, to be read.
+        """Open a Parquet file in it, to be read.
 
         Args:
-            footer: if it was read before.
+            footer: the file's footer, if it was read before.
 
         Raises:
             OSError, pa.ArrowInvalid: it cannot be read.
@@ -288,7 +288,7 @@ class Directory:
         compression: str = "snappy",
         **encodings: Any,  # noqa: ANN401 as pyarrow's writer takes them
     ) -> pq.ParquetWriter:
-        """A Parquet file in it, to be written; the directory comes with it.
+        """Open a Parquet file in it, to be written; its directory is made too.
 
         Args:
             encodings: how columns are stored.
@@ -308,17 +308,18 @@ class Directory:
         )
 
     def size(self, inside: str) -> int:
-        """How many bytes a file in it has.
+        """Return the number of bytes of a file in it.
 
         Raises:
-            OSError: it cannot be said.
+            OSError: it is not known.
         """
         return self.file_system.size(f"{self.path}/{inside}")
 
     def link(self, inside: str, other: Directory, of: str) -> None:
-        """Put a file of another directory into this one too; its directories come with it.
+        """Put a file of another directory into this one too; its directories are made too.
 
-        Of one file system it is linked, or copied there; between two its bytes are copied here.
+        Within a file system the file is linked, or copied there; between two, this process copies
+        its bytes.
 
         Raises:
             OSError: it cannot be done.
@@ -345,7 +346,7 @@ class Directory:
         return self.file_system.is_link(self.path)
 
     def is_linked(self, inside: str) -> bool:
-        """Whether the way from here down to a path goes through a symbolic link."""
+        """Return whether the way from here down to a path goes through a symbolic link."""
         return self.file_system.is_linked(self.path, f"{self.path}/{inside}")
 
     def remove_file(self, inside: str) -> None:
@@ -353,9 +354,9 @@ class Directory:
         self.file_system.remove_file(f"{self.path}/{inside}")
 
     def remove(self) -> None:
-        """Remove it with all that is in it; of a link only the link."""
+        """Remove it with all its contents; of a link, remove only the link."""
         self.file_system.remove_tree(self.path)
 
     def remove_if_empty(self) -> None:
-        """Remove it if it has nothing in it."""
+        """Remove it if it is empty."""
         self.file_system.remove_if_empty(self.path)

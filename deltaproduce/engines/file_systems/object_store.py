@@ -1,9 +1,9 @@
-"""Object stores: buckets of a service that speaks S3's language.
+"""Object stores: buckets of a service with S3's protocol.
 
-Files are read, listed and removed by pyarrow (https://arrow.apache.org/docs/python/filesystems.html),
-and tables are committed to by delta-rs, which both are told the same, from the variables that
-delta-rs reads (https://docs.rs/object_store/latest/object_store/aws/struct.AmazonS3Builder.html).
-The invariant: a commit is put on the condition that its file is not there (``If-None-Match: *``);
+Pyarrow reads, lists and removes files (https://arrow.apache.org/docs/python/filesystems.html), and
+delta-rs commits to tables; both get the same settings, from the variables that delta-rs reads
+(https://docs.rs/object_store/latest/object_store/aws/struct.AmazonS3Builder.html). The invariant: a
+commit is put on the condition that its file does not exist (``If-None-Match: *``);
 `local.commit_probe` finds out whether a service obeys.
 """
 
@@ -35,13 +35,13 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore(FileSystem):
-    """One service, and who asks. See `FileSystem`.
+    """One service, and the credentials for it. See `FileSystem`.
 
     Attributes:
-        endpoint: its URL; None for the region's own of Amazon.
-        region: None if the service says it, or does not mind.
-        key: who asks; None if pyarrow and delta-rs find that out, from the machine they run on.
-        is_virtual_hosted: the bucket is in the name of the host, not in the path.
+        endpoint: its URL; None for Amazon's own in the region.
+        region: None if the service tells it, or ignores it.
+        key: the access key; None if pyarrow and delta-rs find credentials on their machine.
+        is_virtual_hosted: the bucket is in the host's name, not in the path.
     """
 
     endpoint: str | None = None
@@ -54,7 +54,7 @@ class ObjectStore(FileSystem):
 
     @staticmethod
     def of_environment(variables: Mapping[str, str] = os.environ) -> ObjectStore:
-        """As the variables say that delta-rs reads, in large letters or small ones."""
+        """Return the store that delta-rs's variables describe, in upper or lower case."""
         told = {name.upper(): value for name, value in variables.items() if value}
 
         def first(*names: str) -> str | None:
@@ -75,7 +75,7 @@ class ObjectStore(FileSystem):
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What is known, with conditional puts, whatever the environment says of those."""
+        """The known settings, with conditional puts, whatever the environment says of these."""
         known = {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": self.region,
@@ -91,7 +91,7 @@ class ObjectStore(FileSystem):
 
     @property
     def has_safe_spark(self) -> bool:
-        """Spark's commits there are put without the condition: see Delta's S3SingleDriverLogStore.
+        """Spark's commits are put without the condition: see Delta's S3SingleDriverLogStore.
 
         https://docs.delta.io/delta-storage/#amazon-s3
         """
@@ -104,11 +104,11 @@ class ObjectStore(FileSystem):
 
     @property
     def reads_ahead(self) -> bool:
-        """A request takes longer than what it brings."""
+        """A request takes longer than the transfer of its data."""
         return True
 
     def serves_sessions(self, *, is_local: bool) -> bool:
-        """Where the environment has a key, it is taken for the session's."""
+        """If the environment has a key, it is assumed to be the session's."""
         del is_local
         return self.key is not None
 
@@ -152,7 +152,7 @@ class ObjectStore(FileSystem):
             file.write(text.encode())
 
     def put_first(self, path: str, text: str) -> bool:
-        """See `FileSystem.put_first`: pyarrow puts no file on a condition."""
+        """See `FileSystem.put_first`: pyarrow has no conditional put."""
         raise OSError(f"no file is put at {path} on the condition that there is none")
 
     def mark(self, path: str) -> object | None:
@@ -218,7 +218,7 @@ class ObjectStore(FileSystem):
             found.delete_dir(path)
 
     def remove_if_empty(self, path: str) -> None:
-        """Remove what pyarrow leaves in the place of a directory whose last file goes."""
+        """Remove what pyarrow leaves in place of a directory when its last file is removed."""
         if not self.entries(path):
             _opened(self).delete_dir(path)
 
@@ -238,7 +238,7 @@ class ObjectStore(FileSystem):
 
 @cache
 def _opened(store: ObjectStore) -> fs.S3FileSystem:
-    """Pyarrow's view of a service, which all threads share."""
+    """Return pyarrow's view of a service, which all threads share."""
     return fs.S3FileSystem(
         access_key=store.key,
         secret_key=store.secret,

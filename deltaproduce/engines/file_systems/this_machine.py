@@ -1,6 +1,6 @@
 """This machine: directories by plain paths.
 
-Symbolic links are told, and not followed where something is found or removed.
+Symbolic links are reported, and not followed when files are listed or removed.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class ThisMachine(FileSystem):
 
     @property
     def storage_options(self) -> None:
-        """None are needed."""
+        """No options are needed."""
 
     @property
     def has_safe_spark(self) -> bool:
-        """A commit is a file that is there or not, for Spark and for delta-rs."""
+        """A commit is a file that exists or not, for Spark and for delta-rs."""
         return True
 
     @property
     def keeps_first(self) -> bool:
-        """A commit's file is linked, or renamed, to where there is none."""
+        """A commit's file is linked or renamed to a path where there is none."""
         return True
 
     @property
     def reads_ahead(self) -> bool:
-        """Reading ahead goes through a pool of threads, which costs more than it saves."""
+        """Reading ahead uses a thread pool, which costs more than it saves."""
         return False
 
     def serves_sessions(self, *, is_local: bool) -> bool:
-        """A path may be of another file system, or of another machine."""
+        """The session's path may be of another file system, or of another machine."""
         return is_local
 
     def takes(self, path: str) -> bool:
@@ -52,7 +52,7 @@ class ThisMachine(FileSystem):
         return _PLAIN.fullmatch(path) is not None
 
     def uri(self, path: str) -> str:
-        """A plain path is one."""
+        """A plain path is a URI for delta-rs."""
         return path
 
     def named(self, path: str) -> str:
@@ -68,7 +68,7 @@ class ThisMachine(FileSystem):
         found = []
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # someone else was faster
+                with suppress(FileNotFoundError):  # another process was faster
                     found.append(_entry(entry))
         return sorted(found)
 
@@ -88,7 +88,7 @@ class ThisMachine(FileSystem):
         file.write_text(text, encoding="utf-8")
 
     def put_first(self, path: str, text: str) -> bool:
-        """See `FileSystem.put_first`: it is written beside, and then gets its name."""
+        """See `FileSystem.put_first`: the file is written under another name, and then linked."""
         beside = f"{path}.{uuid.uuid4().hex}.tmp"
         self.write(beside, text)
         try:
@@ -145,7 +145,7 @@ class ThisMachine(FileSystem):
         return is_linked(root, path)
 
     def remove_file(self, path: str) -> None:
-        """See `FileSystem.remove_file`; with the checksum that Hadoop has put beside it."""
+        """See `FileSystem.remove_file`; also removes Hadoop's checksum file for it."""
         file = Path(path)
         file.unlink(missing_ok=True)
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
@@ -163,7 +163,7 @@ class ThisMachine(FileSystem):
             os.rmdir(path)
 
     def silence(self, error: BaseException) -> None:
-        """It always answers."""
+        """It always responds."""
 
 
 def _entry(entry: os.DirEntry[str]) -> Entry:
