@@ -1,14 +1,15 @@
-"""Checkpoints: results that are computed once, counted on the way, and then only read.
+"""Checkpoints: results that Spark computes once, counts on the way, and then only reads.
 
-S4 demands that no retry mixes two runs of a produce function. A cached frame does not give that:
-Spark computes a lost block again. A local checkpoint cuts the lineage, so a lost block fails the
-update instead, and the next try starts anew. Counts come from the same Spark job as the rows.
+S4 demands that no retry mixes two runs of a produce function. A cached frame does not guarantee
+that: Spark recomputes a lost block. A local checkpoint cuts the lineage, so a lost block fails the
+update instead, and the next try starts from scratch. Counts come from the same Spark job as the
+rows.
 
-Running a job in the middle of DataFrame algebra is an effect; only this module does it. The
-blocks live on the executors' disks until the frame is garbage-collected.
+Running a job in the middle of DataFrame algebra is an effect; only this module does it. The blocks
+stay on the executors' disks until the frame is garbage-collected.
 
-What is little is wanted on the driver. It comes in the same job: each task keeps all of its rows,
-and sends the first ones; where those are all there are, they need not be fetched.
+Small results are needed on the driver. They come in the same job: each task keeps all of its rows,
+and sends the first ones; if these are all rows, no fetch is needed.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from deltaproduce.types.columns import Column
 _FIRST_TASKS: Final = 64
 _FIRST_ROWS: Final = 1_000
 _FIRST_BYTES: Final = 4_096
-"""The driver gets at most so many rows, of so many bytes each, of so many tasks: 256 MiB."""
+"""The most rows per task, bytes per row and tasks that are sent to the driver: 256 MiB in all."""
 _PLACE: Final = "_place"
 _OF_TASK: Final = 1 << 33
-"""Spark numbers the rows of each task from a multiple of it on."""
+"""Spark numbers the rows of each task from a multiple of this number."""
 
 
 def checkpoint(
@@ -44,19 +45,19 @@ def checkpoint(
 
     Args:
         counts: name -> aggregate expression; at least one.
-        stage: the stage whose function computes the rows, if one does.
+        stage: the stage whose function computes the rows, if there is one.
 
     Returns:
-        The rows as a frame that is never computed again, and the aggregates by name.
+        The rows as a frame that is never recomputed, and the aggregates by name.
 
     Raises:
-        ProducerError: a produce function that the rows come from failed.
-        CorruptStoreError: what is stored cannot be, as a function of the library found.
-        SessionError: the session's Python workers cannot run it.
+        ProducerError: a produce function behind the rows failed.
+        CorruptStoreError: a function of the library found damaged rows in the store.
+        SessionError: the session's Python workers cannot run the function.
     """
     aggregates = _named(counts)
     with _explaining(stage):
-        if is_remote(rows.sparkSession):  # which does not observe a checkpoint
+        if is_remote(rows.sparkSession):  # Connect does not observe a checkpoint
             computed = kept(rows, eager=True)
             return computed, computed.agg(*aggregates).collect()[0].asDict()
         observation = Observation()
@@ -67,16 +68,16 @@ def checkpoint(
 def checkpoint_of_few(
     rows: DataFrame, counts: Mapping[str, Expression], columns: Sequence[Column]
 ) -> tuple[DataFrame, dict[str, int], pa.Table | None]:
-    """The same as `checkpoint`, and the rows on the driver if they are few; in one job.
+    """Like `checkpoint`, with the rows on the driver if they are few; in one job.
 
     The rows come from no function of a stage.
 
     Args:
-        counts: the count of all ``rows`` is among them.
+        counts: includes the count of all ``rows``.
         columns: all columns of the rows.
 
     Returns:
-        The frame, the aggregates, and all rows in their order; None for these if there are more.
+        The frame, the aggregates, and all rows in their order, or None if there are too many rows.
     """
     with _explaining(None):
         observation = Observation()
@@ -90,7 +91,7 @@ def checkpoint_of_few(
 
 
 def computed_once(rows: DataFrame) -> DataFrame:
-    """Rows that are computed where they are first read, partition by partition, and kept then."""
+    """Return rows that Spark computes when first read, partition by partition, and then keeps."""
     return kept(rows, eager=False)
 
 
@@ -100,7 +101,7 @@ def _named(counts: Mapping[str, Expression]) -> list[Expression]:
 
 @contextmanager
 def _explaining(stage: str | None) -> Iterator[None]:
-    """What is raised within is said in our words, if we know what it means."""
+    """Raise known errors of the block in the library's terms."""
     try:
         yield
     except Exception as error:

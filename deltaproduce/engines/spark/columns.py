@@ -17,28 +17,28 @@ from deltaproduce.types.ddl import identifier
 
 
 def col(name: str) -> Expression:
-    """The column of exactly that name, whatever characters it has."""
+    """Return the column of exactly that name, whatever characters it has."""
     return f.col(identifier(name))
 
 
 def cols(columns: Iterable[Column]) -> list[Expression]:
-    """The columns by their names."""
+    """Return the columns by their names."""
     return [col(column.name) for column in columns]
 
 
 def order(columns: Iterable[Column]) -> list[Expression]:
-    """Sort expressions in the columns' directions; nulls as in Spark (S13)."""
+    """Return sort expressions in the columns' directions; nulls as in Spark (S13)."""
     return [col(c.name).desc() if c.descending else col(c.name).asc() for c in columns]
 
 
 def same(left: DataFrame, right: DataFrame, columns: Iterable[Column]) -> Expression:
-    """The join condition that both rows have the same values there, null being one (S13)."""
+    """Return the join condition that both rows are equal there; null equals null (S13)."""
     names = [identifier(column.name) for column in columns]
     return reduce(lambda a, b: a & b, (left[n].eqNullSafe(right[n]) for n in names))
 
 
 def comparable(value: Expression, data_type: t.DataType) -> Expression:
-    """The value with maps turned into sorted entries, since Spark does not compare maps."""
+    """Return the value with maps as sorted entries, since Spark does not compare maps."""
     match data_type:
         case t.MapType():
             entries = t.StructType().add("key", data_type.keyType).add("value", data_type.valueType)

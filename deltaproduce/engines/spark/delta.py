@@ -1,9 +1,9 @@
-"""Delta in Spark: how it spells what is done with tables.
+"""Delta in Spark: its spelling of the operations on tables.
 
-Options, settings, statements and errors of Delta are named here and nowhere else. The invariant:
-whatever commits does so in a session of our own; the user's session is read with, and never written
-with. And of a path nothing is read as a pattern. Delta's package comes with a session, so it is
-imported where one is used: stores without Spark do not need it.
+Only this module names Delta's options, settings, statements and errors. The invariant: commits are
+made in sessions of the library; the user's session only reads. And no path is read as a pattern.
+Delta's package comes with a session, so it is imported where a session is used: stores without
+Spark do not need it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import ddl_of, identifier
 
 PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./:=@+~-]+")
-"""Paths that Spark neither takes for patterns nor encodes."""
+"""Paths that Spark neither reads as patterns nor encodes."""
 
 _USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"  # for statements
 _MARKED_ROWS: Final = "spark.databricks.delta.delete.deletionVectors.persistent"
-# Delta passes these to Parquet as settings only, not as options of a write.
+# Delta passes these to Parquet only from settings, not from options of a write.
 _GROUP_ROWS: Final = "parquet.block.row.count.limit"
 _ENCODINGS: Final = {
     "parquet.writer.version": "PARQUET_2_0",
@@ -64,29 +64,30 @@ _UNWRITABLE: Final = re.compile(
 _SETTINGS: Final = {
     # Delta would re-check each written row against the predicate: quadratic in a list of literals.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
-    # Metrics about the commit that nobody here reads, for several Spark jobs (delta-io/delta#2718).
+    # Commit metrics that nobody here reads, for several Spark jobs (delta-io/delta#2718).
     "spark.databricks.delta.commitStats.collect": "false",
-    # The names of all files beside each commit, which only Delta's own checks read: to write them,
-    # Delta reads back the file list of a table whose newest commit has none, as of another engine.
+    # The names of all files next to each commit, which only Delta's own checks read: to write them,
+    # Delta reads back the file list of a table whose newest commit has none, as after a commit of
+    # another engine.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
-    # A vacuum removes files that no version needs, however young they are.
+    # A vacuum removes files that no version needs, however new they are.
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.logging.enabled": "false",  # it would commit to the table
-    # When files are put together: those below the one size, to files up to the other.
+    # Compaction: files below the first size are merged into files up to the second.
     "spark.databricks.delta.optimize.minFileSize": str(16 << 20),
     "spark.databricks.delta.optimize.maxFileSize": str(128 << 20),
 }
-"""What the sessions have in which tables are written."""
+"""The settings of the sessions that write tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """What Delta says of a table.
+    """Delta's description of a table.
 
     Attributes:
-        id: Delta's; another table at the same place has another one.
-        format: ``delta``, or what else it is.
-        location: the directory that it is in.
+        id: Delta's id; another table at the same place has another id.
+        format: ``delta``, or another format.
+        location: the table's directory.
     """
 
     id: str
@@ -97,7 +98,7 @@ class Detail:
 
 
 class SparkDelta(DeltaTables):
-    """Delta tables in Spark, and what only Spark does with them.
+    """Delta tables in Spark, and operations that only Spark has.
 
     Args:
         spark: the user's session.
@@ -111,11 +112,11 @@ class SparkDelta(DeltaTables):
         self._sessions = settings.Sessions(spark, _SETTINGS)
 
     def many_effects(self) -> AbstractContextManager[None]:
-        """For an operation of many commits: the user's settings are read once, not for each."""
+        """Return a context for many commits, in which the user's settings are read only once."""
         return self._sessions.read_once()
 
     def exists(self, place: Place) -> bool:
-        """Whether there is a Delta table."""
+        """Return whether there is a Delta table."""
         if place.in_catalog:
             return self._spark.catalog.tableExists(place.address)
         if is_remote(self._spark):
@@ -126,7 +127,7 @@ class SparkDelta(DeltaTables):
         return bool(DeltaTable.isDeltaTable(self._spark, place.address))
 
     def describe(self, place: Place) -> Detail | None:
-        """What Delta says of a table; None if there is none. One Spark job."""
+        """Return Delta's description of a table; None if there is none. One Spark job."""
         try:
             found = self._spark.sql(f"DESCRIBE DETAIL {place.sql}").collect()[0]
         except AnalysisException:
@@ -140,7 +141,7 @@ class SparkDelta(DeltaTables):
         )
 
     def history(self, place: Place, limit: int) -> tuple[LoggedCommit, ...]:
-        """So many of the newest commits, newest first; none if there is no table. One Spark job."""
+        """Return the newest ``limit`` commits, newest first; none without a table. One job."""
         try:
             found = (
                 self._history(place, limit)
@@ -170,14 +171,14 @@ class SparkDelta(DeltaTables):
         return table.history(limit)
 
     def read(self, place: Place, delta_version: int | None = None) -> DataFrame:
-        """The rows at a delta version; at the newest without one."""
+        """Return the rows at a delta version; without one, at the newest."""
         reader = self._spark.read
         if delta_version is not None:
             reader = reader.option("versionAsOf", delta_version)
         return _loaded(reader, place)
 
     def change_feed(self, place: Place, first: int, last: int) -> DataFrame:
-        """What the change data feed says of some delta versions, both among them.
+        """Return the change data feed between two delta versions, both included.
 
         Delta finds out whether it has all of it when the rows are used.
         """
@@ -185,14 +186,14 @@ class SparkDelta(DeltaTables):
         return _loaded(reader.option("startingVersion", first).option("endingVersion", last), place)
 
     def from_files(self, rows: DataFrame) -> DataFrame:
-        """The rows of a delta version of which none are marked as deleted, from its files.
+        """Return the rows of a delta version without deleted rows, from its files.
 
-        One Spark job instead of Delta's three, or seven: Delta plans each read with jobs over its
-        list of files, to leave some out by their statistics; where files are few, Parquet's own
-        statistics do.
+        This takes one Spark job instead of Delta's three, or seven: Delta plans each read with jobs
+        over its list of files, to prune some by their statistics; if files are few, Parquet's own
+        statistics do that.
 
         Returns:
-            The rows from their files; from Delta, if those cannot be read by name.
+            The rows from their files; from Delta, if the files cannot be read by name.
         """
         addresses = tuple(rows.inputFiles())
         if not addresses or not all(PLAIN_PATH.fullmatch(address) for address in addresses):
@@ -200,16 +201,16 @@ class SparkDelta(DeltaTables):
         return self._spark.read.schema(rows.schema).parquet(*addresses)
 
     def tables_in(self, schema: str) -> tuple[str, ...]:
-        """The names of the tables of a catalog's schema; one Spark job."""
+        """Return the names of the tables of a catalog's schema; one Spark job."""
         rows = self._spark.sql(f"SHOW TABLES IN {schema}").collect()
         return tuple(row.tableName for row in rows if not row.isTemporary)
 
     def with_file(self, root: str, below: str, file: str) -> tuple[str, ...]:
-        """The directories so deep below another one that have a file; one Spark job.
+        """Return the directories at a depth below a root that contain a file; one Spark job.
 
         Args:
-            below: how deep, as a pattern, such as ``*/*``.
-            file: its path from there.
+            below: the depth, as a pattern, such as ``*/*``.
+            file: its path below such a directory.
 
         Returns:
             Their paths, as Spark names them.
@@ -224,13 +225,13 @@ class SparkDelta(DeltaTables):
         return tuple(path.removesuffix(f"/{file}") for path in paths)
 
     def create_schema(self, schema: str) -> None:
-        """Make a catalog's schema if it is missing."""
+        """Create a catalog's schema if it is missing."""
         self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
 
     def create(
         self, place: Place, columns: Sequence[Column], properties: Mapping[str, str]
     ) -> None:
-        """Make an empty table if there is none, or one that was begun and has no commit."""
+        """Create an empty table if there is none, or if one was begun and has no commit."""
         with self._session() as session:
             struct = StructType([StructField(c.name, c.data_type) for c in columns])
             try:
@@ -239,7 +240,8 @@ class SparkDelta(DeltaTables):
                 if self.exists(place):
                     raise
                 # A process ended before the first commit. The builder takes an empty log for a
-                # table, and then does not find it; a write makes one, if only one file too many.
+                # table, and then does not find it; a write creates one, with just one file too
+                # many.
                 writer = session.createDataFrame([], struct).write.format("delta")
                 _save(writer.options(**properties).mode("ignore"), place)
 
@@ -254,29 +256,29 @@ class SparkDelta(DeltaTables):
                 _written(_plain(rows, write.columns), place, write)
 
     def delete(self, place: Place, predicate: str, metadata: str) -> None:
-        """Delete rows, and write the files anew that had some; no commit if there are none."""
+        """Delete rows by rewriting the files that contain them; no commit if there are none."""
         statement = f"DELETE FROM {place.sql} WHERE {predicate}"
         self._run(statement, {_USER_METADATA: metadata, _MARKED_ROWS: "false"})
 
     def restore(self, place: Place, delta_version: int, metadata: str) -> None:
-        """Give a table the rows of an earlier delta version; no commit if it is at that one."""
+        """Restore the rows of an earlier delta version; no commit if they are the current ones."""
         statement = f"RESTORE TABLE {place.sql} TO VERSION AS OF {delta_version}"
         self._run(statement, {_USER_METADATA: metadata})
 
     def set_property(self, place: Place, name: str, value: str, metadata: str) -> None:
-        """Set one of the table's properties: a commit that changes no row."""
+        """Set one of the table's properties, in a commit that changes no row."""
         statement = f"ALTER TABLE {place.sql} SET TBLPROPERTIES ('{name}' = '{value}')"
         self._run(statement, {_USER_METADATA: metadata})
 
     def optimize(self, place: Place) -> None:
-        """Write small files as large ones; rows of a file stay in order."""
+        """Compact small files into large ones; the rows of a file stay in order."""
         self._run(f"OPTIMIZE {place.sql}")  # Delta's builder does not quote the path
 
     def remove_files(self, place: Place, files: DataFrame) -> None:
-        """Remove files of a table, whatever Delta's retention says; those that it has now stay.
+        """Remove files of a table, whatever Delta's retention is; the table's current files stay.
 
         Args:
-            files: those, as an inventory for ``VACUUM``: ``path``, ``length``, ``isDir`` and
+            files: an inventory for ``VACUUM``: ``path``, ``length``, ``isDir`` and
                 ``modificationTime`` (milliseconds).
         """
         view = f"{APP_ID}_{uuid.uuid4().hex}"
@@ -289,7 +291,7 @@ class SparkDelta(DeltaTables):
                 session.catalog.dropTempView(view)
 
     def drop(self, place: Place) -> None:
-        """Remove a table with all of its files."""
+        """Remove a table and all of its files."""
         with self._session() as session:
             if place.in_catalog:
                 session.sql(f"DROP TABLE IF EXISTS {place.sql}")
@@ -302,10 +304,10 @@ class SparkDelta(DeltaTables):
 
     @contextmanager
     def _session(self) -> Iterator[SparkSession]:
-        """A session that nothing else is done in meanwhile.
+        """Yield a session that no other thread uses meanwhile.
 
         Raises:
-            RefusedError: Delta refuses what is done in it because of another writer.
+            RefusedError: Delta refuses a commit because of another writer.
         """
         try:
             with self._sessions.one() as session:
@@ -315,12 +317,12 @@ class SparkDelta(DeltaTables):
 
 
 def globbed(path: str) -> str:
-    """A path as Spark takes it where patterns are allowed."""
+    """Return a path as Spark takes it where patterns are allowed."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def unwritable(error: BaseException) -> str | None:
-    """What an error says of missing space, or of a missing right to write; None if nothing."""
+    """Return an error's words for missing space or write permission; None if it has none."""
     found = _UNWRITABLE.search(str(error))
     return None if found is None else found.group()
 
@@ -339,10 +341,10 @@ def _save(writer: DataFrameWriter, place: Place) -> None:
 
 
 def _layout(write: Write) -> dict[str, str]:
-    """How Parquet is to write its files, as settings.
+    """Return the settings for Parquet's writer.
 
-    Its second version has differences where there is no dictionary, of timestamps where they are
-    whole numbers.
+    Its second version writes differences where there is no dictionary, also for timestamps stored
+    as whole numbers.
     """
     undictionaried = {f"{_DICTIONARY}{name}": "false" for name in packed(write.columns)}
     groups = {} if write.group_rows is None else {_GROUP_ROWS: str(write.group_rows)}
@@ -350,7 +352,7 @@ def _layout(write: Write) -> dict[str, str]:
 
 
 def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
-    """What is written, in Spark; rows from the driver in as many partitions as files."""
+    """Return the rows to write, in Spark; rows from the driver in one partition per file."""
     engine = SparkEngine(session, limits)
     if not isinstance(write.rows, pa.Table):
         return engine.here(write.rows, write.columns)
@@ -361,10 +363,10 @@ def _framed(write: Write, session: SparkSession, limits: Limits) -> DataFrame:
 
 
 def _plain(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """The same rows, with texts of Spark's plain type, as the log of a new table is to name it.
+    """Return the rows with strings of Spark's plain type, as the log of a new table should name it.
 
-    To a type that a client of Connect sends a collation is added. It is the usual one, but Spark
-    then logs ``string collate UTF8_BINARY``, which readers other than Spark do not know.
+    A Connect client adds a collation to a type. It is the default one, but Spark then logs ``string
+    collate UTF8_BINARY``, which readers other than Spark do not know.
     """
     if not is_remote(rows.sparkSession):
         return rows
@@ -373,7 +375,7 @@ def _plain(rows: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 
 def _conflicts() -> tuple[type[Exception], ...]:
-    """What Delta raises where another commit came between."""
+    """Return the errors that Delta raises when another commit came between."""
     from delta import exceptions as conflicts
 
     return (
@@ -391,7 +393,7 @@ def _conflicts() -> tuple[type[Exception], ...]:
 def _create(
     session: SparkSession, place: Place, struct: StructType, properties: Mapping[str, str]
 ) -> None:
-    """Make an empty table if there is none."""
+    """Create an empty table if there is none."""
     if is_remote(session):  # Delta's builder needs a plugin in the server
         columns = ", ".join(f"{identifier(c.name)} {ddl_of(c.dataType)}" for c in struct)
         told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
@@ -410,7 +412,7 @@ def _create(
 
 
 def _written(rows: DataFrame, place: Place, write: Write) -> None:
-    """Write rows, in the session that they belong to."""
+    """Write rows, in their own session."""
     if write.mode == "create":
         return _created(rows, place, write)
     if write.predicate is not None:
@@ -438,7 +440,7 @@ def _written(rows: DataFrame, place: Place, write: Write) -> None:
 
 
 def _told(write: Write) -> dict[str, str | int]:
-    """The options that all commits have."""
+    """Return the options that all commits have."""
     found: dict[str, str | int] = {"userMetadata": write.metadata}
     if write.compression is not None:
         found["compression"] = _CODECS.get(write.compression, write.compression)
@@ -448,7 +450,7 @@ def _told(write: Write) -> dict[str, str | int]:
 
 
 def _created(rows: DataFrame, place: Place, write: Write) -> None:
-    """Give a table other rows, columns and properties, in one commit; its history stays."""
+    """Replace a table's rows, columns and properties, in one commit; its history stays."""
     writer = rows.writeTo(place.sql).using("delta").options(**_told(write))
     if write.partition:
         writer = writer.partitionedBy(*cols(write.partition))
@@ -460,8 +462,8 @@ def _created(rows: DataFrame, place: Place, write: Write) -> None:
 def _mark_rows(session: SparkSession, place: Place) -> None:
     """Let a table mark rows as replaced (deletion vectors), or each write would copy its files.
 
-    No Spark job; and no commit, but for a table that was made for merge on read: one that changes
-    no row.
+    No Spark job; and no commit, except for a table created for merge on read: one that changes no
+    row.
     """
     shown = session.sql(f"SHOW TBLPROPERTIES {place.sql} ('{MARKS_ROWS}')").collect()
     if shown[0].value != "true":

@@ -1,7 +1,7 @@
-"""Descriptions of jobs: what Spark's own pages say that a job is for.
+"""Descriptions of jobs: what Spark's UI says a job is for.
 
-A description belongs to a thread, and to the threads that it begins, not to the session. The
-invariant: the user's own is there again afterwards.
+A description belongs to a thread and the threads that it starts, not to the session. The invariant:
+the user's own description is restored afterwards.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _PROPERTY: Final = "spark.job.description"
 
 
 def describing(session: SparkSession) -> Callable[[str | None], None] | None:
-    """Sets the description of this thread's jobs; None sets back what it was.
+    """Return a function that sets the description of this thread's jobs; None restores it.
 
-    None where there is no context, as with Spark Connect.
+    None without a context, as with Spark Connect.
     """
     context = getattr(session, "sparkContext", None)
     if context is None:
@@ -26,7 +26,7 @@ def describing(session: SparkSession) -> Callable[[str | None], None] | None:
     before = context.getLocalProperty(_PROPERTY)
 
     def describe(text: str | None) -> None:
-        with suppress(Exception):  # of a connection to Java that Ctrl-C has cut off: no work fails
+        with suppress(Exception):  # Ctrl-C may have cut the connection to Java: no work fails
             context.setLocalProperty(_PROPERTY, before if text is None else text)
 
     return describe

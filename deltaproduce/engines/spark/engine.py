@@ -1,4 +1,4 @@
-"""The Spark engine: see `engines.engine`. Rows are DataFrames; those of the driver are sent."""
+"""The Spark engine: see `engines.engine`. Rows are DataFrames; rows on the driver are sent."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from deltaproduce.types.columns import ORDINAL, ORDINAL_COLUMN, POSITION, Column
 from deltaproduce.types.ddl import identifier
 
 _FEEDER: Final = Column("_feeder", IntegerType())
-"""While the rows of several feeders are sorted, which feeder a row is from."""
+"""The feeder that a row is from, while the rows of several feeders are sorted."""
 
 _GONE: Final = "_gone"
 ROWS_PER_FILE: Final = 500_000
-"""The most rows of a file where many are written."""
+"""The most rows of a file where many files are written."""
 
 _ROWS_OF_ONE_TASK: Final = 5_000
 _ROWS_PER_TASK: Final = 100_000
@@ -41,7 +41,7 @@ _ROWS_PER_TASK: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine(Engine[DataFrame]):
-    """What is done with rows in Spark.
+    """The operations on rows in Spark.
 
     Attributes:
         limits: how rows from the driver are sent, and how much a task holds.
@@ -88,7 +88,7 @@ class SparkEngine(Engine[DataFrame]):
     def by_key(
         self, parts: Sequence[Part], columns: Sequence[Column], key: Sequence[Column]
     ) -> DataFrame:
-        """See `Engine.by_key`; one shuffle for all."""
+        """See `Engine.by_key`; one shuffle for all parts."""
         placed = [
             Column(f"_{place}_{number}", c.data_type, descending=c.descending)
             for place, part in enumerate(parts)
@@ -117,9 +117,9 @@ class SparkEngine(Engine[DataFrame]):
         return comparing.number(rows, layout)
 
     def in_tasks(self, rows: Rows, columns: Sequence[Column], key: Sequence[Column]) -> DataFrame:
-        """Rows that are in order, where a function is called for each key: in one task if few.
+        """Return rows in order, for a function called for each key: in one task if they are few.
 
-        Those that are in Spark are where they are to be.
+        Rows that are in Spark are in their tasks already.
         """
         if isinstance(rows, DataFrame):
             return rows
@@ -149,7 +149,7 @@ class SparkEngine(Engine[DataFrame]):
     def clustered(
         self, rows: DataFrame, clustering: Clustering, order: Sequence[Column], least: int
     ) -> tuple[DataFrame, tuple[int, ...]]:
-        """See `Engine.clustered`; one Spark job. In very many partitions they are only in order."""
+        """See `Engine.clustered`; one Spark job. With too many partitions, rows are only sorted."""
         fields = [Column(field.name, field.dataType) for field in rows.schema.fields]
         found = clustered(rows, clustering, fields, order, least)
         return in_files(rows, _tasks(rows), order[:1], order) if found is None else found, ()
@@ -159,8 +159,8 @@ class SparkEngine(Engine[DataFrame]):
     ) -> Compared:
         """See `Engine.first`: sorted over disjoint ranges, ready to be written; one Spark job.
 
-        The ranges are the files of some partitions where the key begins with these, unless one
-        is more than a task's share.
+        The ranges are the files of some partitions if the key begins with their column, unless a
+        file has more than a task's share.
         """
         ranged = None
         if clustering is not None and clustering.order(layout.key) == layout.key:
@@ -176,7 +176,7 @@ class SparkEngine(Engine[DataFrame]):
             "bytes": _size(row_bytes(layout.content)),
         }
         computed, found = checkpoint(comparing.numbered_in_order(ranged, layout, by_file), counted)
-        # Constant marks after the checkpoint take no place in it, and Spark folds them away.
+        # Constant marks added after the checkpoint take no space in it, and Spark folds them away.
         counts = Counts.of_new(found["keys"], found["pairs"], found["rows"], found["bytes"])
         in_files = clustering if by_file else None
         return Compared(comparing.all_new(computed), counts, ranged=True, clustering=in_files)
@@ -292,19 +292,19 @@ class SparkEngine(Engine[DataFrame]):
 
 
 def file_count(rows: DataFrame, count: int) -> int:
-    """How many files to write ``count`` rows in: large, but enough for the session's tasks."""
+    """Return the number of files for ``count`` rows: large, but enough for the session's tasks."""
     return max(1, -(-count // ROWS_PER_FILE), min(_tasks(rows), count // _ROWS_PER_TASK))
 
 
 def files_beside(rows: DataFrame, count: int) -> int:
-    """How many files to write ``count`` rows in while versions go on: half of the tasks at most."""
+    """Return the number of files while versions go on: at most half of the tasks."""
     return min(_tasks(rows) // 2, count // ROWS_PER_FILE)
 
 
 def in_files(
     rows: DataFrame, files: int, by: Sequence[Column], placed: Sequence[Column]
 ) -> DataFrame:
-    """Rows in so many partitions, at least one, of disjoint ranges, sorted within."""
+    """Return rows in ``files`` partitions, at least one, of disjoint ranges, sorted within."""
     return _in_ranges(rows, files, by).sortWithinPartitions(*order(placed))
 
 
@@ -318,7 +318,7 @@ def _tasks(rows: DataFrame) -> int:
 
 
 def _both_sides(rows: DataFrame, gone: DataFrame, by: Sequence[Column]) -> DataFrame:
-    """On which sides each row is: before, and after unless its (source) key is one of ``gone``."""
+    """Return rows with their sides: before, and after unless their (source) key is in ``gone``."""
     marks = gone.withColumn(_GONE, f.lit(True))
     marked = rows.join(marks, same(rows, marks, by), "left_outer")
     side = f.when(marks[_GONE], f.lit(BEFORE)).otherwise(f.lit(in_tasks.BOTH))

@@ -1,7 +1,7 @@
-"""A producer's failure in what Spark raises: see `engines.failures`, which says how it travels.
+"""A producer's failure in Spark's errors: see `engines.failures`, which says how it travels.
 
-Invariant: only a text with the driver's mark is a failure of a function, and the death of a worker
-is one if the action ran a function.
+Invariant: only a text with the driver's mark is a failure of a function; the death of a worker is
+one if the action ran a function.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ _DEATH: Final = "Python worker exited unexpectedly"
 
 
 def raised_by_producer(error: BaseException, stage: str | None = None) -> Failure | None:
-    """Finds the failure of a producer in what a Spark action raised.
+    """Find the failure of a producer in an error of a Spark action.
 
     Args:
         error: any exception; its chain of causes is searched too.

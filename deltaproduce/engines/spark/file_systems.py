@@ -1,10 +1,10 @@
-"""File systems: what is asked of Hadoop's, because neither Spark nor Delta has a word for it.
+"""File systems: operations of Hadoop that neither Spark nor Delta offers.
 
-A table at a path is never dropped by Delta (``DROP TABLE`` takes it for someone else's, and does
-nothing), and Spark does not say in which file system a path without a scheme is. So this module
-reaches behind PySpark's public interface, for the file system that Spark itself uses. The
-invariants: a removal that is cut off leaves a table that Delta can read, and that can be removed;
-and nothing is removed through a symbolic link. `local.files` does the same without Spark.
+Delta never drops a table at a path (``DROP TABLE`` treats it as external, and does nothing), and
+Spark does not tell the file system of a path without a scheme. So this module reaches behind
+PySpark's public interface, for the file system that Spark itself uses. The invariants: an
+interrupted removal leaves a table that Delta can read, and that can be removed; and nothing is
+removed through a symbolic link. `local.files` does the same without Spark.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from deltaproduce.errors import DefinitionError, StorageError
 
 
 def is_local(spark: SparkSession, address: str) -> bool:
-    """Whether a path, as Spark takes it, is in a file system of this machine."""
+    """Return whether a path, as Spark takes it, is in a file system of this machine."""
     path = _path(spark, address)
     return path is not None and _system(spark, path).getScheme() == "file"
 
 
 def has_others(spark: SparkSession, address: str) -> bool:
-    """Whether another Delta table, and so perhaps a store, is below a table's directory."""
+    """Return whether another Delta table, and so perhaps a store, is below a table's directory."""
     path = _path(spark, address)
     return path is not None and _holds_a_log(_system(spark, path), path)
 
 
 def check_relative(spark: SparkSession, path: str) -> None:
-    """Refuse a relative path where a path without a scheme is not one of this machine.
+    """Refuse a relative path if a path without a scheme is not on this machine.
 
     Raises:
-        DefinitionError: it is one of another file system, whose current directory is another one.
+        DefinitionError: it is in another file system, which has another current directory.
     """
     if not is_local(spark, path):
         raise DefinitionError(
@@ -46,13 +46,13 @@ def check_relative(spark: SparkSession, path: str) -> None:
 
 
 def remove_table(spark: SparkSession, address: str) -> None:
-    """Remove a Delta table's directory, and the one that it is in if nothing else is.
+    """Remove a Delta table's directory, and its parent directory if that is then empty.
 
-    The data goes first, then the log, newest first: what the log says of it stays readable. Of
-    symbolic links only the links go.
+    The data goes first, then the log, newest first: the rest of the log stays readable. Of symbolic
+    links, only the links are removed.
 
     Raises:
-        StorageError: the session is one of Spark Connect, which has no way to.
+        StorageError: the session is of Spark Connect, which cannot remove directories.
     """
     path = _path(spark, address)
     if path is None:
@@ -71,7 +71,7 @@ def remove_table(spark: SparkSession, address: str) -> None:
 
 
 def removed_in_turn(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Java
-    """What is removed of a table's directory, and at last the directory with the first commit."""
+    """Return the paths to remove, in order; last the directory, with the first commit."""
     log = path.suffix(f"/{LOG}")
     data = [entry for entry in _entries(system, path) if entry.getName() != LOG]
     commits = sorted(_entries(system, log), key=_place, reverse=True)
@@ -83,7 +83,7 @@ def _entries(system: Any, path: Any) -> list[Any]:  # noqa: ANN401 objects of Ja
 
 
 def _holds_a_log(system: Any, path: Any) -> bool:  # noqa: ANN401 objects of Java
-    """Whether a directory below one has a log, beside the one that it has itself."""
+    """Return whether a directory below a path has a log, apart from the path's own."""
     below = [status.getPath() for status in _listed(system, path) if status.isDirectory()]
     return any(
         system.exists(directory.suffix(f"/{LOG}")) or _holds_a_log(system, directory)
@@ -93,14 +93,14 @@ def _holds_a_log(system: Any, path: Any) -> bool:  # noqa: ANN401 objects of Jav
 
 
 def _listed(system: Any, path: Any) -> Any:  # noqa: ANN401 objects of Java
-    """What is in a directory; nothing in one that is elsewhere, behind a symbolic link."""
+    """Return a directory's entries; none for a symbolic link, whose target is elsewhere."""
     local = local_path(path.toString())
     is_link = local is not None and os.path.islink(local)
     return () if is_link or not system.exists(path) else system.listStatus(path)
 
 
 def _place(entry: Any) -> tuple[str, bool]:  # noqa: ANN401 an object of Java
-    """Where a file of a log is in it: a commit comes before what was made from it."""
+    """Return the sort position of a log's file: a commit comes before files derived from it."""
     number, _, kind = str(entry.getName()).partition(".")
     return number, kind != "json"
 

@@ -25,18 +25,18 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.ddl import identifier
 
 _PART_BYTES: Final = 64 << 20
-"""So much of a table goes to Spark at once."""
+"""The bytes of a table that go to Spark at once."""
 _SENT: Final = "_sent"
-"""The column that batches are in on their way to the driver."""
+"""The column that carries batches to the driver."""
 
 
 def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
-    """The columns of some rows, on the driver; one Spark job.
+    """Return the columns of the rows, on the driver; one Spark job.
 
-    The types are those of `arrow_type`, so that tables fetched from anywhere can be put together.
+    The types are those of `arrow_type`, so tables fetched from anywhere can be concatenated.
 
     Raises:
-        KeyboardInterrupt: for Ctrl-C; pyspark would say only that its job was cancelled.
+        KeyboardInterrupt: for Ctrl-C; pyspark would only say that its job was cancelled.
     """
     try:
         found = rows.select(*(identifier(c.name) for c in columns)).toArrow()
@@ -50,10 +50,10 @@ def fetched(rows: DataFrame, columns: Sequence[Column]) -> pa.Table:
 
 
 def streamed(rows: DataFrame, columns: Sequence[Column]) -> Iterator[pa.Table]:
-    """The columns of some rows, on the driver, batch by batch; one Spark job a partition.
+    """Yield the columns of the rows, on the driver, batch by batch; one Spark job per partition.
 
-    Tasks write their batches as bytes, so that a partition and no more is on the driver, and no
-    value goes through Python's objects. The types are those of `arrow_type`.
+    Tasks write their batches as bytes, so only one partition is on the driver at a time, and no
+    value becomes a Python object. The types are those of `arrow_type`.
     """
     found = rows.select(*(identifier(c.name) for c in columns))
     sent = found.mapInArrow(_as_bytes, f"{_SENT} binary")
@@ -62,7 +62,7 @@ def streamed(rows: DataFrame, columns: Sequence[Column]) -> Iterator[pa.Table]:
 
 
 def _as_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each batch as the one value of another."""
+    """Yield each batch as the single value of another batch."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -76,12 +76,12 @@ def frame(
     columns: Sequence[Column] = (),
     plan_rows: int = Limits().plan_rows,
 ) -> DataFrame:
-    """An Arrow table as a DataFrame, in the declared types if there are ``columns``.
+    """Return an Arrow table as a DataFrame, in the declared types if there are ``columns``.
 
-    Rows that are more than a few are an RDD, as a checkpoint that is made when it is first read:
-    Spark would keep them in the query's plan, over which each of its rules walks row by row, for
-    seconds. Large tables go over in parts, each of which is computed before the next one comes:
-    what Python gives stays in the driver's heap until then, and afterwards on its disk.
+    More than a few rows become an RDD, as a checkpoint that is made on first read: Spark would keep
+    them in the query's plan, which each of its rules walks row by row, for seconds. Large tables go
+    over in parts, each of which is computed before the next one comes: data from Python stays in
+    the driver's heap until then, and afterwards on its disk.
     """
     schema = StructType([StructField(c.name, c.data_type) for c in columns]) if columns else None
     size = max(len(table) * _PART_BYTES // max(table.nbytes, 1), 1)
@@ -96,11 +96,11 @@ def frame(
 
 
 def _whole(table: pa.Table) -> pa.Table:
-    """The rows as pyspark takes them.
+    """Return the rows as pyspark takes them.
 
-    Chunks are joined: pyspark 4.2 loses rows next to empty chunks, which filters leave. And slices
-    are copied, because it refuses those of maps with nulls; and Arrow joins no chunks of nested
-    columns to none.
+    Chunks are joined: pyspark 4.2 loses rows next to empty chunks, which filters leave. Slices are
+    copied, because pyspark refuses slices of maps with nulls. An empty table is created instead,
+    because Arrow cannot join zero chunks of nested columns.
     """
     table = table.combine_chunks() if len(table) else table.schema.empty_table()
     if any(chunk.offset for column in table.columns for chunk in column.chunks):
@@ -109,7 +109,7 @@ def _whole(table: pa.Table) -> pa.Table:
 
 
 def row_bytes(columns: Iterable[Column]) -> Expression:
-    """About how many bytes a row's columns take: 8 each, and what is of no fixed size."""
+    """Return the approximate bytes of a row: 8 per column, plus values of variable size."""
     return f.expr(" + ".join(_bytes(identifier(c.name), c.data_type) for c in columns))
 
 

@@ -1,6 +1,6 @@
 """Log actions: what the commits of a Delta table did to its files, read from its log in Spark.
 
-Delta's log is read as its protocol lays it down
+The log is read as Delta's protocol defines it
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md): a JSON file for each commit, with
 actions ``add`` and ``remove``; a deletion vector is in a file named by a UUID, which the action has
 in Z85 (https://rfc.zeromq.org/spec/32).
@@ -26,16 +26,17 @@ _Z85: Final = (
 
 
 def actions(spark: SparkSession, files: str | Sequence[str]) -> DataFrame:
-    """The actions on files that some commits have; lazily.
+    """Return the actions on files in some commits; lazily.
 
     Args:
-        files: the commits' files, or a pattern of their paths. Other files than commits are passed
-            over.
+        files: the commits' files, or a pattern of their paths. Files other than commits are
+            skipped.
 
     Returns:
-        ``commit`` (the delta version), ``adds`` (and does not remove), ``path`` (as the log has
-        it), ``marked`` (rows of it are marked as deleted), ``vector`` (the path of the file in
-        which they are; null if it is in none), ``partition`` (the values of its partition columns).
+        ``commit`` (the delta version), ``adds`` (if not, it removes), ``path`` (as in the log),
+        ``marked`` (rows of the file are marked as deleted), ``vector`` (the path of the file that
+        contains the deletion vector; null if none does), ``partition`` (the values of its partition
+        columns).
     """
     paths = [files] if isinstance(files, str) else list(files)
     log = spark.read.schema(f"add {_ACTION}, remove {_ACTION}").json(paths)
@@ -53,9 +54,9 @@ def actions(spark: SparkSession, files: str | Sequence[str]) -> DataFrame:
 
 
 def _vector() -> Column:
-    """The path of the file that an action's deletion vector is in; null if it is in none.
+    """Return the path of the file with an action's deletion vector; null if it is in none.
 
-    Written as text, because Spark takes a call for each part of an expression otherwise.
+    It is built as text, because as an expression each part would be a call to Spark.
     """
     blocks = (f"substring(vector.pathOrInlineDv, {start}, 5)" for start in (-20, -15, -10, -5))
     digits = f"concat({', '.join(map(_hex_sql, blocks))})"
@@ -70,7 +71,7 @@ def _vector() -> Column:
 
 
 def _hex_sql(block: str) -> str:
-    """Four bytes, which are five digits of Z85, in hexadecimal; SQL of SQL."""
+    """Return SQL for four bytes, given as SQL for five digits of Z85, in hexadecimal."""
     values = (
         f"(instr('{_Z85}', substring({block}, {place}, 1)) - 1) * {85 ** (5 - place)}L"
         for place in range(1, 6)

@@ -3,10 +3,9 @@
 A predicate is text, because ``replaceWhere`` takes only text, and it must prune files, because a
 table is large and a step's keys are few. So it has two conjuncts: the first key column ``IN`` a
 list of literals, which Delta turns into file skipping, and, for keys of several columns, an
-``xxhash64`` of all of them ``IN`` a list of numbers. The hash may match a key that was not asked
-for (once in about 2**64 pairs), so the invariant of this module's users is: **a predicate is a
-superset of its keys, and whoever replaces by a predicate has read by it, and puts back what it did
-not mean.**
+``xxhash64`` of all of them ``IN`` a list of numbers. The hash may match another key (once in about
+2**64 pairs), so the invariant of this module's users is: **a predicate is a superset of its keys,
+and code that replaces by a predicate has read by it, and puts back the rows that it did not mean.**
 
 Literals are written in forms that no session setting can reinterpret: text as ``CAST(X'..' AS
 STRING)`` (quotes, backslashes and newlines never reach the SQL lexer), dates and timestamps as
@@ -29,34 +28,35 @@ HASH = "_hash"
 
 _LONGEST_LITERAL_BYTES = 256
 
-# Spark leaves Parquet's row groups out by values of the hybrid calendar, which goes from 4 to 15
-# October 1582: rows of the days between are not found. A moment is on one of them in some zone.
+# Spark prunes Parquet's row groups by values of the hybrid calendar, which goes from 4 to 15
+# October 1582: it does not find rows of the days between. A timestamp is on one of them in some
+# zone.
 _GAP = date(1582, 10, 4), date(1582, 10, 15)
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in _GAP)
 _MICROS_A_DAY = 24 * 3_600_000_000
 
 
 def hash_sql(names: Sequence[str]) -> str:
-    """The SQL expression that hashes the named key columns, in order."""
+    """Return the SQL expression that hashes the named key columns, in order."""
     return f"xxhash64({', '.join(map(identifier, names))})"
 
 
 def needs_hash(columns: Sequence[Column], keys: pa.Table) -> bool:
-    """Whether `membership` of these keys needs their hashes: the literals do not say it all."""
+    """Return whether `membership` of these keys needs their hashes: literals do not suffice."""
     return len(columns) > 1 or _first_column_in(columns[0], keys.column(0)) is None
 
 
 def membership(columns: Sequence[Column], keys: pa.Table) -> str:
-    """The predicate that holds for every row whose ``columns`` equal one of ``keys``.
+    """Return the predicate that holds for every row whose ``columns`` equal one of ``keys``.
 
     Args:
         columns: the key columns, at least one.
-        keys: one row a key: the columns by their names, then, if `needs_hash`, ``HASH``, as Spark
+        keys: one row per key: the columns by their names, then, if `needs_hash`, ``HASH``, as Spark
             computed it.
 
     Returns:
-        SQL text that refers to nothing but ``columns``; ``FALSE`` when there are no keys. For one
-        column with literals of every key it is exact, otherwise a superset.
+        SQL text that refers only to ``columns``; ``FALSE`` when there are no keys. For one column
+        with literals of every key it is exact, otherwise a superset.
     """
     if keys.num_rows == 0:
         return "FALSE"
@@ -69,9 +69,9 @@ def membership(columns: Sequence[Column], keys: pa.Table) -> str:
 
 
 def literal(scalar: pa.Scalar, data_type: t.DataType) -> str | None:
-    """One key value as SQL text of exactly ``data_type``.
+    """Return one key value as SQL text of exactly ``data_type``.
 
-    None if that would be too long, or Spark would not find it in a file.
+    None if the text would be too long, or Spark would not find the value in a file.
     """
     match data_type:
         case t.StringType() | t.BinaryType():

@@ -1,4 +1,4 @@
-"""Spark's Python workers: what a function may have there that a process beside the driver lacks.
+"""Spark's Python workers: what a function may have there, and not in a process on the driver.
 
 The invariant: if a session gives its workers something of their own, its functions stay there.
 """
@@ -23,7 +23,7 @@ INTERPRETER_KEY: Final = "spark.sql.execution.pyspark.python"
 _MEMORY_KEY: Final = "spark.executor.pyspark.memory"
 
 _ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
-"""How `spark.master` names it; `local-cluster` has processes of its own."""
+"""How `spark.master` names one process; `local-cluster` has processes of its own."""
 
 _HELD_BY_SPARK: Final = (
     ("pyspark.accumulators", "Accumulator"),
@@ -33,19 +33,19 @@ _HELD_BY_SPARK: Final = (
 
 
 def held_by_spark() -> tuple[type, ...]:
-    """What a function may hold that means nothing outside of Spark's workers.
+    """Return the classes that a function may hold and that work only in Spark's workers.
 
-    PySpark's client has no such classes, and what was not imported nobody holds.
+    PySpark's client has no such classes, and a function cannot hold one that was not imported.
     """
     found = ((sys.modules.get(module), name) for module, name in _HELD_BY_SPARK)
     return tuple(getattr(module, name) for module, name in found if module is not None)
 
 
 def are_as_beside(spark: SparkSession) -> bool:
-    """Whether a function runs beside the driver as it does in the session's workers.
+    """Return whether a function runs on the driver as it does in the session's workers.
 
-    They may run another interpreter, with other packages, have a bound on their memory, or files
-    that were added to the session. Of a remote session that is not known.
+    Workers may run another interpreter, with other packages, have a bound on their memory, or files
+    added to the session. For a remote session this is unknown.
     """
     if is_remote(spark):
         return False
@@ -60,19 +60,19 @@ def are_as_beside(spark: SparkSession) -> bool:
 
 
 def has_other_machines(spark: SparkSession) -> bool:
-    """Whether a session's tasks run elsewhere than in this machine's one Java process."""
+    """Return whether a session's tasks run elsewhere than in this machine's one Java process."""
     return is_remote(spark) or _ONE_PROCESS.fullmatch(spark.sparkContext.master or "") is None
 
 
 def _has_files(context: SparkContext) -> bool:
-    """Whether files were added to the session; jars are, with `spark.jars.packages`."""
+    """Return whether files were added to the session; `spark.jars.packages` adds only jars."""
     java = context._jsc  # PySpark asks for one name after the other, for 12 ms
     found = "" if java is None else str(java.sc().listFiles().mkString("\n"))
     return any(not name.endswith(".jar") for name in found.splitlines())
 
 
 def as_in_spark(rows: pa.Table, time_zone: str) -> pa.Table:
-    """Rows as Spark's workers get them: moments have the session's time zone."""
+    """Return rows as Spark's workers get them: timestamps have the session's time zone."""
     types = [_zoned(found, time_zone) for found in rows.schema.types]
     if types == rows.schema.types:
         return rows
@@ -98,7 +98,10 @@ def _zoned_field(field: pa.Field, zone: str) -> pa.Field:
 
 
 def _is_this(interpreter: str) -> bool:
-    """Whether it is this process's: of the same folder, because environments share a program."""
+    """Return whether it is this process's interpreter, in the same folder.
+
+    The folder counts because environments share a program.
+    """
     found = shutil.which(interpreter)
     if found is None or not sys.executable:
         return False

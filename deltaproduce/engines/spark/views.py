@@ -1,4 +1,4 @@
-"""Views in a catalog's schema: what Spark says of them, and how they are made.
+"""Views in a catalog's schema: their listing, properties, creation and removal.
 
 Names of schemas and views are quoted already; a view has one commit, its own, which is not Delta's.
 """
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 
 def names_in(spark: SparkSession, schema: str) -> dict[str, bool]:
-    """The tables and views of a schema, as the catalog spells them -> whether it is a view."""
+    """Return a schema's tables and views, as the catalog spells them -> whether it is a view."""
     tables = spark.sql(f"SHOW TABLES IN {schema}").collect()
     views = spark.sql(f"SHOW VIEWS IN {schema}").collect()
     are_views = {row.viewName for row in views if not row.isTemporary}
@@ -20,13 +20,13 @@ def names_in(spark: SparkSession, schema: str) -> dict[str, bool]:
 
 
 def properties(spark: SparkSession, view: str) -> dict[str, str]:
-    """The properties of a view."""
+    """Return the properties of a view."""
     rows = spark.sql(f"SHOW TBLPROPERTIES {view}").collect()
     return {row.key: row.value for row in rows}
 
 
 def replace(spark: SparkSession, view: str, text: str, told: Mapping[str, str]) -> None:
-    """Make a view of a query, in the place of the one that is there, if one is.
+    """Create a view of a query, or replace an existing one.
 
     Args:
         told: its properties.
@@ -36,7 +36,7 @@ def replace(spark: SparkSession, view: str, text: str, told: Mapping[str, str]) 
 
 
 def drop(spark: SparkSession, view: str) -> None:
-    """Remove a view, if it is there."""
+    """Remove a view, if it exists."""
     spark.sql(f"DROP VIEW IF EXISTS {view}")
 
 

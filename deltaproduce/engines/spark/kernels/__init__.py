@@ -1,1 +1,1 @@
-"""What is computed of rows in Spark: what differs, what is fed, what is wrong, and numbers."""
+"""Computations on rows in Spark: comparisons, feeds, checks and numbers."""

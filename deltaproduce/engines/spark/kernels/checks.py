@@ -1,10 +1,10 @@
-"""Checks in Spark: whether stored rows are such as versions make (see `Engine`).
+"""Checks in Spark: whether stored rows are valid results of versions (see `Engine`).
 
-The updates of a version have all rows of each key that it changed (S7), so the last ones of a key
-are the rows that it has (S16). The invariant that is checked: a version says of a key either that
-it is gone, in one row without values, or all its rows, numbered from 0; that it is new only if it
-was not there, and that it has gone or changed only if it was. `local.kernels.checks` says the same
-of rows on the driver; a law on random rows holds the two against each other.
+The updates of a version have all rows of each key that it changed (S7), so the last updates of a
+key are its rows (S16). The invariant that is checked: for each key, a version has either one delete
+row without values, or all its rows, numbered from 0; a key is added only if it was not there, and
+deleted or updated only if it was. `local.kernels.checks` does the same for rows on the driver; a
+property test on random rows compares the two.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def latest(updates: DataFrame, layout: Layout) -> DataFrame:
 
 
 def folded(updates: DataFrame, layout: Layout) -> DataFrame:
-    """The rows that each key has after all its updates: key columns, ``_position``, values."""
+    """Return the rows of each key after all its updates: key columns, ``_position``, values."""
     columns = (*layout.key, POSITION_COLUMN, *layout.value)
     alive = latest(updates, layout).where(f.col(CHANGE_TYPE) != DELETE)
     return alive.select(*cols(columns))
@@ -60,11 +60,11 @@ def unfolded(
     *,
     complete: bool,
 ) -> DataFrame | None:
-    """The keys whose rows are not those that their updates come to; None if there are no rows.
+    """Return the keys whose rows differ from their updates' result; None if there are no rows.
 
     Args:
-        updates: of one version after the other, up to that of the content.
-        complete: the updates are all that there ever were; else only keys that have some count.
+        updates: the updates of consecutive versions, up to that of the content.
+        complete: the updates are all that there ever were; if not, only keys with updates count.
     """
     columns = (*layout.key, POSITION_COLUMN, *layout.value)
     if content is not None:
@@ -82,7 +82,7 @@ def unfolded(
 
 
 def faults(updates: DataFrame, layout: Layout, head: int) -> DataFrame:
-    """`marks.FAULTS` of some updates, as `Engine.faults` counts them; one row."""
+    """Return `marks.FAULTS` of the updates, as `Engine.faults` counts them; one row."""
     key = [col(c.name) for c in layout.key]
     in_step = Window.partitionBy(*key, VERSION).orderBy(POSITION)
     nulls = [col(c.name).isNull() for c in layout.value]
@@ -112,7 +112,7 @@ def faults(updates: DataFrame, layout: Layout, head: int) -> DataFrame:
 
 
 def _is_odd(is_first: Expression) -> Expression:
-    """Whether a row says what no row at its place does."""
+    """Return whether a row's change type does not fit its position and values."""
     kind = f.col(CHANGE_TYPE)
     fits = (
         f.when(kind == DELETE, is_first & f.col(_IS_NULL))
@@ -123,7 +123,7 @@ def _is_odd(is_first: Expression) -> Expression:
 
 
 def pair_faults(content: DataFrame, mappings: DataFrame | None, layout: Layout) -> DataFrame:
-    """`marks.PAIR_FAULTS` of content and key mappings, as `Engine.pair_faults` counts them.
+    """Return `marks.PAIR_FAULTS` of content and key mappings; see `Engine.pair_faults`.
 
     Returns:
         One row.
@@ -151,17 +151,17 @@ def pair_faults(content: DataFrame, mappings: DataFrame | None, layout: Layout) 
 
 
 def file_ends(rows: DataFrame, by: Sequence[Column]) -> DataFrame:
-    """Each file's first and last row, one after the other.
+    """Return each file's first and last row, one after the other.
 
     Args:
-        rows: those of a delta version, as Delta reads them; none is marked as deleted.
-        by: what the rows of a file should be sorted by.
+        rows: the rows of a delta version, as Delta reads them; none is marked as deleted.
+        by: the columns that the rows of a file should be sorted by.
 
     Returns:
         `marks.FILE` and `marks.MISPLACED`, and the columns ``by``.
     """
-    # Delta numbers the rows of a file only where some may be marked as deleted. Here none is,
-    # and a task reads one part of a file after the other, from front to back.
+    # Delta numbers the rows of a file only if some may be marked as deleted. Here none is, and a
+    # task reads one part of a file after the other, from front to back.
     place = f.struct("_metadata.file_block_start", f.monotonically_increasing_id())
     file = f.col("_metadata.file_path").alias(FILE)
     numbered = rows.select(*cols(by), file, place.alias(_PLACE))

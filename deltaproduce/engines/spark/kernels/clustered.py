@@ -1,7 +1,7 @@
-"""Rows by partitions, in Spark: each partition of the DataFrame is a file of one, or of some.
+"""Rows by partitions, in Spark: each partition of the DataFrame is a file of one or several.
 
-The invariant: no partition of the column is in two of them. Which are together is decided on the
-driver, from how many rows each has.
+The invariant: no partition of the column is in two files. The driver decides which partitions share
+a file, from their numbers of rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNIT: Final = Column("_unit", LongType())
 _ROWS: Final = Column("_rows", LongType())
 _PLACE: Final = Column("_place", LongType())
 _MOST_UNITS: Final = 100_000
-"""Of more, the driver does not say which are together."""
+"""With more units, the driver does not decide which share a file."""
 
 
 def clustered(
@@ -36,11 +36,11 @@ def clustered(
     placed: Sequence[Column],
     least: int,
 ) -> DataFrame | None:
-    """The rows, sorted, a file in each partition; None as from `apart`.
+    """Return the rows, sorted, one file per partition; None as from `apart`.
 
     Args:
         columns: the rows' own.
-        placed: what they are sorted by.
+        placed: the columns to sort by.
         least: see `Engine.clustered`.
     """
     found = apart(rows, clustering, least)
@@ -50,13 +50,13 @@ def clustered(
 def apart(
     rows: DataFrame, clustering: Clustering, least: int, most: int | None = None
 ) -> DataFrame | None:
-    """The rows with the file that each is in, those of one in each partition, in no order.
+    """Return the rows with their file's number, each file in one partition, in no order.
 
     None if they are in too many partitions. One Spark job to count them.
 
     Args:
         least: see `Engine.clustered`.
-        most: None, too, if a file would have more rows.
+        most: None, too, if a file would have more rows than this.
     """
     size = clustering.partitions.unit_size
     with_units = rows.withColumn(_UNIT.name, unit_of(clustering.column, size))
@@ -75,26 +75,26 @@ def apart(
 
 
 def cut(rows: pa.Table, ends: Sequence[int]) -> pa.Table:
-    """Rows of the driver with the file that each is in, and its place."""
+    """Return rows of the driver with their file's number, and their position."""
     files = np.repeat(np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0))
     with_files = rows.append_column(FILE.name, pa.array(files))
     return with_files.append_column(_PLACE.name, pa.array(np.arange(len(rows))))
 
 
 def in_places(rows: DataFrame, columns: Sequence[Column], files: int) -> DataFrame:
-    """What `cut` has made, in so many files."""
+    """Return the rows of `cut`, one file per partition."""
     return in_files(rows, [_PLACE], columns, files)
 
 
 def in_files(
     rows: DataFrame, placed: Sequence[Column], columns: Sequence[Column], files: int
 ) -> DataFrame:
-    """Rows that say which file they are in, sorted there."""
+    """Return rows that name their file, sorted within it."""
     return _in_order(_each_apart(rows, files), placed, columns)
 
 
 def _each_apart(rows: DataFrame, files: int) -> DataFrame:
-    """Rows that say which file they are in, those of one in each partition."""
+    """Return rows that name their file, each file in one partition."""
     return rows.repartitionById(max(files, 1), FILE.name)
 
 
@@ -103,11 +103,11 @@ def _in_order(rows: DataFrame, placed: Sequence[Column], columns: Sequence[Colum
 
 
 CUT: Final = (FILE, _PLACE)
-"""What `cut` adds."""
+"""The columns that `cut` adds."""
 
 
 def _files(counted: pa.Table, clustering: Clustering, least: int) -> pa.Table:
-    """The number of the file that each unit is in."""
+    """Return the file's number for each unit."""
     units = counted.column(_UNIT.name).to_pylist()
     partitions = [None if u is None else clustering.partitions.number(u) for u in units]
     begins = [n for n, one in enumerate(partitions) if not n or one != partitions[n - 1]]

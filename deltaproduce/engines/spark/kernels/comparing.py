@@ -1,10 +1,9 @@
 """The meaning of the tables: how a key's rows before a step differ from its rows after it.
 
-`compare` takes the rows that some keys had and those that they are to have, numbers them, and says
-of each key whether its ordered values differ (S8), and of each pair of source key and target key
-whether its rows do. Whatever a version writes, to content, key mappings or updates, is a selection
-from its result. The invariant: equal keys and equal pairs are never marked, however often they
-were touched.
+`compare` takes the rows of some keys before and after, numbers them, and says of each key whether
+its ordered values differ (S8), and of each pair of source key and target key whether its rows do.
+Whatever a version writes, to content, key mappings or updates, is a selection from its result. The
+invariant: equal keys and equal pairs are never marked, however often they were touched.
 """
 
 from __future__ import annotations
@@ -50,24 +49,24 @@ EMITTED: Final = "_emitted"
 
 
 def compare(rows: DataFrame, layout: Layout) -> DataFrame:
-    """Number the rows of each key on both sides of a step, and mark what differs.
+    """Number the rows of each key on both sides of a step, and mark the differences.
 
-    A key may have any number of rows: nothing is held in memory. Keys of fewer rows are compared
-    by `in_tasks`, more quickly.
+    A key may have any number of rows: nothing is held in memory. `in_tasks` compares keys of fewer
+    rows, faster.
 
     Args:
-        rows: all rows of the keys in question, before and after: key columns, ``sources``,
+        rows: all rows of the affected keys, before and after: key columns, ``sources``,
             ``_ordinal`` (any numbers that order the rows of a pair), value columns, ``_side``.
 
     Returns:
         The rows, with ``_ordinal`` 0, 1, … within their pair (key, source key) and ``_position`` 0,
         1, … within their key in (source key, emission) order (S6), separately on each side, and
-        with marks. ``_row_differs``: no equal row stands at the same pair and ordinal on the other
+        with marks. ``_row_differs``: no equal row is at the same pair and ordinal on the other
         side. ``_pair_differs``: some row of the pair differs. ``_key_differs``: the key's ordered
         values are not the same on both sides. ``_pair_before`` … ``_key_after``: the pair or key
         has rows on that side; ``_pair_moved``: the pair has them on one side only. ``_is_pair`` and
-        ``_is_key`` hold for exactly one row a pair and a key: its first, after the step if it is
-        alive. A key's rows are in one partition, sorted by key, side and position.
+        ``_is_key`` hold for exactly one row per pair and per key: its first, after the step if it
+        is alive. A key's rows are in one partition, sorted by key, side and position.
     """
     key = _named(layout.key)
     together = rows.repartition(*cols(layout.key))  # one shuffle serves all windows below
@@ -91,7 +90,7 @@ def compare(rows: DataFrame, layout: Layout) -> DataFrame:
 
 
 def all_new(numbered: DataFrame) -> DataFrame:
-    """What `compare` says when there was nothing before: every row, pair and key is new.
+    """Return the result of `compare` with nothing before: every row, pair and key is new.
 
     Args:
         numbered: the rows with ``_ordinal`` and ``_position``, in order.
@@ -106,19 +105,19 @@ def all_new(numbered: DataFrame) -> DataFrame:
 
 
 def all_different(compared: DataFrame) -> DataFrame:
-    """What `compare` says when no row before can be equal to one after: every one differs."""
+    """Return the result of `compare` where no row before can equal one after: all differ."""
     return compared.withColumns(
         dict.fromkeys((ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS), f.lit(True))
     )
 
 
 def number(rows: DataFrame, layout: Layout, apart: Sequence[str] = ()) -> DataFrame:
-    """``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side.
+    """Add ``_ordinal`` within each pair and ``_position`` within each key, from 0, on each side.
 
-    The ``_ordinal`` that the rows had is then ``_emitted``.
+    The rows' previous ``_ordinal`` becomes ``_emitted``.
 
     Args:
-        apart: columns that the rows are partitioned by, the same in all rows of a key.
+        apart: columns that the rows are partitioned by, equal in all rows of a key.
     """
     key = [*apart, *_named(layout.key)]
     sides = [*key, SIDE] if SIDE in rows.columns else key
@@ -133,22 +132,22 @@ def number(rows: DataFrame, layout: Layout, apart: Sequence[str] = ()) -> DataFr
 
 
 def numbered_in_order(rows: DataFrame, layout: Layout, apart: Sequence[str] = ()) -> DataFrame:
-    """Content columns and ``_position``, numbered and in order within the partitions.
+    """Return content columns and ``_position``, numbered and sorted within the partitions.
 
     Args:
-        apart: as for `number`; the same in all rows of a partition, too.
+        apart: as for `number`; also equal in all rows of a partition.
     """
     placed = number(rows, layout, apart).sortWithinPartitions(
         *apart,
         *order(layout.key),
         *order(layout.sources),
-        EMITTED,  # as the windows sort, so that nobody sorts again
+        EMITTED,  # the order of the windows, so that Spark sorts once
     )
     return placed.select(*cols(layout.content), POSITION)
 
 
 def updates(compared: DataFrame, layout: Layout) -> DataFrame:
-    """The updates of a step (S7), sorted like ``compared``: change type, key, position, values."""
+    """Return the updates (S7), sorted like ``compared``: change type, key, position, values."""
     alive = f.col(SIDE) == AFTER
     gone = ~f.col(KEY_AFTER) & (f.col(POSITION) == 0)
     change_type = (
@@ -165,7 +164,7 @@ def updates(compared: DataFrame, layout: Layout) -> DataFrame:
 
 
 def numbered_by_values(rows: DataFrame, layout: Layout) -> DataFrame:
-    """The content of a source whose rows have no order: ``_ordinal`` counts a key's by value."""
+    """Return the content of an unordered source: ``_ordinal`` numbers a key's rows by value."""
     values = [comparable(col(c.name), c.data_type) for c in layout.value]
     in_key = Window.partitionBy(*cols(layout.key)).orderBy(*values)
     place = (f.row_number().over(in_key) - 1).cast("bigint")
@@ -175,7 +174,7 @@ def numbered_by_values(rows: DataFrame, layout: Layout) -> DataFrame:
 
 
 def unmatched(one: DataFrame, other: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """The rows that one frame has more often than the other, maps as arrays; once each."""
+    """Return the rows with different counts in two frames, maps as arrays; once each."""
     names = _named(columns)
     counted = [
         rows.select(
@@ -204,7 +203,7 @@ def _match(
 
     Args:
         values: the columns in which rows are equal.
-        place: columns that tell the rows of a key on one side apart.
+        place: columns that distinguish the rows of a key on one side.
         marks: the columns to add: the row differs; a row of its group does; the group has rows
             before; and after.
         group: the key columns, and perhaps some of ``place``.

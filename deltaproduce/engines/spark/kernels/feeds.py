@@ -1,6 +1,6 @@
 """The feed of a stage (`engines.change_feed`) for rows in Spark: windows over each key's states.
 
-The invariant is the feed's own; `local.kernels.feeds` gives the same rows for the same rows.
+The invariant is the feed's own; `local.kernels.feeds` returns the same rows for the same rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def feed(
     since: int,
     mode: FeedMode,
 ) -> DataFrame:
-    """The rows that came and went: see `Engine.feed`; without the time."""
+    """Return the rows added and removed: see `Engine.feed`; without the time."""
     states = _states(before, updates, layout, since)
     together = states.repartition(*cols(layout.key))  # one shuffle serves all windows below
     moves = _net if mode == "net" else _complete
@@ -54,9 +54,9 @@ def _states(
     layout: Layout,
     since: int,
 ) -> DataFrame:
-    """The rows of each key as of ``since`` and as of each version that changed it.
+    """Return the rows of each key at ``since`` and at each version that changed it.
 
-    Of a key that is gone there is one row, which is not alive.
+    A deleted key has one row, which is not alive.
     """
     alive = (f.col(CHANGE_TYPE) != DELETE).alias(_IS_ALIVE)
     nowhere = [f.lit(None).cast(c.data_type).alias(c.name) for c in layout.sources]
@@ -71,7 +71,7 @@ def _states(
 
 
 def _net(states: DataFrame, layout: Layout, since: int) -> DataFrame:
-    """Each key's rows as of ``since`` and as of the last version that changed it, as two sides."""
+    """Return each key's rows at ``since`` and at the last version that changed it, as two sides."""
     last = f.max(VERSION).over(Window.partitionBy(*cols(layout.key)))
     is_first, is_last = f.col(VERSION) == since, f.col(VERSION) == f.col(_LAST)
     return (
@@ -83,7 +83,7 @@ def _net(states: DataFrame, layout: Layout, since: int) -> DataFrame:
 
 
 def _complete(states: DataFrame, layout: Layout, since: int) -> DataFrame:
-    """Each row as what its version made, and as what the next version of its key found."""
+    """Return each row twice: as its version's result, and as input of its key's next version."""
     newest_first = Window.partitionBy(*cols(layout.key)).orderBy(f.col(VERSION).desc())
     later = f.lag(VERSION).over(newest_first)
     next_version = f.last(_LATER, ignorenulls=True).over(newest_first)
@@ -103,7 +103,7 @@ def _move(side: int, version: Expression) -> Expression:
 
 
 def _differences(moves: DataFrame, layout: Layout) -> DataFrame:
-    """What is left of each key's rows on both sides when equal ones have cancelled each other."""
+    """Return each key's remaining rows on both sides after equal rows cancel out."""
     step = [*cols(layout.key), f.col(COMMIT_VERSION.name)]
     placed = [*order(layout.sources), f.col(ORDINAL)]
     values = f.struct(*(comparable(col(c.name), c.data_type).alias(c.name) for c in layout.value))
@@ -128,7 +128,7 @@ def _differences(moves: DataFrame, layout: Layout) -> DataFrame:
 
 
 def _on_the_other_side(group: Sequence[Expression]) -> Expression:
-    """How many rows of a row's group are on the side that it is not on."""
+    """Return the number of rows of a row's group on the other side."""
     whole = Window.partitionBy(*group)
     before, after = (f.count_if(f.col(SIDE) == side).over(whole) for side in (BEFORE, AFTER))
     return f.when(f.col(SIDE) == BEFORE, after).otherwise(before)

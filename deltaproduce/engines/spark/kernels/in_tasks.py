@@ -1,8 +1,8 @@
-"""Comparisons in Spark's tasks: the kernel of the driver, for many keys side by side.
+"""Comparisons in Spark's tasks: the driver's kernel, for many keys at once.
 
 Spark's windows sort a key's rows four times to compare them; `local.kernels.comparing` does it in
-one go, for as many keys as a part of some bytes holds. The invariant: a part has all rows of its
-keys, and is held by one task. A key of more rows than that is left to `comparing`, whose windows
+one pass, for as many keys as fit in a part of some bytes. The invariant: a part has all rows of its
+keys, and one task holds it. A key with more rows than that is left to `comparing`, whose windows
 need no memory in proportion to a key.
 """
 
@@ -26,31 +26,31 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.columns import Column
 
 BOTH: Final = 2
-"""Beside `BEFORE` and `AFTER`: a row that is there on both sides."""
+"""In addition to `BEFORE` and `AFTER`: a row that is on both sides."""
 
 _HELD: Final = "_held"
-"""Of a row that is left to others, on which sides it is; null for the rows that were compared."""
+"""The sides of a row that is not compared here; null for compared rows."""
 
 IS_LEFT: Final = f"{_HELD} IS NOT NULL"
 """Holds for a row that `compare` has left."""
 
 _ROW_BYTES: Final = 200
-"""About what the kernel takes for a row, beside the row itself."""
+"""The approximate bytes that the kernel needs per row, in addition to the row itself."""
 
 _Batches = Iterator[pa.RecordBatch]
 
 
 def compare(rows: DataFrame, layout: Layout, part_bytes: int) -> DataFrame:
-    """Number the rows of each key on both sides of a step, and mark what differs; lazily.
+    """Number the rows of each key on both sides of a step, and mark the differences; lazily.
 
     Args:
-        rows: of the keys in question: content columns and ``_side``, which is `BOTH` for a row that
-            is there before the step and stays.
-        part_bytes: how many bytes of rows a task compares at a time, about.
+        rows: the rows of the affected keys: content columns and ``_side``, which is `BOTH` for a
+            row that is there before the step and stays.
+        part_bytes: about how many bytes of rows a task compares at a time.
 
     Returns:
-        What `comparing.compare` does; and of keys whose rows are more than that the rows as they
-        are, without any mark: see `compared` and `left`.
+        The result of `comparing.compare`; for keys with more rows than that, the rows unchanged,
+        without any mark: see `compared` and `left`.
     """
     columns = (*layout.content, *ADDED, Column(_HELD, ByteType()))
     together = rows.repartition(*cols(layout.key)).sortWithinPartitions(*order(layout.key))
@@ -61,12 +61,12 @@ def compare(rows: DataFrame, layout: Layout, part_bytes: int) -> DataFrame:
 
 
 def compared(found: DataFrame) -> DataFrame:
-    """The rows that `compare` has compared."""
+    """Return the rows that `compare` has compared."""
     return found.where(f.col(_HELD).isNull()).drop(_HELD)
 
 
 def left(found: DataFrame, layout: Layout) -> DataFrame:
-    """The rows that `compare` has left, as `comparing.compare` takes them: once for each side."""
+    """Return the rows that `compare` has left, as `comparing.compare` takes them: once per side."""
     sides = (
         f.when(f.col(_HELD) == BOTH, f.array(f.lit(BEFORE), f.lit(AFTER)))
         .when(f.col(_HELD) == BEFORE, f.array(f.lit(BEFORE)))
@@ -77,7 +77,7 @@ def left(found: DataFrame, layout: Layout) -> DataFrame:
 
 
 def _compared(layout: Layout, part_bytes: int) -> Callable[[_Batches], _Batches]:
-    """What a task does, as a function that can be pickled."""
+    """Return a task's work, as a function that can be pickled."""
     names = [c.name for c in layout.content]
     keys = [c.name for c in layout.key]
 
@@ -93,14 +93,14 @@ def _compared(layout: Layout, part_bytes: int) -> Callable[[_Batches], _Batches]
 def parts(
     tables: Iterator[pa.Table], key: list[str], part_bytes: int
 ) -> Iterator[tuple[pa.Table, bool]]:
-    """Rows that are sorted by key in parts that end with a key.
+    """Split rows that are sorted by key into parts that end with a key.
 
     Returns:
-        Parts of about so many bytes, and whether each has all rows of its keys; if not, it has some
-        of one key, which is in no other part that has.
+        Parts of about ``part_bytes`` bytes, and whether each has all rows of its keys; if not, it
+        has rows of a single key, which is in no complete part.
     """
     held: list[pa.Table] = []
-    size, large = 0, None  # a key of which a part went out already
+    size, large = 0, None  # a key with an earlier part already returned
     for table in tables:
         if large is not None:
             table, large, more = _beginning(table, large, key)
@@ -128,7 +128,7 @@ def parts(
 def _beginning(
     table: pa.Table, large: pa.Table, key: list[str]
 ) -> tuple[pa.Table, pa.Table | None, pa.Table]:
-    """The rows after those of a key, the key if there may come more, and its rows."""
+    """Return the rows after a key's, the key if more of its rows may come, and its rows."""
     keys = pa.concat_tables([large, table.select(key)]).combine_chunks()
     end = int(key_ends(keys)[0]) - 1
     return table.slice(end), large if end == len(table) else None, table.slice(0, end)

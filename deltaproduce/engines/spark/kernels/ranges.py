@@ -1,8 +1,8 @@
-"""Rows by the numbers that stand for a column's values: those in some ranges, and which there are.
+"""Rows by the numbers that represent a column's values: those in some ranges, and the ranges.
 
-A number is a day since 1970 of a date, a microsecond since then of a timestamp, in UTC, and a whole
-number itself. The invariant: both engines find the same rows, a null is in no range, and in Spark
-files and row groups are left out by the ranges.
+A date's number is its days since 1970, a timestamp's its microseconds since then, in UTC, and a
+whole number's the number itself. The invariant: both engines find the same rows, a null is in no
+range, and in Spark the ranges prune files and row groups.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _LEASTS: Final[Mapping[type[DataType], int]] = {
     TimestampType: -(2**63),
     TimestampNTZType: -(2**63),
 }
-"""The least numbers that stand for values, which Spark has no literals of."""
+"""The least numbers of values, for which Spark has no literals."""
 
 
 def rows_within(rows: Rows, column: Column, values: Ranges) -> Rows:
-    """The rows whose value in a column is in some ranges."""
+    """Return the rows whose value in a column is in some ranges."""
     if isinstance(rows, pa.Table):
         return rows.filter(pa.array(are_within(rows.column(column.name), values)))
     return rows.where(_holds(column, values))
 
 
 def rows_outside(rows: Rows, column: Column, values: Ranges) -> Rows:
-    """The other rows: nulls too."""
+    """Return the other rows, nulls too."""
     if isinstance(rows, pa.Table):
         return rows.filter(pa.array(~are_within(rows.column(column.name), values)))
     return rows.where(f.coalesce(~_holds(column, values), f.lit(True)))
 
 
 def without_mark(rows: Rows, mark: str, column: Column, values: Ranges) -> Rows:
-    """The rows, with a mark taken from those whose value in a column is in some ranges."""
+    """Return the rows, and clear a mark where the value in a column is in some ranges."""
     if isinstance(rows, pa.Table):
         kept = pc.and_(rows.column(mark), pa.array(~are_within(rows.column(column.name), values)))
         return rows.set_column(rows.schema.get_field_index(mark), mark, kept)
@@ -66,7 +66,7 @@ def without_mark(rows: Rows, mark: str, column: Column, values: Ranges) -> Rows:
 
 
 def units_of(rows: Rows, column: Column, partitioning: Partitioning) -> Ranges:
-    """The units of a partitioning that a column has values in; one Spark job for rows there."""
+    """Return the units of a partitioning that a column has values in; in Spark, one job."""
     size = partitioning.unit_size
     if isinstance(rows, pa.Table):
         numbers = numbers_of(rows.column(column.name).unique()).drop_null().to_numpy()
@@ -104,7 +104,7 @@ def _scalar(number: int, column: Column) -> pa.Scalar:
 
 
 def unit_of(column: Column, size: int) -> Expression:
-    """The unit that a value is in: so many numbers, or for timestamps a day."""
+    """Return the unit of a value: ``size`` numbers, or for timestamps a day."""
     value = col(column.name)
     match column.data_type:
         case DateType():
@@ -118,7 +118,7 @@ def unit_of(column: Column, size: int) -> Expression:
 
 
 def _floored(numbers: Expression, size: int) -> Expression:
-    """The quotient, rounded down: Spark's own is rounded towards 0."""
+    """Return the quotient, rounded down: Spark rounds towards 0."""
     divisor = f.lit(size).cast("bigint")
     below = f.when(numbers % divisor < 0, f.lit(1)).otherwise(f.lit(0)).cast("bigint")
     return f.call_function("div", numbers, divisor) - below

@@ -1,12 +1,12 @@
 """Surrogate keys in Spark: a number for each target key, kept as long as it has rows (S12).
 
-A key that had rows before the step has its number in them; keys that are new get the next numbers
-in key order. The invariant: the numbers depend on the content before, the new rows and the last
-number given out, and on nothing else, so a version that is made again has the same ones; and no
-number is given out twice.
+A key that had rows before the step has its number in them; new keys get the next numbers in key
+order. The invariant: the numbers depend only on the content before, the new rows and the last
+number given out, so a version that is recomputed has the same numbers; and no number is given out
+twice.
 
-Numbering takes no single task: the new keys are put into ranges, and each range knows how many come
-before.
+Numbering does not run in a single task: the new keys are split into ranges, and each range knows
+how many keys come before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deltaproduce.types.ddl import identifier
 _NUMBER: Final = "_number"
 _RANGE: Final = "_range"
 _PLACE_BITS: Final = 33
-"""So many of monotonically_increasing_id count the rows of a partition, the others partitions."""
+"""The low bits of monotonically_increasing_id, which count a partition's rows."""
 
 
 def numbered(
@@ -52,7 +52,7 @@ def numbered(
 
 
 def _in_key_order(keys: DataFrame, key: Sequence[Column], last: int) -> tuple[DataFrame, int]:
-    """Distinct keys with the next numbers, and the last of these."""
+    """Return distinct keys with the next numbers, and the last of these."""
     ranged = keys.repartitionByRange(*order(key)).sortWithinPartitions(*order(key))
     placed = ranged.withColumn(_NUMBER, f.monotonically_increasing_id())
     computed, _ = checkpoint(placed, {"keys": f.count(f.lit(1))})

@@ -1,1 +1,1 @@
-"""Sessions: how one is made, what is set in it, and what its errors mean."""
+"""Sessions: how to start one, which settings it has, and what its errors mean."""

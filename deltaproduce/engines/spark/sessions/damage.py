@@ -1,11 +1,11 @@
-"""Damage: what Spark and Delta say when files of a table are not there, or not what they were.
+"""Damage: the errors of Spark and Delta when files of a table are missing or changed.
 
-Pure, from the words of an error: whether it tells of damage, and to which of a store's tables. The
-invariant: an error is only ever taken for damage to a table if it is about that table; those of the
-user's own data, and of tables of others, stay what they are.
+Pure, from the text of an error: whether it reports damage, and to which of a store's tables. The
+invariant: an error is only taken for damage to a table if it is about that table; errors about the
+user's own data, and about other tables, stay unchanged.
 
-Files are read wherever Spark runs a job, and the error comes from there: `noticed` is put around
-whole operations.
+Files are read wherever Spark runs a job, and the error comes from there: `noticed` wraps whole
+operations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SIGNS: Final = (
     "TABLE_OR_VIEW_NOT_FOUND",
     "is not a Parquet file",
 )
-"""What they say of files of rows, or of the log, that are gone or broken."""
+"""The words of errors about missing or broken data files or log files."""
 
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:/*")
 _SHOWN: Final = 300
@@ -46,17 +46,17 @@ _SHOWN: Final = 300
 
 @contextmanager
 def noticed(places: Callable[[], Mapping[str, str]]) -> Iterator[None]:
-    """Whatever fails within because files of a store's table are gone or broken says so.
+    """Raise errors of the block about missing or broken files of a store's table as damage.
 
     Args:
-        places: finds the tables' names -> their directories; asked only after an error.
+        places: returns the tables' names -> their directories; called only after an error.
 
     Raises:
         CorruptStoreError: for such an error, which is its cause.
     """
     try:
         yield
-    except (CorruptStoreError, StorageError):  # Java says of both that a file is not found
+    except (CorruptStoreError, StorageError):  # Java reports both as a file not found
         raise
     except Exception as error:
         table = table_of(error, places) if tells_of_damage(error) else None
@@ -66,13 +66,13 @@ def noticed(places: Callable[[], Mapping[str, str]]) -> Iterator[None]:
 
 
 def tells_of_damage(error: BaseException) -> bool:
-    """Whether files of some table are gone or broken, by what the error and its causes say."""
+    """Return whether an error or its causes report missing or broken files of some table."""
     text = _text(error)
     return any(sign in text for sign in SIGNS)
 
 
 def table_of(error: BaseException, places: Callable[[], Mapping[str, str]]) -> str | None:
-    """The table with a file that the error, or one of its causes, speaks of; None if none is."""
+    """Return the table with a file that the error or its causes name; None if there is none."""
     text = _text(error)
     for name, place in places().items():
         directory = posixpath.normpath(_SCHEME.sub("/", place)).lstrip("./")
@@ -82,7 +82,7 @@ def table_of(error: BaseException, places: Callable[[], Mapping[str, str]]) -> s
 
 
 def unreadable(table: str, error: BaseException) -> CorruptStoreError:
-    """What is said of a table that has lost files, from the error of reading it."""
+    """Return the error for a table that has lost files, from the error of reading it."""
     return CorruptStoreError(
         f"table {table!r} cannot be read as a version has it, because files of it were removed or "
         "changed by someone else; store.verify() says what else is wrong, store.repair() mends it. "
@@ -92,7 +92,7 @@ def unreadable(table: str, error: BaseException) -> CorruptStoreError:
 
 
 def _text(error: BaseException | None) -> str:
-    """What an error and its causes say."""
+    """Return the text of an error and its causes."""
     said: list[str] = []
     while error is not None and len(said) < 10:
         said.append(str(error))

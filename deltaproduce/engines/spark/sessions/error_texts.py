@@ -1,7 +1,7 @@
 """Error texts: what Spark's and Java's errors mean to a user.
 
-Spark tells much only in the words of its errors. `explained` knows those of sessions that are set
-up wrongly, `essence` finds the line that says what happened.
+Spark reports much only in the text of its errors. `explained` knows the errors of badly configured
+sessions, `essence` finds the line that says what happened.
 """
 
 import os
@@ -23,10 +23,10 @@ _CATALOG_KEY: Final = "spark.sql.catalog.spark_catalog"
 
 
 def explained(error: BaseException) -> SessionError | None:
-    """What is wrong with the session and how to mend it, if the error is one that users meet.
+    """Return what is wrong with the session and how to fix it, for errors that users meet.
 
-    Reads the messages and the notes of the error and of its causes. Errors of the library itself
-    say what is wrong already, so they are not explained; nor are those that quote a row.
+    It reads the messages and the notes of the error and of its causes. The library's own errors are
+    clear already, so they are not explained; nor are errors that quote a row.
     """
     if isinstance(error, DeltaProduceError) or _is_of_a_row(error):
         return None
@@ -39,7 +39,7 @@ def explained(error: BaseException) -> SessionError | None:
 
 
 def _is_of_a_row(error: BaseException) -> bool:
-    """Whether it is a data exception of SQL, or raised by the query itself: these quote rows."""
+    """Return whether it is a data exception of SQL, or raised by the query: these quote rows."""
     state = error.getSqlState() if isinstance(error, PySparkException) else None
     return state is not None and state.startswith(("22", "P0"))
 
@@ -152,10 +152,10 @@ _EXPLANATIONS: Final[tuple[Callable[[str], str | None], ...]] = (
 
 
 def essence(error: BaseException) -> str:
-    """The line of an error that says what happened, without Java's frames and control characters.
+    """Return the line of an error that says what happened, without Java's frames.
 
-    Of a Python function's it is the last one of its traceback, of Java's the first, or that of its
-    cause if it only says that a thread was waited for.
+    Control characters are escaped. For a Python function it is the last line of the traceback; for
+    Java the first, or that of the cause if the first only says that a thread was waited for.
     """
     text = str(error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
@@ -176,12 +176,12 @@ _LONGEST: Final = 500
 
 
 def is_missing_path(error: PySparkException) -> bool:
-    """Whether Spark found nothing at a path, or by its pattern."""
+    """Return whether Spark found nothing at a path, or by its pattern."""
     return error.getCondition() == "PATH_NOT_FOUND"
 
 
 def contexts(error: BaseException) -> Iterator[BaseException]:
-    """What was being handled when an error came up, and before that."""
+    """Yield the errors that were being handled when an error was raised, newest first."""
     while error.__context__ is not None:
         error = error.__context__
         yield error

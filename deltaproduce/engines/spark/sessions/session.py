@@ -1,8 +1,8 @@
-"""Spark sessions that can work with Delta: start one here, check any, explain why there is none.
+"""Spark sessions that work with Delta: start one here, check any, explain a failure to start.
 
-Invariant: a session that `local_session` returns has Delta's extension and catalog, and its Python
-workers run the interpreter that called. No setting of a session that already runs is changed, and
-only public interfaces are used on it, so that `check_session` serves Spark Connect too.
+Invariant: a session of `local_session` has Delta's extension and catalog, and its Python workers
+run the caller's interpreter. No setting of a running session is changed, and only public interfaces
+are used on it, so that `check_session` serves Spark Connect too.
 """
 
 import logging
@@ -35,17 +35,17 @@ _PACKAGES_KEY: Final = "spark.jars.packages"
 _JSON_LOGGING_KEY: Final = "spark.log.structuredLogging.enabled"
 _JAVA_OPTIONS_KEY: Final = "spark.driver.extraJavaOptions"
 
-_OTHERS_WRITE: Final = 0o022  # Hadoop's default, which it has instead of the process's umask
+_OTHERS_WRITE: Final = 0o022  # Hadoop's default, which it uses instead of the process's umask
 _MEMORY: Final = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 
-# Catalogs that may stand in for Spark's own and pass Delta tables through: Delta's, and Unity
-# Catalog's, which wraps it.
+# Catalogs that may replace Spark's own and pass Delta tables through: Delta's, and Unity Catalog's,
+# which wraps it.
 _DELTA_CATALOGS: Final = ("delta", "unitycatalog")
 
 _MEND_PACKAGES: Final = "pip install 'deltaproduce[spark]' in an environment without pyspark-client"
 
 _QUIET_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
-"""What Spark logs: its own defaults, without a second report of each failed task."""
+"""Spark's logging: its own defaults, without a second report of each failed task."""
 
 
 def local_session(
@@ -96,7 +96,7 @@ def local_session(
             spark = _started(_builder(app_name, cores, memory, dict(config or {})))
         except Exception as error:
             # spark-submit resolves the jars and ends when it cannot. PySpark then only knows that
-            # it ended; the reason stands in what that process wrote to standard error.
+            # it ended; the reason is in what that process wrote to standard error.
             error.add_note(said())
             explanation = explained(error)
             if explanation is None:
@@ -107,10 +107,10 @@ def local_session(
 
 
 def check_session(spark: SparkSession) -> None:
-    """Raises an error that says what to do if a session cannot work with Delta tables.
+    """Raise an error that says what to do if a session cannot work with Delta tables.
 
     Works on Spark Connect sessions too. Databricks has Delta built in, without these settings, so
-    there nothing is checked. Cost: two settings are read, no job runs.
+    nothing is checked there. Cost: two settings are read, no job runs.
 
     Raises:
         SessionError: the session lacks Delta's extension or catalog.
@@ -137,7 +137,7 @@ def check_session(spark: SparkSession) -> None:
 
 
 def _check_delta() -> None:
-    """Raises a SessionError if Delta's Python package is not there."""
+    """Raise a SessionError if Delta's Python package is missing."""
     if find_spec("delta") is None:
         raise SessionError(f"there is no package delta-spark: {_MEND_PACKAGES}")
 
@@ -170,7 +170,7 @@ def _running_session() -> SparkSession | None:
 def _started(builder: SparkSession.Builder) -> SparkSession:
     spark = builder.getOrCreate()
     try:
-        # Only this loads the catalog's class. It is missing where this process has started Java
+        # Only this loads the catalog's class. It is missing if this process has started Java
         # before, without Delta: Spark fetches packages only when it starts Java.
         spark.catalog.currentDatabase()
     except Exception:
@@ -194,13 +194,13 @@ def _builder(
         # Each sort and hash table starts with a page; Spark's choice of up to 64 MiB costs more to
         # clear than most steps' rows to sort.
         "spark.buffer.pageSize": "2m",
-        # A version's plans generate more classes than Spark's default of 100 keeps, and compiling
-        # them anew for each version takes a third of its processor time.
+        # A version's plans generate more classes than Spark's default of 100 keeps, and recompiling
+        # them for each version takes a third of its processor time.
         "spark.sql.codegen.cache.maxEntries": "10000",
-        # Each shuffle would be a job of its own, to choose a number of tasks that is right already.
+        # Each shuffle would be a job of its own, to choose a number of tasks that is already right.
         "spark.sql.adaptive.enabled": "false",
         _JAVA_OPTIONS_KEY: " ".join(_java_options(config)),
-        # Looks for the line of Python that made each expression, at a millisecond each.
+        # It looks up the line of Python behind each expression, at a millisecond each.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask() | _OTHERS_WRITE:03o}",
         "spark.ui.enabled": "false",
@@ -218,7 +218,7 @@ def _builder(
 
 
 def _java_options(config: dict[str, str]) -> Iterator[str]:
-    """The options of the Java process; the user's come last, so that each wins over ours."""
+    """Yield the options of the Java process; the user's come last, so each overrides ours."""
     # The code that Spark generates fills Java's default of 240 MiB, which stops its compiler.
     yield "-XX:ReservedCodeCacheSize=512m"
     if _QUIET_LOGGING.is_file() and not _is_logging_set_up(config):
@@ -228,7 +228,7 @@ def _java_options(config: dict[str, str]) -> Iterator[str]:
 
 
 def _is_logging_set_up(config: Mapping[str, str]) -> bool:
-    """Whether the user has set up logging where Spark, or Log4j, looks for it."""
+    """Return whether the user has set up logging where Spark, or Log4j, looks for it."""
     if "LOG4J_CONFIGURATION_FILE" in os.environ or _JSON_LOGGING_KEY in config:
         return True
     home = os.environ.get("SPARK_HOME")
@@ -237,14 +237,14 @@ def _is_logging_set_up(config: Mapping[str, str]) -> bool:
 
 
 def _umask() -> int:
-    """This process's umask, which can only be read by setting it."""
+    """Return this process's umask, which can only be read by setting it."""
     found = os.umask(0o077)
     os.umask(found)
     return found
 
 
 def _silence_query_context() -> None:
-    """Spares the terminal the JSON line that PySpark logs for each error, besides raising it.
+    """Keep PySpark from also logging each error that it raises, as a line of JSON.
 
     Loggers that the user gave another level than PySpark's default are left alone.
     """
@@ -256,19 +256,19 @@ def _silence_query_context() -> None:
 
 @contextmanager
 def _held_back_stderr() -> Iterator[Callable[[], str]]:
-    """Keeps what is written to standard error, by child processes too; yields how to read it.
+    """Hold back standard error, of child processes too; yield a function that returns it.
 
     The packages' resolver prints a hundred lines at each start, without a setting to stop it. The
-    Java process keeps the pipe that it was born with, so a thread goes on reading it: what arrives
-    after the start is passed on. If the block raises an error, what was held back is passed on too,
+    Java process keeps the pipe that it started with, so a thread goes on reading it: output after
+    the start is passed on. If the block raises an error, the held-back output is passed on too,
     unless the error is a SessionError, which says it all in one line.
     """
     try:
         terminal = os.dup(2)
-    except OSError:  # there is no standard error, so nothing to keep off it
+    except OSError:  # there is no standard error, so nothing to hold back
         yield lambda: ""
         return
-    mark = os.urandom(16)  # separates what is held back from what is passed on
+    mark = os.urandom(16)  # separates held-back output from passed-on output
     marked = Event()
     held = bytearray()
     read_end, write_end = os.pipe()

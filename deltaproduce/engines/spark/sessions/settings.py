@@ -1,8 +1,8 @@
-"""Sessions of our own beside the user's, with the user's settings and some more.
+"""The library's own sessions, with the user's settings and some more.
 
 The session that a store is given is the user's, who may do anything in it at the same time. The
-invariant: nothing is set in it, and nothing is committed in it, because Delta sets what it commits;
-what is done in other sessions is done with the user's settings.
+invariant: nothing is set and nothing is committed in it, because Delta changes settings when it
+commits; work in other sessions uses the user's settings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GLOBAL_VIEWS: Final = "spark.sql.globalTempDatabase"
 
 @contextmanager
 def temporary(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of a session that nobody else has meanwhile, restored on leaving."""
+    """Set settings of a session that no other thread uses, and restore them on leaving."""
     before = {name: session.conf.get(name, None) for name in settings}
     _set(session, settings)
     try:
@@ -37,9 +37,9 @@ def temporary(session: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 
 @contextmanager
 def handed_over(rows: DataFrame, session: SparkSession) -> Iterator[DataFrame]:
-    """The same rows in another session of the same Spark, which plans what is done with them.
+    """Yield the same rows in another session of the same Spark, which plans the work on them.
 
-    In the block there is a global temporary view of them: some writes look it up once more.
+    In the block there is a global temporary view of them: some writes look it up again.
     """
     if rows.sparkSession is session:
         yield rows
@@ -56,8 +56,8 @@ class Sessions:
     """Sessions that follow the settings of another one.
 
     Args:
-        followed: the session.
-        beside: what they are set to beside them.
+        followed: the other session.
+        beside: additional settings.
     """
 
     def __init__(self, followed: SparkSession, beside: Mapping[str, str] = _NOTHING) -> None:
@@ -71,7 +71,7 @@ class Sessions:
 
     @contextmanager
     def one(self) -> Iterator[SparkSession]:
-        """A session that nobody else has meanwhile; after an error nobody gets it again."""
+        """Yield a session that no other thread uses; after an error it is not used again."""
         wanted = self._wanted()
         try:
             session, has = self._idle.pop()
@@ -84,7 +84,7 @@ class Sessions:
 
     @contextmanager
     def read_once(self) -> Iterator[None]:
-        """Settings do not change in the block: to read them takes Spark as long as a small job."""
+        """Read settings once for the block: reading them takes Spark as long as a small job."""
         self._count(1)
         try:
             yield
@@ -93,9 +93,9 @@ class Sessions:
 
     @contextmanager
     def _active_as_before(self) -> Iterator[None]:
-        """This thread keeps its active session: pyspark makes active whichever makes a frame.
+        """Keep this thread's active session: pyspark activates whichever session creates a frame.
 
-        A remote one does so only when it is made by a builder.
+        A remote session becomes active only when a builder creates it.
         """
         if is_remote(self._followed):
             yield
@@ -105,7 +105,7 @@ class Sessions:
         try:
             yield
         finally:
-            # What pyspark remembers is one for all threads, so it may have been one of ours.
+            # PySpark remembers one session for all threads, so it may have been one of ours.
             is_ours = of_pyspark in self._made
             SparkSession._activeSession = self._followed if is_ours else of_pyspark
             if of_thread.isDefined():
@@ -114,7 +114,7 @@ class Sessions:
                 sessions.clearActiveSession()
 
     def _new(self) -> tuple[SparkSession, Mapping[str, str]]:
-        """A session, and the settings that it begins with."""
+        """Return a new session, and its initial settings."""
         session = beside(self._followed)
         self._made.add(session)
         return session, session.conf.getAll
@@ -134,9 +134,9 @@ class Sessions:
 
 
 def _follow(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Give a session other settings, Hadoop's and those of new tables among them.
+    """Give a session other settings, including Hadoop's and those of new tables.
 
-    Some cannot be set; a stream's session has such as others do not have.
+    Some cannot be set; a stream's session has settings that others do not have.
     """
     differing: dict[str, str | None] = {n: v for n, v in wanted.items() if has.get(n) != v}
     differing |= dict.fromkeys(has.keys() - wanted.keys())
