@@ -1,12 +1,11 @@
-"""Rows as Arrow columns on the driver: which of them are equal, and in what order they stand.
+"""Rows as Arrow columns on the driver: their equality and their order.
 
 Equality and order are Spark's: null equals null, NaN equals NaN and 0.0 equals -0.0, a map is the
-set of its entries, text and binary are ordered by bytes, nulls come first where a column ascends
-and last where it descends (S13). The invariant: what these functions say of two rows is what Spark
-says of them.
+set of its entries, text and binary are ordered by bytes, nulls come first in an ascending column
+and last in a descending one (S13). The invariant: these functions compare two rows as Spark does.
 
-A column becomes whole numbers, and some columns of them become one where their ranges allow it, so
-that rows are sorted and looked up by single numbers.
+A column is encoded as whole numbers, and several columns are packed into one where their ranges
+allow it, so that rows are sorted and looked up by single numbers.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ _BEYOND: Final = 1 << 63
 _MARKS_A_ROW: Final = 8
 _FEW_NUMBERS: Final = 1 << 16
 _SEARCHED_SHARE: Final = 64
-"""To search a value takes as long as to mark about so many rows."""
+"""To search a value takes as long as to mark about this many rows."""
 _PLAIN_DIGITS: Final = 18
-"""A decimal of so many digits is a whole number of 64 bits."""
+"""A decimal of at most this many digits is a 64-bit whole number."""
 
 
 def empty(columns: Sequence[Column]) -> pa.Table:
-    """No rows in these columns."""
+    """Return a table of these columns without rows."""
     return arrow_schema(columns).empty_table()
 
 
 def factorize(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
-    """For each row of some columns a number from 0, the same for equal rows only."""
+    """Return for each row of the columns a number from 0, equal only for equal rows."""
     return numbered([codes(array) for array in arrays])
 
 
 def numbered(columns: Sequence[Numbers]) -> Numbers:
-    """As `factorize`, for columns of numbers."""
+    """Like `factorize`, for columns of numbers."""
     return _dense(single(columns))
 
 
 def single(columns: Sequence[Numbers]) -> Numbers:
-    """One column of numbers in which rows are as equal, and in the same order, as in some."""
+    """Return one column of numbers with the equality and order of rows of several columns."""
     packed = _packed(columns)
     while len(packed) > 1:
         packed = _packed([_dense(numbers) for numbers in packed])
@@ -60,18 +59,18 @@ def single(columns: Sequence[Numbers]) -> Numbers:
 
 
 def grouped(in_order: Sequence[Numbers]) -> Numbers:
-    """For rows sorted by some numbers, the number of each row's group of equal ones, from 0."""
+    """Return the number of each row's group of equal rows, from 0, for sorted rows."""
     return np.cumsum(_begins(in_order)) - 1
 
 
 def key_ends(keys: pa.Table) -> Numbers:
-    """The rows before which a key ends, in rows whose equal keys are adjacent."""
+    """Return the rows before which a key ends, in rows whose equal keys are adjacent."""
     begins = _begins([_row_codes(keys.columns)])
     return np.append(np.flatnonzero(begins)[1:], len(keys))
 
 
 def whole_keys(tables: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows whose equal keys are adjacent, in tables that end with a key; none is empty."""
+    """Yield rows whose equal keys are adjacent, in tables that end with a key; none is empty."""
     rest: list[pa.Table] = []
     for table in tables:
         if not len(table):
@@ -93,38 +92,38 @@ def _border(one: pa.Table, other: pa.Table) -> pa.Table:
 
 
 def places(in_order: Sequence[Numbers]) -> Numbers:
-    """For rows sorted by some numbers, the place of each among those equal to it, from 0."""
+    """Return each row's position among the rows equal to it, from 0, for sorted rows."""
     index = np.arange(len(in_order[0]))
     return index - np.maximum.accumulate(np.where(_begins(in_order), index, 0))
 
 
 def one_of_each(array: pa.Array) -> NDArray[np.floating]:
-    """Floating numbers, of which none is null, with one NaN and one zero of all that there are."""
-    floats: NDArray[np.floating] = array.to_numpy(zero_copy_only=False) + 0.0  # makes -0.0 0.0
+    """Return floats without nulls, with a single NaN and a single zero."""
+    floats: NDArray[np.floating] = array.to_numpy(zero_copy_only=False) + 0.0  # turns -0.0 into 0.0
     floats[np.isnan(floats)] = np.nan
     return floats
 
 
 def codes(array: pa.ChunkedArray) -> Numbers:
-    """For each value of a column a number, the same for equal values only."""
+    """Return for each value of a column a number, equal only for equal values."""
     return _codes(_whole(array))
 
 
 def distinct(table: pa.Table) -> pa.Table:
-    """Each row once: the first of equal ones."""
+    """Return each distinct row once: the first of equal rows."""
     groups = _dense(_row_codes(table.columns))
     return table.take(pa.array(np.sort(firsts_of(groups))))
 
 
 def firsts_of(groups: Numbers) -> Numbers:
-    """Of some groups, numbered from 0 without gaps, the first row of each."""
+    """Return the first row of each group; groups are numbered from 0 without gaps."""
     firsts = np.empty(int(groups.max(initial=-1)) + 1, np.int64)
     firsts[groups[::-1]] = np.arange(len(groups))[::-1]
     return firsts
 
 
 def isin_rows(rows: pa.Table, keys: pa.Table) -> Marks:
-    """Which rows are equal to one of ``keys``, column by column in their order."""
+    """Mark the rows that equal one of ``keys``, column by column in their order."""
     marks = _may_be_among(rows, keys)
     if not marks.any() or (rows.num_columns == 1 and _is_told(rows.columns[0])):
         return marks
@@ -140,10 +139,10 @@ def isin_rows(rows: pa.Table, keys: pa.Table) -> Marks:
 
 
 def matched(rows: pa.Table, keys: pa.Table) -> Numbers:
-    """For each row the place of the one of ``keys`` that equals it; -1 if none does.
+    """Return for each row the position of the key that equals it; -1 if none does.
 
     Args:
-        keys: in columns of the same types and order, each once.
+        keys: distinct keys, in columns of the same types and order.
     """
     if not rows.num_columns:
         return np.zeros(len(rows), np.int64) if len(keys) else np.full(len(rows), -1)
@@ -161,14 +160,14 @@ def matched(rows: pa.Table, keys: pa.Table) -> Numbers:
 
 
 def same_rows(some: pa.Table, others: pa.Table) -> bool:
-    """Whether two tables of the same columns have the same rows, each as often, in any order."""
+    """Return whether two tables have the same rows, equally often, in any order."""
     numbers = _row_codes(pa.concat_tables([some, others]).columns)
     one, other = numbers[: len(some)], numbers[len(some) :]
     return np.array_equal(np.sort(one), np.sort(other))
 
 
 def order_codes(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
-    """For each column numbers in the column's order, the same for equal values only.
+    """Return for each column numbers in the column's order, equal only for equal values.
 
     Sorting by them, the first the most significant, sorts rows as the columns say.
     """
@@ -176,10 +175,10 @@ def order_codes(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
 
 
 def sorting(numbers: Sequence[Numbers]) -> Numbers:
-    """The places of rows in the order of some numbers, the first the most significant; stable.
+    """Return the positions of rows in the order of some numbers, most significant first; stable.
 
-    The least significant ones do not count if rows are in their order already: a stable sort by the
-    others leaves them so.
+    The least significant numbers do not count if rows are in their order already: a stable sort by
+    the others keeps it.
     """
     needed = len(numbers)
     while needed > 1 and _is_sorted(numbers[needed - 1]):
@@ -192,15 +191,15 @@ def sorting(numbers: Sequence[Numbers]) -> Numbers:
     if _is_sorted(one):
         return np.arange(rows)
     most = int(one.max())
-    if most < _FEW_NUMBERS:  # numpy sorts these by their digits
+    if most < _FEW_NUMBERS:  # NumPy radix-sorts these
         return one.astype(np.uint16).argsort(kind="stable")
     if _is_narrow(one):
         at = np.full(most + 1, rows)
         at[one] = np.arange(rows)
         found = at[at < rows]
-        if len(found) == rows:  # no two are equal
+        if len(found) == rows:  # all are distinct
             return found
-    if most < _BEYOND >> bits:  # with its place, each is sorted as one number
+    if most < _BEYOND >> bits:  # combined with its position, each is sorted as one number
         together = one << bits
         together |= np.arange(rows)
         together.sort()
@@ -210,17 +209,17 @@ def sorting(numbers: Sequence[Numbers]) -> Numbers:
 
 
 def sorted_by(table: pa.Table, numbers: Sequence[Numbers]) -> pa.Table:
-    """The rows in the order of some numbers; see `sorting`."""
+    """Return the rows in the order of some numbers; see `sorting`."""
     return taken(table, sorting(numbers))
 
 
 def in_order(table: pa.Table, columns: Iterable[Column]) -> pa.Table:
-    """The rows sorted by some columns, in their directions."""
+    """Return the rows sorted by the columns, in their directions."""
     return sorted_by(table, order_codes(table, columns))
 
 
 def taken(table: pa.Table, rows: Numbers) -> pa.Table:
-    """Some rows by their places. Arrow takes from one chunk many times as quickly as from many."""
+    """Return rows by position. Arrow takes from one chunk many times faster than from many."""
     if np.array_equal(rows, np.arange(len(table))):
         return table
     whole = table.combine_chunks() if len(table) else table
@@ -228,7 +227,7 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
 
 
 def _begins(in_order: Sequence[Numbers]) -> Marks:
-    """Of rows with equal numbers side by side, which are the first of those equal to them."""
+    """Mark the first of equal rows, in rows whose equal numbers are adjacent."""
     found = np.zeros(len(in_order[0]), bool)
     found[:1] = True
     for numbers in in_order:
@@ -245,12 +244,12 @@ def _whole(array: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _is_told(column: pa.ChunkedArray) -> bool:
-    """Whether Arrow can tell that two values of a column are equal."""
+    """Return whether Arrow can tell that two values of a column are equal."""
     return not (pa.types.is_nested(column.type) or pa.types.is_floating(column.type))
 
 
 def _may_be_among(rows: pa.Table, keys: pa.Table) -> Marks:
-    """Which rows have in each column a value that one of ``keys`` has there, where Arrow can tell.
+    """Mark the rows whose value in each column some key has too, where Arrow can tell.
 
     Often one side is small and the other large, and few rows remain.
     """
@@ -262,12 +261,12 @@ def _may_be_among(rows: pa.Table, keys: pa.Table) -> Marks:
 
 
 def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
-    """Which rows of a column have one of the values; null is among them if one is null.
+    """Mark the rows of a column that have one of the values; a null matches a null.
 
-    Whole numbers and dates in order, as those of a table's first key column are, are searched for
-    the values, if these are few. Else, where values lie close together, as numbers that were given
-    out one after the other, there is a mark for each: to look each row up by its hash takes several
-    times as long.
+    If whole numbers or dates are sorted, as those of a table's first key column are, and the values
+    are few, a binary search finds the values. Otherwise, if values are dense, as consecutive
+    numbers are, there is a mark for each: to look each row up by its hash takes several times as
+    long.
     """
     plain = pa.types.is_integer(column.type) or pa.types.is_date(column.type)
     rows = column.to_numpy() if plain and not column.null_count else None
@@ -281,7 +280,7 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
             return marked
     if not is_sorted:
         return np.asarray(pc.is_in(column, value_set=values), bool)
-    sought.sort()  # the next one is found where the last one was, which is still in the cache
+    sought.sort()  # each search starts near the last one, which is still in the cache
     first, last = (rows.searchsorted(sought, side) for side in ("left", "right"))
     there = first < last
     steps = np.zeros(len(rows) + 1, np.int8)
@@ -291,13 +290,13 @@ def _is_in(column: pa.ChunkedArray, values: pa.ChunkedArray) -> Marks:
 
 
 def _is_narrow(numbers: Numbers) -> bool:
-    """Whether there may be a mark for each number of their range."""
+    """Return whether the range of the numbers is narrow enough for a mark per number."""
     least, greatest = int(numbers.min(initial=0)), int(numbers.max(initial=0))
     return greatest - least < _MARKS_A_ROW * len(numbers)
 
 
 def _marked(rows: Numbers, sought: Numbers) -> Marks | None:
-    """Which rows are among some numbers, by a mark for each of their range; None if it is wide."""
+    """Mark the rows among some numbers, by a mark per number of their range; None if it is wide."""
     if not len(sought):
         return np.zeros(len(rows), bool)
     least, greatest = int(sought.min()), int(sought.max())
@@ -327,21 +326,21 @@ def _order_codes(array: pa.Array, column: Column) -> Numbers:
 
 
 def _in_order_of_floats(array: pa.Array) -> Numbers:
-    """Numbers in the order of floats: null, which is at the other end of all, then up to NaN."""
+    """Return numbers in the order of floats: null first, then up to NaN."""
     floats = one_of_each(array.cast(pa.float64()).fill_null(0.0))
     bits = floats.view(np.int64)
-    found = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)  # of a negative all but sign
+    found = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)  # flips all but the sign bit
     found[np.asarray(array.is_null())] = np.iinfo(np.int64).min
     return found
 
 
 def _row_codes(arrays: Iterable[pa.ChunkedArray]) -> Numbers:
-    """For each row of some columns a number, the same for equal rows only."""
+    """Return for each row of the columns a number, equal only for equal rows."""
     return single([codes(array) for array in arrays])
 
 
 def _packed(columns: Sequence[Numbers]) -> list[Numbers]:
-    """Fewer columns of numbers, none negative, in which rows are as equal and in the same order."""
+    """Return fewer columns of non-negative numbers, with the same equality and order of rows."""
     found: list[Numbers] = []
     room = 0
     for column in columns:
@@ -357,7 +356,7 @@ def _packed(columns: Sequence[Numbers]) -> list[Numbers]:
 
 
 def _dense(numbers: Numbers) -> Numbers:
-    """Numbers from 0 in the order of these."""
+    """Return numbers from 0 in the order of the given ones."""
     if _is_narrow(numbers):
         least = int(numbers.min(initial=0))
         marks = np.zeros(int(numbers.max(initial=-1)) - least + 1, bool)
@@ -374,7 +373,7 @@ def _ranks(numbers: Numbers) -> Numbers:
 
 
 def _plain(array: pa.Array) -> Numbers | None:
-    """Values of a kind that are whole numbers, in their order; None for others, and with nulls."""
+    """Return values that are whole numbers, in their order; None for other types and with nulls."""
     if array.null_count:
         return None
     found = array.type
@@ -386,9 +385,9 @@ def _plain(array: pa.Array) -> Numbers | None:
 
 
 def without_points(array: pa.Decimal128Array) -> Numbers | None:
-    """Decimals of which none is null, without their points: 1.25 is 125.
+    """Return decimals without nulls and without their points: 1.25 is 125.
 
-    None if one is beyond 64 bits.
+    None if one exceeds 64 bits.
     """
     halves = np.frombuffer(array.buffers()[1] or b"", "<i8").reshape(-1, 2)
     low, high = halves[array.offset : array.offset + len(array)].T
@@ -397,13 +396,13 @@ def without_points(array: pa.Decimal128Array) -> Numbers | None:
 
 
 def _codes(array: pa.Array) -> Numbers:
-    """For each value a number, the same for equal values only; of those with parts null is -1."""
+    """Return for each value a number, equal only for equal values; a nested null is -1."""
     found = _plain(array)
     return _looked_up(array) if found is None else found
 
 
 def _looked_up(array: pa.Array) -> Numbers:
-    """Numbers from 0, the same for equal values only; -1 for null."""
+    """Return numbers from 0, equal only for equal values; -1 for null."""
     if pa.types.is_struct(array.type):
         found = factorize(array.flatten())
     elif pa.types.is_map(array.type):

@@ -1,12 +1,13 @@
-"""Calls of a function in the workers beside the driver: how rows are shared out among them.
+"""Calls of a function in workers on the driver: how rows are distributed among them.
 
-Rows are cut between keys. One worker gets the first few; whatever it does not answer at once is
-slow enough to be shared, and others get the next. Each time a worker gets a part of what is left,
-so that all end together, but not less than a moment's work: a quick function over a few rows is one
-or two round trips, a slow one has all cores. One that a cluster would end sooner is left to it.
+Rows are cut between keys. One worker gets the first few; if it does not respond at once, the call
+is slow enough to distribute, and other workers get the next rows. Each time a worker gets a share
+of the remaining rows, so that all end together, but not less than a moment's work: a fast function
+over a few rows takes one or two round trips, a slow one uses all cores. A call that a cluster would
+finish sooner is left to it.
 
-Invariants: what comes back is in the order of the rows, whoever has made it. It is all of one run
-of the function, or nothing. The failure that is raised is that of the first rows that fail.
+Invariants: results are in the order of the rows, whichever worker computes them. They are all of
+one run of the function, or nothing. The failure that is raised is that of the first rows that fail.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle  # noqa: TID251 the user's functions, on their way to a worker
+from pyspark import cloudpickle  # noqa: TID251 pickles the user's functions for a worker
 
 from deltaproduce.engines.failures import WorkerError, died, found_failure
 from deltaproduce.engines.local import worker as said
@@ -30,25 +31,25 @@ from deltaproduce.engines.local.workers import EndedError, Worker, Workers
 from deltaproduce.types.excerpts import escaped
 
 _LATE_SECONDS: Final = 0.005
-"""A call that has taken so long and has rows left gets the workers that are idle."""
+"""A call that has taken this long and has rows left gets the idle workers."""
 _SLOW_SECONDS: Final = 0.05
-"""After so long others are started, which takes half a second."""
+"""After this long, more workers are started, which takes half a second."""
 _MOMENT_SECONDS: Final = 0.02
 """The least work that is worth a round trip."""
 _KNOWN_SECONDS: Final = 0.5
-"""After so much work it is known how slow a function is."""
+"""After this much work, the function's speed is known."""
 _JOB_SECONDS: Final = 1.0
-"""What it takes other machines to begin."""
+"""The time that other machines need to start."""
 _LOOK_SECONDS: Final = 0.25
 _BATCH_ROWS: Final = 10_000
 _LONGEST_TEXT: Final = 16_000
 
 
 def pickled(function: Callable[..., Any], stays: tuple[type, ...] = ()) -> bytes | None:
-    """A function as it is sent to a worker; None if it cannot be.
+    """Return a function as it is sent to a worker; None if it cannot be sent.
 
     Args:
-        stays: it cannot if it holds an instance of one of these.
+        stays: the function cannot be sent if it holds an instance of one of these classes.
     """
     written = io.BytesIO()
     try:
@@ -71,16 +72,16 @@ class _Pickler(cloudpickle.Pickler):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function, and the rows that it is to be called for.
+    """A function, and the rows to call it for.
 
     Attributes:
-        stage: whose function it is.
+        stage: the stage whose function it is.
         function: from batches to batches, `pickled`; see `failures.in_worker`.
         rows: at least one.
-        ends: the rows before which they may be cut, in order; the last is their number.
-        most_workers: how many take part at most.
-        most_bytes: the most that may come back; None if others cannot make it.
-        elsewhere: how many workers others have, on machines of their own; 0 if there are none.
+        ends: the rows before which they may be cut, in order; the last is the number of rows.
+        most_workers: the most workers that take part.
+        most_bytes: the most bytes of the result; None if only workers here can compute it.
+        elsewhere: the number of workers on other machines; 0 if there are none.
     """
 
     stage: str
@@ -92,11 +93,11 @@ class Call:
     elsewhere: int = 0
 
     def made(self, workers: Workers) -> list[pa.Table] | None:
-        """What the function makes of the rows, in their order.
+        """Return the function's result for the rows, in their order.
 
         Returns:
-            Tables; None if it is too much, would be made sooner elsewhere, or a worker cannot run
-            the function.
+            Tables; None if the result is too large, other machines would finish sooner, or a worker
+            cannot run the function.
 
         Raises:
             ProducerError: the function failed, or its worker died.
@@ -106,12 +107,12 @@ class Call:
 
 
 class _LeftError(Exception):
-    """The call is left to others."""
+    """The call is left to Spark."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """Some rows that a worker has got."""
+    """Rows that a worker has received."""
 
     rows: int
     since: float
@@ -121,21 +122,21 @@ class _Part:
 
 
 class _Sharing:
-    """A call under way. One thread waits for all of its workers."""
+    """A call in progress. One thread waits for all of its workers."""
 
     def __init__(self, call: Call, workers: Workers) -> None:
         self._call = call
         self._workers = workers
         self._most = max(1, min(call.most_workers, workers.most))
         self._selector = DefaultSelector()
-        self._lent: dict[Worker, _Part | None] = {}  # none while it starts
+        self._lent: dict[Worker, _Part | None] = {}  # None while it starts
         self._told: set[Worker] = set()
         self._parts: list[_Part] = []
         self._first_open = 0
         self._next_row = 0
         self._failed = False
         self._bytes = 0
-        self._busy = [0.0, 0.0]  # rows that were answered, and their seconds
+        self._busy = [0.0, 0.0]  # rows with results, and their seconds
         self._warm = [0.0, 0.0]  # the same without the first rows of each worker
         self._begun: set[Worker] = set()
         self._began: float | None = None
@@ -156,7 +157,7 @@ class _Sharing:
             ]
         except _LeftError:
             return None
-        finally:  # Ctrl-C too ends here
+        finally:  # Ctrl-C ends here, too
             for worker in [*self._lent]:
                 self._let_go(worker)
             self._selector.close()
@@ -184,7 +185,7 @@ class _Sharing:
             self._hear(key.fileobj)  # type: ignore[arg-type]  # workers are what is registered
         if not events:
             for worker in [*self._lent]:
-                if worker.has_ended:  # a child of its own may hold the channel open
+                if worker.has_ended:  # its own child may hold the channel open
                     self._lose(worker)
         self._hire_more()
 
@@ -197,7 +198,7 @@ class _Sharing:
             self._hire(worker)
 
     def _taken(self) -> float:
-        """How long the call has taken, from when a worker was ready."""
+        """Return the duration of the call, since a worker was ready."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
     def _hire(self, worker: Worker) -> None:
@@ -207,7 +208,7 @@ class _Sharing:
             self._hand(worker)
 
     def _hand(self, worker: Worker) -> None:
-        """Gives a worker the next rows, if there are some, else lets it go."""
+        """Send a worker the next rows; if there are none, let it go."""
         if not self._has_more:
             self._let_go(worker)
             return
@@ -227,13 +228,13 @@ class _Sharing:
             self._lose(worker)
 
     def _next_end(self) -> int:
-        """Before which row the next part ends: a share of what is left, or a moment's work."""
+        """Return where the next part ends: after a share of the rest, or a moment's work."""
         left = len(self._call.rows) - self._next_row
         rows, seconds = self._busy
         moment = int(_MOMENT_SECONDS * rows / seconds) if seconds else 0
         share = left if self._most == 1 else left // (2 * self._most)
         if self._call.elsewhere and self._warm[1] < _KNOWN_SECONDS:
-            share = min(share, int(rows))  # twice as many each time, to learn soon how slow it is
+            share = min(share, int(rows))  # twice as many each time, to learn its speed soon
         wanted = self._next_row + min(max(share, moment, 1), left)
         ends = self._call.ends
         place = int(np.searchsorted(ends, wanted, "right")) - 1
@@ -242,7 +243,7 @@ class _Sharing:
         return int(ends[place])
 
     def _is_sooner_elsewhere(self) -> bool:
-        """Whether others would make all of it sooner than what is left is made here."""
+        """Return whether other machines would do all of it sooner than this one does the rest."""
         rows, seconds = self._warm
         if not self._call.elsewhere or seconds < _KNOWN_SECONDS:
             return False
@@ -303,7 +304,7 @@ class _Sharing:
         return part
 
     def _lose(self, worker: Worker) -> None:
-        """A worker has ended: by what the function did, or before it was ready."""
+        """Handle the end of a worker: caused by the function, or before the worker was ready."""
         part = self._lent.pop(worker)
         self._selector.unregister(worker)
         self._workers.drop(worker)

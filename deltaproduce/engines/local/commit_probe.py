@@ -1,9 +1,9 @@
-"""The commit probe: whether of two commits to one place the second is refused.
+"""The commit probe: whether the second of two commits to one place is refused.
 
-All that keeps two writers apart is that a commit's file is put only where none is. Services that
-speak S3's language are many, and some take the condition and overwrite the file. The invariant: no
-table in an object store is committed to before its service has refused such a commit, once in a
-process for a store's root; and what the probe has made there is removed.
+Writers are kept apart only because a commit's file is put only where there is none. Many services
+speak S3's protocol, and some accept the condition and overwrite the file. The invariant: no table
+in an object store is committed to before its service has refused such a commit, once per process
+for a store's root; and the probe removes its files.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _FIRST: Final = "\n".join(map(json.dumps, _ACTIONS))
 
 @cache
 def fault(root: Directory) -> str | None:
-    """What is wrong with commits below a directory; None if the second of two is refused.
+    """Return what is wrong with commits below a directory; None if the second of two is refused.
 
-    Delta-rs makes a table there; when it has found none, and asks for the rows, another commit is
-    put where it is about to put its own.
+    Delta-rs creates a table there; once it has found no table, and asks for the rows, the probe
+    puts another commit where delta-rs is about to put its own.
 
     Raises:
         Exception: delta-rs's, or the file system's, if nothing can be written at all.

@@ -1,10 +1,9 @@
-"""Data files: rows as Parquet files of a Delta table, and what its log is to say of them.
+"""Data files: rows as Parquet files of a Delta table, and their entries in its log.
 
-Delta-rs puts all rows of a commit into files as large as may be, and keeps the order of rows that
-lie in one piece of memory, and of no others. So where files end at partitions, and where rows do
-not fit in memory, they are written here, part by part, and named in a commit of delta-rs. The
-invariant: readers cannot tell which wrote them: order, schema, compression and statistics are those
-that delta-rs writes.
+Delta-rs puts all rows of a commit into files as large as possible, and keeps the order only of rows
+in one contiguous chunk. So if files end at partitions, or rows do not fit in memory, this module
+writes them, part by part, and a commit of delta-rs names them. The invariant: readers cannot tell
+the two apart: order, schema, compression and statistics are those of delta-rs.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NO_VALUES: Final[Mapping[str, str | None]] = MappingProxyType({})
 _NO_COMPRESSION: Final = MappingProxyType({"uncompressed": "none"})
 _PIECE_ROWS: Final = 1 << 18
 _MOST_TEXT: Final = 64
-"""Of longer text the log says no range: it would have to be cut."""
+"""For longer text the log has no range: it would have to be cut."""
 
 
 def written(
@@ -51,11 +50,11 @@ def written(
     """Write rows as files, in their order.
 
     Args:
-        ends: before which row each file ends.
-        partition: columns that files do not have: of each the rows of a file have one value.
+        ends: the row before which each file ends.
+        partition: columns that files do not have: the rows of a file have one value of each.
         differences: the columns of `delta_tables.packed`.
-        told: the columns of which the log has statistics.
-        unique: a column without equal values, of which no dictionary is tried.
+        told: the columns that the log has statistics of.
+        unique: a column of distinct values, for which no dictionary is tried.
 
     Raises:
         OSError: they cannot be written.
@@ -87,10 +86,10 @@ def written(
 
 
 def partition_ends(rows: pa.Table, partition: Sequence[Column], most: int) -> tuple[int, ...]:
-    """Before which of some rows a file ends, if each has rows of one partition, and so many.
+    """Return the rows before which a file ends, for files of one partition and ``most`` rows.
 
     Args:
-        rows: sorted by the columns of partitions.
+        rows: sorted by the partition columns.
     """
     if not len(rows):
         return ()
@@ -116,12 +115,12 @@ def file_of(
     values: Mapping[str, str | None] = _NO_VALUES,
     unique: str | None = None,
 ) -> AddAction:
-    """Write rows as one file, in their order, and say what the log is to say of it.
+    """Write rows as one file, in their order, and return its entry for the log.
 
     Args:
-        inside: its path from the table's directory; the directories come with it.
-        values: those of its partition, as the log has them.
-        told: see `written`; so are the others.
+        inside: its path from the table's directory; missing directories are made.
+        values: the values of its partition, as the log stores them.
+        told: see `written`, also for the other arguments.
 
     Raises:
         OSError: it cannot be written.
@@ -144,7 +143,7 @@ def file_of(
 
 
 def _pieces(rows: pa.Table, group_rows: int) -> Iterator[pa.Table]:
-    """The rows in pieces of whole row groups, each in one piece of memory."""
+    """Yield the rows in pieces of whole row groups, each a contiguous chunk."""
     size = max(1, _PIECE_ROWS // group_rows) * group_rows
     for start in range(0, max(len(rows), 1), size):
         piece = rows.slice(start, size)
@@ -152,7 +151,7 @@ def _pieces(rows: pa.Table, group_rows: int) -> Iterator[pa.Table]:
 
 
 def _statistics(rows: pa.Table, told: Sequence[Column]) -> str:
-    """What the log says of the rows of one file, as JSON."""
+    """Return the log's statistics of one file's rows, as JSON."""
     least, greatest = dict[str, object](), dict[str, object]()
     for column in told:
         values = rows.column(column.name)
@@ -166,7 +165,7 @@ def _statistics(rows: pa.Table, told: Sequence[Column]) -> str:
 
 
 def _ends(values: pa.ChunkedArray) -> tuple[object, object] | None:
-    """The least and the greatest value as the log has them; None if it has none of the kind."""
+    """Return the least and the greatest value as the log stores them; None if it has no range."""
     kind = values.type
     is_text = pa.types.is_string(kind)
     if (
@@ -183,7 +182,7 @@ def _ends(values: pa.ChunkedArray) -> tuple[object, object] | None:
 
 
 def logged_end(value: Any) -> object:  # noqa: ANN401 a value of a row
-    """An end of a column as the log has it: moments to the millisecond, which comes before them."""
+    """Return an end of a range as the log stores it: timestamps are cut to milliseconds."""
     if isinstance(value, datetime):
         zone, plain = "Z" if value.tzinfo else "", value.replace(tzinfo=None)
         return plain.isoformat("T" if zone else " ", timespec="milliseconds") + zone

@@ -1,9 +1,9 @@
-"""Delta tables without Spark: small commits, and which files a table has, by delta-rs.
+"""Delta tables without Spark: small commits, and the files of a table, by delta-rs.
 
-Spark takes 0.2 s for a commit of a few rows, delta-rs 5 ms. A commit that is made here is one of
-Delta's as any (https://github.com/delta-io/delta/blob/master/PROTOCOL.md): it has the schema, the
-properties and the statistics that Spark's would have, and carries the same ``userMetadata``. The
-invariant: what cannot be done so is not done here, and Spark does it.
+Spark takes 0.2 s for a commit of a few rows, delta-rs 5 ms. A commit made here is an ordinary Delta
+commit (https://github.com/delta-io/delta/blob/master/PROTOCOL.md): it has the schema, the
+properties and the statistics of Spark's, and carries the same ``userMetadata``. The invariant: a
+commit that delta-rs cannot make in this way is left to Spark.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ _GROUP_ROWS: Final = 1 << 20
 _ONE_FILE: Final = 1 << 40
 _PACKED: Final = ColumnProperties(encoding="DELTA_BINARY_PACKED", dictionary_enabled=False)
 _CHECKPOINTS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
-"""Checkpoints are made as the table's properties say. Its log is kept for ever, and to look for
-what has expired takes as long as the commit."""
+"""Checkpoints are made as the table's properties say; expired log entries are not removed.
+
+The log is kept forever, and a search for expired entries takes as long as the commit.
+"""
 
 
 def written(
@@ -65,15 +67,14 @@ def written(
     alone: bool = False,
     streamed: bool = False,
 ) -> bool:
-    """Write rows in their order, if that can be done here as Spark would do it.
+    """Write rows in their order, if delta-rs can do it as Spark would.
 
-    Rows that are marked as deleted are Spark's to remove, and so are columns that Delta has no
-    plain type for; and only Spark gives a table that is there already other properties in the
-    commit that writes its rows.
+    Only Spark removes rows that are marked as deleted, writes columns that Delta has no plain type
+    for, and changes an existing table's properties in the commit that writes its rows.
 
     Args:
-        handles: the store's, one of which may be the table's.
-        alone: there is no Spark, so a commit before this one gives it the properties.
+        handles: the store's handles, which may include the table's.
+        alone: there is no Spark, so a separate commit sets the properties first.
         streamed: the rows do not fit in memory.
 
     Returns:
@@ -81,7 +82,7 @@ def written(
 
     Raises:
         RefusedError: another writer was faster: rows that are to be all of a table, or its first,
-            take the place of what was read, or of nothing.
+            replace what was read, or nothing.
     """
     rows = _plain_rows(write, streamed=streamed)
     if rows is None:
@@ -114,7 +115,7 @@ def written(
 def _write_files(
     directory: Directory, found: DeltaTable | None, rows: pa.Table, write: Write
 ) -> None:
-    """Write rows in files that are made here: several, or of rows that do not fit in memory."""
+    """Write rows in files of `data_files`: several, or of rows that do not fit in memory."""
     ends, partition = write.file_ends or (len(rows),), [c.name for c in write.partition]
     if partition:
         ends = data_files.partition_ends(rows, write.partition, write.file_rows or _ONE_FILE)
@@ -198,7 +199,7 @@ def _write_one(
 
 
 def create(directory: Directory, schema: pa.Schema, properties: Mapping[str, str]) -> None:
-    """Make an empty table if there is none; of two who do, one does."""
+    """Create an empty table if there is none; if two writers do, one succeeds."""
     said = CommitProperties(max_commit_retries=0)
     with suppress(RefusedError):
         _committed(
@@ -215,10 +216,10 @@ def create(directory: Directory, schema: pa.Schema, properties: Mapping[str, str
 
 
 def deleted(directory: Directory, predicate: str, metadata: str) -> bool:
-    """Delete rows, and write the files anew that had some; no commit if there are none.
+    """Delete rows by rewriting the files that contain them; no commit if there are none.
 
     Returns:
-        Whether it was done; rows that may be marked as deleted are Spark's.
+        Whether it was done; Spark handles rows that may be marked as deleted.
 
     Raises:
         RefusedError: another writer was faster.
@@ -236,10 +237,10 @@ def deleted(directory: Directory, predicate: str, metadata: str) -> bool:
 
 
 def restored(directory: Directory, delta_version: int, metadata: str) -> bool:
-    """Give a table the rows, columns and properties of an earlier delta version.
+    """Restore the rows, columns and properties of an earlier delta version.
 
     Returns:
-        Whether it is there now; rows that may be marked as deleted are Spark's.
+        Whether the table is at that state; Spark handles rows that may be marked as deleted.
     """
     try:
         found = opened_at(directory)
@@ -253,7 +254,7 @@ def restored(directory: Directory, delta_version: int, metadata: str) -> bool:
 
 
 def set_property(directory: Directory, name: str, value: str, metadata: str) -> None:
-    """Set one of the table's properties: a commit that changes no row."""
+    """Set one of the table's properties, in a commit that changes no row."""
     found = opened_at(directory)
     _committed(
         lambda: found.alter.set_table_properties(
@@ -263,20 +264,20 @@ def set_property(directory: Directory, name: str, value: str, metadata: str) -> 
 
 
 def optimize(directory: Directory) -> None:
-    """Write small files as large ones."""
+    """Compact small files into large ones."""
     found = opened_at(directory)
     _committed(lambda: found.optimize.compact())
 
 
 def files(directory: Directory, delta_version: int) -> pa.Table | None:
-    """The files of a delta version; None if rows may be deleted.
+    """Return the files of a delta version; None if rows may be deleted.
 
     Returns:
-        ``path``, from there, in order, and what the log says of each file: ``num_records``, and
-        ``min``, ``max`` and ``null_count`` of columns, as far as it does.
+        ``path``, from the table's directory, in order, and the log's statistics of each file:
+        ``num_records``, and ``min``, ``max`` and ``null_count`` of columns, where the log has them.
 
     Raises:
-        BrokenLogError: the table is not there, or not at that version.
+        BrokenLogError: the table does not exist, or not at that version.
     """
     found = _opened(directory, delta_version)
     try:
@@ -293,10 +294,10 @@ def files(directory: Directory, delta_version: int) -> pa.Table | None:
 
 
 def size(directory: Directory, delta_version: int) -> TableSize:
-    """The files of a delta version and their bytes, as the log says; deleted rows are in them.
+    """Return the number and bytes of a delta version's files, from the log, with deleted rows.
 
     Raises:
-        BrokenLogError: the table is not there, or not at that version.
+        BrokenLogError: the table does not exist, or not at that version.
     """
     try:
         told = pa.table(_opened(directory, delta_version).get_add_actions())
@@ -306,20 +307,20 @@ def size(directory: Directory, delta_version: int) -> TableSize:
 
 
 def schema(directory: Directory, delta_version: int) -> StructType:
-    """The columns of a delta version.
+    """Return the columns of a delta version.
 
     Raises:
-        BrokenLogError: the table is not there, or not at that version.
+        BrokenLogError: the table does not exist, or not at that version.
     """
     found = _opened(directory, delta_version)
     return StructType.fromJson(json.loads(found.schema().to_json()))
 
 
 def table_id(directory: Directory) -> str:
-    """Delta's id of a table, which it keeps wherever it is.
+    """Return Delta's id of a table, which it keeps wherever it is.
 
     Raises:
-        BrokenLogError: the table is not there.
+        BrokenLogError: the table does not exist.
     """
     try:
         return str(opened_at(directory).metadata().id)
@@ -328,10 +329,10 @@ def table_id(directory: Directory) -> str:
 
 
 def history(directory: Directory, limit: int | None) -> tuple[LoggedCommit, ...]:
-    """So many of the newest commits, or all, newest first; none if there is no table.
+    """Return the newest ``limit`` commits, or all, newest first; none if there is no table.
 
     Raises:
-        BrokenLogError: the log does not say what the table is.
+        BrokenLogError: the log does not describe the table.
     """
     try:
         found = opened_at(directory).history(limit)
@@ -355,7 +356,7 @@ def _opened(directory: Directory, delta_version: int) -> DeltaTable:
 
 
 def _may_be_marked(table: DeltaTable) -> bool:
-    """Whether rows of a table may be marked as deleted."""
+    """Return whether rows of a table may be marked as deleted."""
     return bool(table.metadata().configuration.get(MARKS_ROWS) == "true")
 
 
@@ -364,7 +365,7 @@ def _has_marked(table: DeltaTable) -> bool:
 
 
 def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
-    """The rows as they are stored; None if they are not here, or are not simply stored."""
+    """Return the rows as they are stored; None if they are in Spark, or need more than a write."""
     rows = write.rows
     if not isinstance(rows, pa.Table) or write.predicate is not None:
         return None
@@ -373,11 +374,11 @@ def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
     rows = in_arrow_types(rows, write.columns)
     if streamed or not len(rows):
         return rows
-    return rows.combine_chunks()  # of several chunks it loses the order
+    return rows.combine_chunks()  # delta-rs loses the order of several chunks
 
 
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
-    """Whether all rows can be written anew, and nothing else of the table changes."""
+    """Return whether an overwrite would change only the rows of the table."""
     properties = table.metadata().configuration
     return (
         not _may_be_marked(table)
@@ -387,22 +388,22 @@ def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
 
 
 def _partition(table: DeltaTable) -> list[str]:
-    """The names of the columns that a table is partitioned by."""
+    """Return the names of the columns that a table is partitioned by."""
     return list(table.metadata().partition_columns)
 
 
 def _has_columns(table: DeltaTable, write: Write) -> bool:
-    """Whether a table has the columns that are written."""
+    """Return whether a table has the columns that are written."""
     fields = json.loads(table.schema().to_json())["fields"]
     struct = StructType([StructField(c.name, c.data_type) for c in write.columns])
     return bool(fields == struct.jsonValue()["fields"])
 
 
 def _transactions(table: DeltaTable | None, write: Write) -> list[Transaction] | None:
-    """The fencing token, as Delta has it.
+    """Return the fencing token in Delta's form.
 
     Raises:
-        RefusedError: a commit had it before.
+        RefusedError: an earlier commit has it.
     """
     if write.fence is None:
         return None
@@ -413,7 +414,7 @@ def _transactions(table: DeltaTable | None, write: Write) -> list[Transaction] |
 
 
 def _mode(table: DeltaTable | None, write: Write) -> Literal["append", "overwrite", "error"]:
-    """In delta-rs's words; a table that was not there when it was looked for is not added to."""
+    """Return the mode in delta-rs's terms; without a table it fails if one has appeared since."""
     if table is None:
         return "error"
     return "append" if write.mode == "append" else "overwrite"
@@ -422,23 +423,24 @@ def _mode(table: DeltaTable | None, write: Write) -> Literal["append", "overwrit
 def _said(
     metadata: str, transactions: list[Transaction] | None = None, *, next_one: bool = False
 ) -> CommitProperties:
-    """What a commit says of itself.
+    """Return the properties of a commit.
 
-    Delta-rs tries one that another was faster than again, on top of that, if it can make sense
-    there: a first commit becomes one that adds rows, one that overwrites keeps what was added.
+    Delta-rs retries a commit that lost to another one, on top of it, if that can make sense: a
+    first commit becomes one that adds rows, an overwrite keeps the rows added meanwhile.
 
     Args:
-        next_one: it has to be the next one after what was read; so has one with a token.
+        next_one: the commit has to directly follow the state that was read, and is not retried; nor
+            is one with a token.
     """
     retries = 0 if next_one or transactions is not None else None
     return CommitProperties({"userMetadata": metadata}, retries, transactions)
 
 
 def _committed(commit: Callable[[], _Outcome], *, made_in: Directory | None = None) -> _Outcome:
-    """What a commit gives.
+    """Return the result of a commit.
 
     Args:
-        made_in: where it makes a table; None if there is one.
+        made_in: the directory of a new table; None if the table exists.
 
     Raises:
         RefusedError: another writer was faster.
@@ -456,7 +458,7 @@ def _committed(commit: Callable[[], _Outcome], *, made_in: Directory | None = No
 
 
 def _is_plain(data_type: DataType) -> bool:
-    """Whether Delta stores a type as Arrow has it, with nulls wherever they may be."""
+    """Return whether Delta stores a type as Arrow does, nullable wherever it has parts."""
     match data_type:
         case StructType(fields=fields):
             return all(_is_plain(field.dataType) for field in fields)

@@ -1,11 +1,11 @@
-"""Digests of rows on the driver: equal rows have equal ones, others hardly ever.
+"""Digests of rows on the driver: equal rows have equal digests, different rows almost never.
 
-What is equal is what `arrays` says: NaN equals NaN, 0.0 equals -0.0, and a map is the set of its
-entries. The invariant: a digest depends on the values alone, never on how Arrow has them: in which
-chunks and slices, and what it keeps where a null is.
+Equality is that of `arrays`: NaN equals NaN, 0.0 equals -0.0, and a map is the set of its entries.
+The invariant: a digest depends on the values alone, never on their layout in Arrow: chunks, slices,
+and the bytes under a null.
 
-Each column is told whole, from Arrow's buffers: first which of its values are null, then what the
-others are made of.
+Each column is hashed as a whole, from Arrow's buffers: first its null marks, then the content of
+the other values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OFFSET: Final = np.dtype(np.int32)
 
 
 def digest(rows: pa.Table) -> str:
-    """The digest of rows in their order; their columns' names do not count."""
+    """Return the digest of rows in their order; their columns' names do not count."""
     told = sha256()
 
     def tell(part: bytes) -> None:
@@ -39,7 +39,7 @@ def digest(rows: pa.Table) -> str:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """All of a column in one array; Arrow joins no chunks of nested columns to none."""
+    """Return all of a column as one array; Arrow cannot join zero chunks of nested columns."""
     return column.combine_chunks() if len(column) else pa.array([], column.type)
 
 
@@ -60,7 +60,7 @@ def _tell(array: pa.Array, tell: _Tell) -> None:
 
 
 def _tell_atoms(array: pa.Array, tell: _Tell) -> None:
-    """Tell values without parts, of which none is null."""
+    """Hash values without parts and without nulls."""
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         tell(np.asarray(pc.binary_length(array)).tobytes())
         tell(_text(array))
@@ -73,7 +73,7 @@ def _tell_atoms(array: pa.Array, tell: _Tell) -> None:
 
 
 def _text(array: pa.Array) -> bytes:
-    """All texts, one after the other."""
+    """Return all texts, one after the other."""
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return b""
@@ -82,16 +82,16 @@ def _text(array: pa.Array) -> bytes:
 
 
 def _fixed(array: pa.Array, width: int) -> bytes:
-    """All values, which take ``width`` bytes each."""
+    """Return all values, which take ``width`` bytes each."""
     data = array.buffers()[1]
     first = array.offset * width
     return b"" if data is None else memoryview(data)[first : first + len(array) * width].tobytes()
 
 
 def _entries_in_order(maps: pa.Array) -> pa.Array:
-    """Maps, of which none is null, as lists of their entries, which stand in order of their keys.
+    """Return maps without nulls as lists of their entries, sorted by key.
 
-    In which order is no matter, but it depends on the keys alone.
+    Any order will do, as long as it depends on the keys alone.
     """
     field = pa.struct([("key", maps.type.key_type), ("value", maps.type.item_type)])
     lists = maps.cast(pa.list_(field))
@@ -103,7 +103,7 @@ def _entries_in_order(maps: pa.Array) -> pa.Array:
 
 
 def _places(array: pa.Array) -> Numbers:
-    """For each value its place in an order of the values; equal ones share it. None is a map."""
+    """Return each value's rank in an order of the values, equal for equal values; none is a map."""
     if pa.types.is_struct(array.type):
         found = _places_of_rows([_places(field) for field in array.flatten()])
     elif pa.types.is_list(array.type):

@@ -30,7 +30,7 @@ from deltaproduce.types.columns import Column
 
 
 class LocalEngine(Engine[pa.Table]):
-    """What is done with rows on the driver: all that are given are there."""
+    """The operations on rows on the driver: all given rows are there."""
 
     def here(self, rows: Rows, columns: Sequence[Column]) -> pa.Table:
         """See `Engine.here`."""
@@ -62,7 +62,7 @@ class LocalEngine(Engine[pa.Table]):
         return distinct(self.here(rows, columns))
 
     def computed(self, rows: pa.Table) -> tuple[pa.Table, int]:
-        """See `Engine.computed`: they are."""
+        """See `Engine.computed`: the rows are computed already."""
         return rows, len(rows)
 
     def by_key(
@@ -209,15 +209,15 @@ class LocalEngine(Engine[pa.Table]):
 def compared(
     old: pa.Table, stays: Marks, come: pa.Table, layout: Layout, *, all_differ: bool
 ) -> tuple[pa.Table, Counts]:
-    """What `LocalEngine.compare` finds out.
+    """Return the rows and counts of `LocalEngine.compare`.
 
     Args:
-        stays: which of the old rows do not go.
+        stays: marks the old rows that are not removed.
     """
     rows = comparing.compare(old, stays, come, layout)
     if all_differ:
         rows = comparing.all_different(rows)
-    if not stays.any():  # all keys are touched
+    if not stays.any():  # all keys are affected
         return rows, counts_of(rows)
     key = [c.name for c in layout.key]
     touched = pa.concat_tables([old.filter(pa.array(~stays)).select(key), come.select(key)])
@@ -225,10 +225,10 @@ def compared(
 
 
 def counts_of(rows: pa.Table, keys: int | None = None) -> Counts:
-    """What is counted of the rows of a comparison.
+    """Return the counts of a comparison's rows.
 
     Args:
-        keys: how many keys it is about; all of the rows if None.
+        keys: the number of keys of the comparison; if None, all keys of the rows count.
     """
     counted = {name: int(_mask(rows, which).sum()) for name, which in COUNTED.items()}
     if keys is not None:
@@ -237,8 +237,8 @@ def counts_of(rows: pa.Table, keys: int | None = None) -> Counts:
 
 
 def on_driver(rows: Rows) -> pa.Table:
-    """Rows that are on the driver."""
-    assert isinstance(rows, pa.Table)  # `choice` sees to it
+    """Return rows that are on the driver."""
+    assert isinstance(rows, pa.Table)  # `choice` ensures it
     return rows
 
 

@@ -1,9 +1,9 @@
-"""Files of Delta tables that are seen without Spark: which nobody needs, and their removal.
+"""Files of Delta tables without Spark: which files no version needs, and their removal.
 
-What `storage.files` finds elsewhere, and `spark.file_systems` and Delta's ``VACUUM`` remove there,
-by plain Python. The invariants are the same: no file that a needed delta version has, or the newest
-one, is found or removed, and none that a writer may be about to commit; nothing is found or removed
-through a symbolic link; and a removal of a table that is cut off leaves one that Delta can read.
+Plain Python does what `storage.files` finds, and `spark.file_systems` and Delta's ``VACUUM``
+remove, elsewhere. The invariants are the same: no file of a needed delta version, or of the newest,
+is found or removed, and no file that a writer may be about to commit; nothing is found or removed
+through a symbolic link; and an interrupted removal of a table leaves one that Delta can read.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _HIDDEN: Final = ("_", ".")
 
 @dataclass(slots=True)
 class _Named:
-    """What a log says of the files of one name: where they are, and whether one is needed."""
+    """The files of one name in a log: where they are, and whether one is needed."""
 
     needed: bool = False
     paths: set[str] = field(default_factory=set)
 
 
 def unneeded(directory: Directory, needed: Collection[int], unfinished_since: datetime) -> pa.Table:
-    """The files of a table that no version needs; see `storage.files.unneeded`.
+    """Return the files of a table that no version needs; see `storage.files.unneeded`.
 
     Returns:
         `INVENTORY`; paths as Spark names them.
 
     Raises:
-        BrokenLogError: the log is gone, or does not say which files there are.
+        BrokenLogError: the log is gone, or does not list the files.
     """
     named, since = _named(directory, needed), unfinished_since.timestamp()
-    # Of old files a log may not say any more.
+    # A log may no longer list old files.
     tells_all = directory.exists(commit_file(0))
     folders = {_folder(path) for known in named.values() for path in known.paths} | {""}
     found = []
@@ -65,10 +65,10 @@ def unneeded(directory: Directory, needed: Collection[int], unfinished_since: da
 
 
 def remove(directory: Directory, paths: Iterable[str]) -> None:
-    """Remove files of a table; those that it has now stay.
+    """Remove files of a table; the table's current files stay.
 
     Args:
-        paths: as `unneeded` gives them.
+        paths: as `unneeded` returns them.
     """
     now = _named(directory, ())
     for named in paths:
@@ -79,13 +79,13 @@ def remove(directory: Directory, paths: Iterable[str]) -> None:
 
 
 def with_file(root: Directory, file: str) -> tuple[str, ...]:
-    """The directories two levels below another one that have a file, by their paths from there."""
+    """Return the directories two levels below a root that contain a file, by path from there."""
     two_below = (f"{one}/{two}" for one in _folders(root) for two in _folders(root.at(one)))
     return tuple(sorted(inside for inside in two_below if root.exists(f"{inside}/{file}")))
 
 
 def has_others(directory: Directory) -> bool:
-    """Whether another Delta table, and so perhaps a store, is below a table's directory."""
+    """Return whether another Delta table, and so perhaps a store, is below a table's directory."""
     if directory.is_link:
         return False
     below = [directory.at(name) for name in _folders(directory) if name != LOG]
@@ -93,10 +93,10 @@ def has_others(directory: Directory) -> bool:
 
 
 def remove_table(directory: Directory) -> None:
-    """Remove a Delta table's directory, and the one that it is in if nothing else is.
+    """Remove a Delta table's directory, and its parent directory if that is then empty.
 
-    The data goes first, then the log, newest first: what the log says of it stays readable. Of
-    symbolic links only the links go.
+    The data goes first, then the log, newest first: the rest of the log stays readable. Of symbolic
+    links, only the links are removed.
     """
     if not directory.is_there:
         return
@@ -106,7 +106,7 @@ def remove_table(directory: Directory) -> None:
 
 
 def removed_in_turn(directory: Directory) -> list[Directory]:
-    """What is removed of a table's directory, and at last the directory with the first commit."""
+    """Return the paths to remove, in order; last the directory, with the first commit."""
     data = [directory.at(entry.name) for entry in _entries(directory) if entry.name != LOG]
     log = directory.at(LOG)
     commits = sorted(_entries(log), key=_place, reverse=True)
@@ -114,13 +114,13 @@ def removed_in_turn(directory: Directory) -> list[Directory]:
 
 
 def _place(entry: Entry) -> tuple[str, bool]:
-    """Where a file of a log is in it: a commit comes before what was made from it."""
+    """Return the sort position of a log's file: a commit comes before files derived from it."""
     number, _, kind = entry.name.lstrip(".").partition(".")
     return number, kind != "json"
 
 
 def _named(directory: Directory, needed: Collection[int]) -> dict[str, _Named]:
-    """All files that a table's log tells of, by name."""
+    """Return all files that a table's log names, by name."""
     told: dict[tuple[str, str | None], list[tuple[int, bool]]] = {}
     for action in actions(directory):
         told.setdefault((action.path, action.vector), []).append((action.commit, action.adds))
@@ -140,23 +140,23 @@ def _folder(path: str) -> str:
 
 
 def _is_needed(history: list[tuple[int, bool]], needed: Collection[int]) -> bool:
-    """Whether the newest delta version has a file, or one that is needed.
+    """Return whether the newest delta version, or a needed one, has a file.
 
     Args:
-        history: the delta versions that add it, or remove it, in their order.
+        history: the delta versions that add or remove it, in their order.
     """
     if history[-1][1]:
         return True
     ends = [end for end, _ in history[1:]]
     spans = [(start, end) for (start, adds), end in zip(history[:-1], ends, strict=True) if adds]
     first, began = history[0]
-    if not began:  # by a commit that the log does not have any more
+    if not began:  # added by a commit that the log no longer has
         spans.append((0, first))
     return any(start <= version < end for start, end in spans for version in needed)
 
 
 def _listed(directory: Directory) -> Iterator[tuple[str, Entry]]:
-    """The files in a directory that are not hidden, by their paths from there; no links."""
+    """Yield the files in a directory that are not hidden, by their paths from there; no links."""
     for entry in _entries(directory):
         if entry.name.startswith(_HIDDEN) or entry.is_link:
             continue
@@ -168,10 +168,10 @@ def _listed(directory: Directory) -> Iterator[tuple[str, Entry]]:
 
 
 def _entries(directory: Directory) -> list[Entry]:
-    """What is in a directory; nothing in one that is elsewhere, behind a symbolic link."""
+    """Return a directory's entries; none for a symbolic link, whose target is elsewhere."""
     return [] if directory.is_link else directory.entries()
 
 
 def _folders(directory: Directory) -> list[str]:
-    """The names of the directories in a directory."""
+    """Return the names of the directories in a directory."""
     return [entry.name for entry in directory.entries() if entry.is_directory]

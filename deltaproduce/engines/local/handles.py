@@ -1,9 +1,9 @@
-"""Handles: Delta tables that stay open, and go on from the commit that they have read last.
+"""Handles: Delta tables that stay open, and continue from the commit that they read last.
 
-To open a table reads its newest checkpoint, all commits after it and what files there are, which
-takes the longer the older the table is. A handle that is kept reads what is new. The invariant: a
-handle is used by one caller at a time, and only while the last commit that it has read is the
-file that it was: otherwise the table was removed or made again, and is opened anew.
+To open a table means to read its newest checkpoint, all commits after it and its list of files,
+which takes longer for older tables. A handle that is kept reads only new commits. The invariant: a
+handle is used by one caller at a time, and only while the last commit that it has read is the same
+file: otherwise the table was removed or recreated, and is reopened.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from deltaproduce.engines.delta_log import commit_file
 from deltaproduce.engines.file_systems.directory import Directory
 
 _MOST: Final = 256
-"""So many are kept: each holds the names of its table's files."""
+"""The most handles that are kept: each holds the names of its table's files."""
 _COMMITS: Final = 50
-"""A commit with a handle takes 0.1 ms more for each that was made with it; to open it, some 10."""
+"""A handle's commit takes 0.1 ms more for each one made with it before; opening takes about 10."""
 
 
 class Handle(NamedTuple):
-    """A table, and at which delta version it was opened."""
+    """A table, and the delta version at which it was opened."""
 
     table: DeltaTable
     since: int
 
 
 class Handles:
-    """The tables that one store has open."""
+    """The open tables of one store."""
 
     def __init__(self) -> None:
         self._kept: dict[Directory, tuple[Handle, object]] = {}
 
     def newest(self, directory: Directory) -> Handle:
-        """A table as it is now.
+        """Return a table in its current state.
 
         Raises:
             TableNotFoundError: there is none.
@@ -45,21 +45,21 @@ class Handles:
         """
         handle, mark = self._kept.pop(directory, (None, None))  # at once: no other thread has it
         if handle is not None and _mark(directory, handle.table) == mark:
-            with suppress(DeltaError, OSError, ValueError):  # opened anew, it says what is wrong
+            with suppress(DeltaError, OSError, ValueError):  # reopening says what is wrong
                 handle.table.update_incremental()
                 return handle
         opened = opened_at(directory)
         return Handle(opened, opened.version())
 
     def keep(self, directory: Directory, handle: Handle) -> None:
-        """Keep a table for the next one who asks; the caller is done with it."""
+        """Keep a table for the next caller; this caller is done with it."""
         mark, commits = _mark(directory, handle.table), handle.table.version() - handle.since
         if mark is not None and commits < _COMMITS and len(self._kept) < _MOST:
             self._kept[directory] = handle, mark
 
 
 def opened_at(directory: Directory, delta_version: int | None = None) -> DeltaTable:
-    """A table, opened now; at its newest delta version without one.
+    """Open a table; without a delta version, at its newest.
 
     Raises:
         TableNotFoundError: there is none.

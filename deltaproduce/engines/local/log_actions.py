@@ -1,4 +1,4 @@
-"""Log actions, read on the driver: what `spark.log_actions` says of a table, by plain Python."""
+"""Log actions, read on the driver: like `spark.log_actions`, in plain Python."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Action:
 
     Attributes:
         commit: the delta version.
-        adds: it adds the file; else it removes it.
-        path: as the log has it.
-        vector: the path of the file with the rows of it that are deleted; None if there is none.
+        adds: it adds the file; if not, it removes it.
+        path: as in the log.
+        vector: the path of the file with its deletion vector; None if there is none.
     """
 
     commit: int
@@ -37,10 +37,10 @@ class Action:
 
 
 def actions(directory: Directory) -> Iterator[Action]:
-    """What the commits in a table's log did to files; other files than commits are passed over.
+    """Yield the actions on files in a table's log; files other than commits are skipped.
 
     Raises:
-        BrokenLogError: there is no log, or a commit is none.
+        BrokenLogError: there is no log, or a commit is invalid.
     """
     try:
         for name in directory.names(LOG):
@@ -52,10 +52,10 @@ def actions(directory: Directory) -> Iterator[Action]:
 
 
 def between(directory: Directory, since: int, until: int) -> Iterator[Action]:
-    """What the commits after one delta version did to files, up to another one and with it.
+    """Yield the actions on files after one delta version, up to and including another.
 
     Raises:
-        BrokenLogError: a commit of them is gone, or is none.
+        BrokenLogError: one of these commits is gone, or invalid.
     """
     try:
         for number in range(since + 1, until + 1):
@@ -76,7 +76,7 @@ def _of_commit(text: str, number: int) -> Iterator[Action]:
 
 
 def _vector(found: Mapping[str, Any] | None) -> str | None:
-    """The path of the file that an action's deletion vector is in; None if it is in none."""
+    """Return the path of the file with an action's deletion vector; None if it is in none."""
     kind = None if found is None else found["storageType"]
     if found is None or kind not in ("u", "p"):
         return None

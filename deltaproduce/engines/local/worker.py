@@ -1,12 +1,12 @@
-"""A worker process beside the driver: what it runs, and what it says to the driver and hears.
+"""A worker process on the driver: what it runs, and its protocol with the driver.
 
-Both talk over a socket of their own in frames: what it is, how long it is, and the bytes. The
-driver sends a function, then rows of whole keys, again and again; the worker answers each with what
-the function makes of them, as it makes it. Standard output is the user's, and goes where the
-driver's standard error goes, as with Spark's workers.
+Both talk over a socket of their own in frames: the kind, the length, and the bytes. The driver
+sends a function, then rows of whole keys, repeatedly; the worker responds to each with the
+function's output, as the function emits it. Standard output is the user's, and goes to the driver's
+standard error, as with Spark's workers.
 
-Invariants: a worker ends when its driver does, even in the middle of a function. Only what the
-driver has sent as a function is unpickled; what goes back is rows in Arrow, and text.
+Invariants: a worker ends when its driver does, even in the middle of a function. It unpickles only
+functions from the driver; it sends back only rows in Arrow, and text.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 HEADER: Final = struct.Struct("<cQ")
-PLACE: Final = b"P"  # to the worker: where modules are imported from, and the directory
+PLACE: Final = b"P"  # to the worker: the import path, and the directory
 FUNCTION: Final = b"F"
 ROWS: Final = b"R"
-READY: Final = b"H"  # to the driver: it can be given work
+READY: Final = b"H"  # to the driver: ready for work
 OUTPUT: Final = b"O"
 DONE: Final = b"E"
 FAILED: Final = b"X"
@@ -43,14 +43,14 @@ START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from deltaproduce.engines.local.worker import main; main(*map(int, sys.argv[2:]))"
 )
-"""What the interpreter runs: with the driver's path, the channel and the driver's process id."""
+"""The interpreter's code; its arguments: import path, channel and the driver's process id."""
 
 _PIECE: Final = 1 << 18
 _GRACE_SECONDS: Final = 0.2
 
 
 def main(channel: int, driver: int) -> None:
-    """Serves the driver at the other end of a socket, until it closes it."""
+    """Serve the driver at the other end of a socket, until the driver closes it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
     with socket.socket(fileno=channel) as to_driver:
         threading.Thread(target=_end_with, args=(to_driver, driver), daemon=True).start()
@@ -60,12 +60,12 @@ def main(channel: int, driver: int) -> None:
 
 
 def _end_with(channel: socket.socket, driver: int) -> None:
-    """Ends this process when the driver has closed its end, or is gone."""
+    """End this process when the driver has closed its end, or is gone."""
     poll = select.poll()
-    poll.register(channel, 0)  # tells of the end only
+    poll.register(channel, 0)  # reports only the end
     while not poll.poll(1_000) and os.getppid() == driver:
         pass
-    time.sleep(_GRACE_SECONDS)  # who has nothing to do ends by itself
+    time.sleep(_GRACE_SECONDS)  # an idle worker ends by itself
     os._exit(1)
 
 
@@ -79,7 +79,7 @@ def _serve(channel: socket.socket) -> None:
                 if function is not None:
                     _answer(channel, function, rows)
             elif kind == FUNCTION:
-                function = None  # the one before is gone before the next comes
+                function = None  # frees the previous function before the next comes
                 function = _unpickled(channel, _exactly(frames, size))
             else:
                 _go_to(json.loads(_exactly(frames, size)))
@@ -99,13 +99,13 @@ def _go_to(place: dict[str, Any]) -> None:
 
 
 def _unpickled(channel: socket.socket, function: bytes) -> object:
-    """The function, anew for each call of the driver, so that it starts as in a task of Spark."""
+    """Unpickle the function for each call of the driver, so it starts as in a task of Spark."""
     for finder in [*sys.path_importer_cache.values()]:  # a module may have been written since
-        if isinstance(finder, FileFinder):  # others would read all jars of the session again
+        if isinstance(finder, FileFinder):  # others would reread all jars of the session
             finder.invalidate_caches()
     try:
         return pickle.loads(function)  # noqa: S301 see above
-    except BaseException as error:  # noqa: BLE001 Spark will say it
+    except BaseException as error:  # noqa: BLE001 Spark will report it
         _tell(channel, UNFIT, _text(error))
         return None
 
@@ -120,7 +120,7 @@ def _answer(channel: socket.socket, function: Any, rows: bytes) -> None:  # noqa
         if writer is not None:
             writer.close()
         output.send()
-    except BaseException as error:  # noqa: BLE001 all is told
+    except BaseException as error:  # noqa: BLE001 all errors are reported
         _tell(channel, FAILED, _text(error))
     else:
         _tell(channel, DONE, b"")
@@ -136,7 +136,7 @@ def _tell(channel: socket.socket, kind: bytes, payload: bytes | bytearray) -> No
 
 
 class _Output(io.RawIOBase):
-    """A file whose bytes go to the driver in frames, when it is told to, or holds many."""
+    """A file whose bytes go to the driver in frames, on request, or when it holds many."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -152,7 +152,7 @@ class _Output(io.RawIOBase):
         return len(data)
 
     def send(self) -> None:
-        """Sends what is held."""
+        """Send the held bytes."""
         if self._held:
             _tell(self._channel, OUTPUT, self._held)
             self._held = bytearray()

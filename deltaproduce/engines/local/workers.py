@@ -1,11 +1,11 @@
-"""Worker processes beside the driver: a pool of them, started when needed and used again.
+"""Worker processes on the driver: a pool of them, started on demand and reused.
 
-A user's function must not take the driver with it, so it runs in a process of its own
-(`worker`), and a step of a few rows does not wait for a job of Spark's. `calls` says how rows are
-shared out; here processes are started, lent and ended.
+A user's function must not crash the driver, so it runs in a process of its own (`worker`), and a
+step of a few rows does not wait for a Spark job. `calls` distributes rows; this module starts,
+lends and ends processes.
 
-Invariants: a worker is lent to one call at a time. It is given back only when it has answered, else
-it is ended. The driver is never forked. Workers end with the pool, and with the driver.
+Invariants: a worker is lent to one call at a time. It is given back only after it has responded,
+otherwise it is ended. The driver is never forked. Workers end with the pool, and with the driver.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Worker:
     """A process that calls functions, as the driver sees it.
 
     Attributes:
-        ready: it has said so; a process takes half a second to start.
+        ready: it has reported that it is; a process takes half a second to start.
         generation: how often the driver's modules had changed when it was started.
     """
 
@@ -59,12 +59,12 @@ class Worker:
             )
 
     def fileno(self) -> int:
-        """Of the channel, to wait for what it says."""
+        """Return the channel's file number, to wait for frames."""
         return self._channel.fileno()
 
     @property
     def pid(self) -> int:
-        """The process's."""
+        """The process id."""
         return self._process.pid
 
     @property
@@ -73,7 +73,7 @@ class Worker:
         return self._process.poll() is not None
 
     def send(self, kind: bytes, payload: bytes | memoryview) -> None:
-        """Sends a frame.
+        """Send a frame.
 
         Raises:
             EndedError: the process is gone.
@@ -85,7 +85,7 @@ class Worker:
             raise EndedError from error
 
     def send_place(self) -> None:
-        """Has it import from where the driver does, and be in the driver's directory."""
+        """Set its import path and its directory to the driver's."""
         directory = "."
         with suppress(OSError):
             directory = os.getcwd()
@@ -95,7 +95,7 @@ class Worker:
             self._place = place
 
     def received(self) -> list[tuple[bytes, bytes]]:
-        """The frames that have come since the last time; waits for some bytes.
+        """Return the frames that have come since the last call; wait for at least some bytes.
 
         Raises:
             EndedError: the process is gone.
@@ -119,11 +119,11 @@ class Worker:
         return frames
 
     def let_end(self) -> None:
-        """Has the process end, in a moment if it has nothing to do."""
+        """Let the process end, which it soon does if it is idle."""
         self._channel.close()
 
     def end(self, seconds: float = 0) -> None:
-        """Ends the process: kills it, unless it ends by itself in so many seconds."""
+        """End the process: kill it, unless it ends by itself in ``seconds``."""
         self._channel.close()
         if seconds:
             with suppress(subprocess.TimeoutExpired):
@@ -136,7 +136,7 @@ class Workers:
     """A pool of workers.
 
     Args:
-        most: how many there are at most; as many as this process has cores if not given.
+        most: the most workers; by default the number of this process's cores.
 
     Attributes:
         most: the same.
@@ -154,7 +154,7 @@ class Workers:
         weakref.finalize(self, _end_all, self._all, os.getpid())
 
     def take(self) -> Worker | None:
-        """Lends a worker, when there is one; None if none can be started."""
+        """Lend a worker, once one is free; return None if none can be started."""
         with self._freed:
             if self._modules.have_changed():
                 self._generation += 1
@@ -167,12 +167,12 @@ class Workers:
         return None
 
     def take_another(self, *, start: bool) -> Worker | None:
-        """Lends one more to a call, if one is idle, or else may be started."""
+        """Lend a call one more worker, if one is idle, or may be started."""
         with self._freed:
             return self._found(start=start)
 
     def give_back(self, worker: Worker) -> None:
-        """Takes back a worker that has answered."""
+        """Take back a worker that has responded."""
         with self._freed:
             if worker.generation == self._generation:
                 self._idle.append(worker)
@@ -181,13 +181,13 @@ class Workers:
             self._freed.notify()
 
     def drop(self, worker: Worker) -> None:
-        """Ends a worker that has been lent."""
+        """End a worker that has been lent."""
         with self._freed:
             self._end([worker])
             self._freed.notify()
 
     def close(self) -> None:
-        """Ends all workers; if there is more to do, others are started."""
+        """End all workers; new ones start if there is more to do."""
         with self._freed:
             self._idle.clear()
             _end_all(self._all, os.getpid())
@@ -213,7 +213,7 @@ class Workers:
 
 
 def process_workers() -> Workers:
-    """The pool of this process; one that was forked off has its own."""
+    """Return the pool of this process; a forked process has its own."""
     return _workers_of(os.getpid())
 
 
@@ -224,7 +224,7 @@ def _workers_of(pid: int) -> Workers:
 
 
 def _end_all(workers: set[Worker], pid: int) -> None:
-    """Ends the workers that a process started, unless this is another that was forked off it."""
+    """End the workers that a process started, unless this is a fork of it."""
     if os.getpid() != pid:
         return
     for worker in workers:
@@ -235,17 +235,17 @@ def _end_all(workers: set[Worker], pid: int) -> None:
 
 
 class _Modules:
-    """The modules that the driver has, to notice those that were loaded anew.
+    """The driver's modules, to notice which were reloaded.
 
-    A worker goes on with the module that it has imported, and would call a function that is no
-    more what the driver has.
+    A worker continues with the module that it has imported, and would call a function that is no
+    longer the driver's.
     """
 
     def __init__(self) -> None:
         self._specs: dict[str, object] = {}
 
     def have_changed(self) -> bool:
-        """Whether one that was there the last time has been loaded again since."""
+        """Return whether a known module has been reloaded since the last call."""
         modules = [(name, one) for name, one in [*sys.modules.items()] if name != "__main__"]
         specs = {
             name: object.__getattribute__(module, "__dict__").get("__spec__")  # loads no lazy one
@@ -264,9 +264,9 @@ def _cores() -> int:
 
 
 def _path(*, jars: bool) -> list[str]:
-    """The driver's, with jars at the end: Spark puts those of `spark.jars.packages` first.
+    """Return the driver's path, with jars last: Spark puts those of `spark.jars.packages` first.
 
-    Python takes a second to read what is in them, when it looks for a module there.
+    Python takes a second to read their contents, when it looks for a module there.
     """
     entries = [entry for entry in sys.path if isinstance(entry, str)]
     others = [entry for entry in entries if not entry.endswith(".jar")]
@@ -274,7 +274,7 @@ def _path(*, jars: bool) -> list[str]:
 
 
 def _errors() -> int:
-    """Where Spark's workers print to: the driver's standard error."""
+    """Return where Spark's workers print to: the driver's standard error."""
     try:
         os.fstat(2)
     except OSError:
@@ -283,5 +283,5 @@ def _errors() -> int:
 
 
 def _environment() -> dict[str, str]:
-    """The driver's, with what Spark adds for its workers: sets of text are in the same order."""
+    """Return the driver's environment, with Spark's settings for workers: sets keep their order."""
     return {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", **os.environ}

@@ -1,1 +1,1 @@
-"""What `spark.kernels` computes of rows, by Arrow and numpy: each module has its namesake there."""
+"""The computations of `spark.kernels` in Arrow and NumPy: each module has its namesake there."""

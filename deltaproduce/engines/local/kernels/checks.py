@@ -1,7 +1,7 @@
-"""What `spark.kernels.checks` says of stored rows, for rows that are on the driver as Arrow tables.
+"""The checks of `spark.kernels.checks`, for rows on the driver as Arrow tables.
 
-The invariant: each function counts and gives what its namesake in `spark.kernels.checks` does,
-whoever has written the rows; a law on random rows holds the two against each other.
+The invariant: each function counts and returns the same as its namesake in `spark.kernels.checks`,
+whatever wrote the rows; a property test on random rows compares the two.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from deltaproduce.types.columns import (
 )
 
 _NULL: Final = np.iinfo(np.int64).min
-"""What stands for a null among numbers: nulls sort first."""
+"""Represents a null among numbers: nulls sort first."""
 
 
 def latest(updates: pa.Table, layout: Layout) -> pa.Table:
@@ -111,7 +111,7 @@ def faults(updates: pa.Table, layout: Layout, head: int) -> Mapping[str, int]:
     says = {word: _says(updates, word)[order] for word in (ADD, UPDATE, DELETE)}
     is_first, is_null = position == 0, _is_null(updates, layout.value)[order]
     fits = np.where(says[DELETE], is_first & is_null, np.where(says[ADD], is_first, says[UPDATE]))
-    first = starts.copy()  # what a step says of its key, its first row does
+    first = starts.copy()  # the first row of a step gives its change type
     first[step[is_first]] = np.flatnonzero(is_first)
     of_step, versions = key[starts], version[starts]
     is_known = ~np.asarray(updates.column(CHANGE_TYPE).is_null())[order][first]
@@ -150,7 +150,7 @@ def pair_faults(content: pa.Table, mappings: pa.Table | None, layout: Layout) ->
 
 
 def file_ends(files: Iterable[pa.Table], by: Sequence[Column]) -> pa.Table:
-    """Each file's first and last row, one after the other, in the columns of its namesake.
+    """Return each file's first and last row, one after the other, in its namesake's columns.
 
     Args:
         files: the columns ``by`` of one file after the other.
@@ -169,7 +169,7 @@ def file_ends(files: Iterable[pa.Table], by: Sequence[Column]) -> pa.Table:
 
 
 def _newest(updates: pa.Table, layout: Layout) -> pa.Table:
-    """The rows that each key has after all its updates: those of the last version that has some."""
+    """Return the rows of each key after all its updates: those of its last updated version."""
     rows = latest(updates, layout)
     return rows.filter(pc.fill_null(pc.not_equal(rows.column(CHANGE_TYPE), DELETE), False))
 
@@ -184,6 +184,6 @@ def _says(updates: pa.Table, word: str) -> Marks:
 
 
 def _is_null(rows: pa.Table, columns: Sequence[Column]) -> Marks:
-    """Which rows have a null in each of some columns."""
+    """Mark the rows with a null in each of the columns."""
     nulls = (np.asarray(rows.column(c.name).is_null(), bool) for c in columns)
     return reduce(np.logical_and, nulls, np.ones(len(rows), bool))

@@ -1,11 +1,11 @@
-"""What `spark.kernels.comparing` says of a step, for rows that are on the driver as Arrow tables.
+"""The comparison of `spark.kernels.comparing`, for rows on the driver as Arrow tables.
 
-A step of a few thousand rows takes Spark a second to plan and Arrow milliseconds to do. The
-invariant: `compare` and `updates` give the columns and rows of their namesakes in
-`spark.kernels.comparing`, to the row; a law on random rows holds the two against each other.
+A step of a few thousand rows takes Spark a second to plan and Arrow milliseconds to run. The
+invariant: `compare` and `updates` return exactly the columns and rows of their namesakes in
+`spark.kernels.comparing`; a property test on random rows compares the two.
 
-Each rule is written twice: for Spark, whose joins and windows know no limit of size, and for numpy,
-which knows no overhead.
+Each rule is written twice: for Spark, whose joins and windows have no size limit, and for NumPy,
+which has no overhead.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ _CHANGE_TYPES: Final = (ADD, UPDATE, DELETE)
 
 
 def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa.Table:
-    """Number the rows of each key on both sides of a step, and mark what differs.
+    """Number the rows of each key on both sides of a step, and mark the differences.
 
     Args:
-        before: all rows that the keys in question had: key columns, ``sources``, ``_ordinal``,
-            value columns.
-        stays: which of them are there after the step too.
-        new: the rows that come with it, in the same columns.
+        before: all rows of the affected keys: key columns, ``sources``, ``_ordinal``, value
+            columns.
+        stays: marks those of them that are also there after the step.
+        new: the rows that the step adds, in the same columns.
 
     Returns:
-        What `spark.kernels.comparing.compare` does, in its order.
+        The result of `spark.kernels.comparing.compare`, in its order.
     """
     rows = pa.concat_tables([before, before.filter(pa.array(stays)), new])
     side = np.repeat([BEFORE, AFTER], [len(before), len(rows) - len(before)])
@@ -92,12 +92,12 @@ def compare(before: pa.Table, stays: Marks, new: pa.Table, layout: Layout) -> pa
 
 
 def placed(rows: pa.Table, layout: Layout) -> pa.Table:
-    """The rows of some content, and ``_position`` among other columns; see `Engine.placed`."""
+    """Return the content's rows, with ``_position`` among other columns; see `Engine.placed`."""
     return compare(rows, np.zeros(len(rows), bool), rows.slice(0, 0), layout)
 
 
 def all_different(compared: pa.Table) -> pa.Table:
-    """What `compare` says when no row before can be equal to one after: every one differs."""
+    """Return the result of `compare` where no row before can equal one after: all differ."""
     for name in (ROW_DIFFERS, PAIR_DIFFERS, KEY_DIFFERS):
         place = compared.schema.get_field_index(name)
         compared = compared.set_column(place, name, pa.array(np.ones(len(compared), bool)))
@@ -105,7 +105,7 @@ def all_different(compared: pa.Table) -> pa.Table:
 
 
 def updates(compared: pa.Table, layout: Layout) -> pa.Table:
-    """The updates of a step (S7), in the columns and order of `spark.kernels.comparing.updates`."""
+    """Return the updates of a step (S7), as `spark.kernels.comparing.updates` does."""
     alive = _marks(compared, SIDE) == AFTER
     is_first, is_new = _marks(compared, POSITION) == 0, ~_marks(compared, KEY_BEFORE)
     gone = ~_marks(compared, KEY_AFTER) & is_first
@@ -129,12 +129,12 @@ def _marks(compared: pa.Table, name: str) -> Marks:
 def _matched(
     group: Numbers, side: Numbers, place: Numbers, values: Sequence[Numbers]
 ) -> tuple[Marks, Marks, Marks, Marks]:
-    """Hold each row against the one at the same place of its group on the other side.
+    """Compare each row with the one at the same position of its group on the other side.
 
     Returns:
-        For each row: it differs; a row of its group does; the group has rows before; and after.
+        For each row: it differs; a row of its group differs; the group has rows before; and after.
     """
-    if (side == side[:1]).all():  # as in a first load: nothing to hold a row against
+    if (side == side[:1]).all():  # as in a first load: nothing to compare with
         every = np.ones(len(side), bool)
         return every, every, side == BEFORE, side == AFTER
     groups = int(group.max(initial=-1)) + 1

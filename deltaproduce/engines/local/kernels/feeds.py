@@ -1,7 +1,7 @@
-"""The feed of a stage (`engines.change_feed`) for rows that are on the driver as Arrow tables.
+"""The feed of a stage (`engines.change_feed`) for rows on the driver as Arrow tables.
 
-The invariant: it gives the rows that `spark.kernels.feeds` gives for the same rows; a law on random
-rows holds the two against each other.
+The invariant: it returns the same rows as `spark.kernels.feeds`; a property test on random rows
+compares the two.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from deltaproduce.types.columns import (
 
 
 class _States(NamedTuple):
-    """The rows of each key as of some versions, by key, version and place, in this order.
+    """The rows of each key at some versions, sorted by key, version and position.
 
     Attributes:
-        rows: of a key that is gone there is one, which is not alive.
+        rows: a deleted key has one row, which is not alive.
         key: a number for each row's key.
-        version: as of which version it is a row.
+        version: the version of each row.
     """
 
     rows: pa.Table
@@ -62,8 +62,8 @@ class _Moves(NamedTuple):
     """Rows on one side of a difference.
 
     Attributes:
-        rows: which of the states.
-        commit: of which version the difference is.
+        rows: the positions of the rows in the states.
+        commit: the version of the difference.
     """
 
     rows: Numbers
@@ -80,7 +80,7 @@ def feed(
     since: int,
     mode: FeedMode,
 ) -> pa.Table:
-    """The rows that came and went: see `Engine.feed`."""
+    """Return the rows added and removed: see `Engine.feed`."""
     states = _states(before, updates, layout, since)
     moves = [*(_net if mode == "net" else _complete)(states, since)]
     rows = np.concatenate([move.rows for move in moves])
@@ -108,7 +108,7 @@ def feed(
 
 
 def _states(before: pa.Table, updates: pa.Table, layout: Layout, since: int) -> _States:
-    """The rows of each key as of ``since`` and as of each version that changed it."""
+    """Return the rows of each key at ``since`` and at each version that changed it."""
     parts = layout.key, layout.sources, layout.value
     key, sources, value = ([c.name for c in part] for part in parts)
     names = [VERSION, IS_ALIVE, *key, *sources, ORDINAL, *value]
@@ -126,7 +126,7 @@ def _states(before: pa.Table, updates: pa.Table, layout: Layout, since: int) -> 
 
 
 def _net(states: _States, since: int) -> Iterator[_Moves]:
-    """Each key's rows as of ``since`` and as of the last version that changed it, as two sides."""
+    """Yield each key's rows at ``since`` and at the last version that changed it, as two sides."""
     last = states.version[states.key.searchsorted(states.key, "right") - 1]
     changed = last > since
     yield _moves(states, changed & (states.version == since), BEFORE, last)
@@ -134,10 +134,10 @@ def _net(states: _States, since: int) -> Iterator[_Moves]:
 
 
 def _complete(states: _States, since: int) -> Iterator[_Moves]:
-    """Each row as what its version made, and as what the next version of its key found."""
+    """Yield each row twice: as its version's result, and as input of its key's next version."""
     yield _moves(states, states.version > since, AFTER, states.version)
     state = grouped([states.key, states.version])
-    # What follows the last rows are the first: those of another key, or of no later version.
+    # After the last rows come the first: those of another key, or of no later version.
     following = state.searchsorted(state, "right") % len(state)
     is_found = (states.key[following] == states.key) & (states.version[following] > states.version)
     yield _moves(states, is_found, BEFORE, states.version[following])
@@ -149,7 +149,7 @@ def _moves(states: _States, which: Marks, side: int, commit: Numbers) -> _Moves:
 
 
 def _surplus(group: Numbers, side: Numbers) -> Marks:
-    """Which rows of a group have none in their place on the other side, which has fewer."""
+    """Mark the rows of a group without a counterpart on the other side, which has fewer rows."""
     mine = 2 * group + side
     counts = np.bincount(mine, minlength=2 * int(group.max(initial=-1)) + 2)
     order = np.argsort(mine, kind="stable")

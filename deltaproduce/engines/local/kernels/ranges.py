@@ -1,6 +1,7 @@
-"""Values by the numbers that stand for them: those in some ranges, and in which partition each is.
+"""Values by the numbers that represent them: those in some ranges, and their partitions.
 
-See `spark.kernels.ranges`. The invariant: a null is in no range, and in no partition of others.
+See `spark.kernels.ranges`. The invariant: a null is in no range, and shares no partition with other
+values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _NO_PARTITION: Final = np.iinfo(np.int64).min
 
 
 def are_within(found: pa.ChunkedArray, values: Ranges) -> Marks:
-    """Which values are in some ranges."""
+    """Mark the values in some ranges."""
     if not values:
         return np.zeros(len(found), np.bool_)
     numbers = pc.fill_null(numbers_of(found), 0).to_numpy()
@@ -29,7 +30,7 @@ def are_within(found: pa.ChunkedArray, values: Ranges) -> Marks:
 
 
 def partitions_of(found: pa.ChunkedArray, partitioning: Partitioning) -> Numbers:
-    """Which partition each value is in; nulls are in one of their own."""
+    """Return the partition of each value; nulls are in a partition of their own."""
     is_there = np.asarray(pc.is_valid(found))
     units = pc.fill_null(numbers_of(found), 0).to_numpy() // partitioning.unit_size
     once, places = np.unique(units, return_inverse=True)
@@ -38,6 +39,6 @@ def partitions_of(found: pa.ChunkedArray, partitioning: Partitioning) -> Numbers
 
 
 def numbers_of(found: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """The numbers that stand for values."""
+    """Return the numbers that represent the values."""
     whole = found.cast(pa.int32()) if pa.types.is_date32(found.type) else found
     return whole.cast(pa.int64())

@@ -1,8 +1,8 @@
-"""Hashes of rows on the driver: a number of 64 bits for each row, of its values alone.
+"""Hashes of rows on the driver: a 64-bit number for each row, from its values alone.
 
-Equal rows have equal ones, others hardly ever: what is equal is what `arrays` says. The invariant:
-a row's hash depends on no other row, so sums of them tell whether two sets of rows are the same,
-each row as often, wherever the rows are and in whatever order; and it is the same on every machine.
+Equal rows have equal hashes, different rows almost never; equality is that of `arrays`. The
+invariant: a row's hash depends on no other row, so sums of hashes tell whether two multisets of
+rows are the same, wherever the rows are and in whatever order; and it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltaproduce.engines.local.arrays import Numbers, one_of_each
 Hashes: TypeAlias = NDArray[np.uint64]
 
 _ROWS: Final = 1 << 16
-"""How many rows are hashed at a time: a byte of text takes some eight of memory meanwhile."""
+"""The rows that are hashed at a time: each byte of text needs about eight of memory."""
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
@@ -29,17 +29,17 @@ _PLACES: Final = np.uint64(1 << 32)
 
 
 def row_hashes(rows: pa.Table) -> Hashes:
-    """The hash of each row; their columns' names do not count, the columns' order does."""
+    """Return the hash of each row; column names do not count, column order does."""
     parts = [_hashes(part) for part in _parts(rows)]
     return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 
 
 def summed(hashes: Hashes, groups: Numbers, count: int) -> Hashes:
-    """The sums of hashes by group, modulo 2**64.
+    """Return the sums of hashes by group, modulo 2**64.
 
     Args:
-        groups: of each hash, the number of its group, from 0.
-        count: how many groups there are.
+        groups: the group of each hash, from 0.
+        count: the number of groups.
     """
     found = np.zeros(count, np.uint64)
     np.add.at(found, groups, hashes)
@@ -47,7 +47,7 @@ def summed(hashes: Hashes, groups: Numbers, count: int) -> Hashes:
 
 
 def mixed(numbers: Hashes) -> Hashes:
-    """Each number as another one, as if by chance (splitmix64, which is one to one)."""
+    """Return each number mapped to a random-looking one (splitmix64, which is one to one)."""
     found = numbers + _STEP
     found = (found ^ (found >> np.uint64(30))) * _FIRST
     found = (found ^ (found >> np.uint64(27))) * _SECOND
@@ -64,7 +64,7 @@ def _hashes(rows: pa.Table) -> Hashes:
 
 
 def _joined(columns: Sequence[Hashes], size: int) -> Hashes:
-    """The hashes of rows of some columns, each of which counts by its place."""
+    """Return the hashes of rows from those of their columns, each weighted by its position."""
     found = np.zeros(size, np.uint64)
     for place, column in enumerate(columns, 1):
         found += mixed(column + np.uint64(place * int(_STEP) % (1 << 64)))
@@ -72,7 +72,7 @@ def _joined(columns: Sequence[Hashes], size: int) -> Hashes:
 
 
 def _of(array: pa.Array) -> Hashes:
-    """The hash of each value."""
+    """Return the hash of each value."""
     marks = np.asarray(array.is_valid())
     found = np.full(len(array), _NULL, np.uint64)
     there = array if marks.all() else array.filter(pa.array(marks))
@@ -82,7 +82,7 @@ def _of(array: pa.Array) -> Hashes:
 
 
 def _of_values(array: pa.Array) -> Hashes:
-    """Of values none of which is null."""
+    """Return the hashes of values without nulls."""
     kind = array.type
     if pa.types.is_struct(kind):
         return _joined([_of(field) for field in array.flatten()], len(array))
@@ -98,7 +98,7 @@ def _of_values(array: pa.Array) -> Hashes:
 
 
 def _of_items(items: Hashes, offsets: pa.Array, *, ordered: bool) -> Hashes:
-    """Of lists of some items, or of sets of them."""
+    """Return the hashes of lists, or of sets, from those of their items."""
     ends = np.asarray(offsets, np.int64)
     ends = ends - ends[0]
     if ordered:
@@ -109,7 +109,7 @@ def _of_items(items: Hashes, offsets: pa.Array, *, ordered: bool) -> Hashes:
 
 
 def _of_bytes(array: pa.Array) -> Hashes:
-    """Of texts: each byte counts by its place."""
+    """Return the hashes of texts: each byte counts with its position."""
     _, buffer, data = array.buffers()
     offsets = np.frombuffer(buffer, np.int32)[array.offset : array.offset + len(array) + 1]
     ends = offsets.astype(np.int64)
@@ -121,13 +121,13 @@ def _of_bytes(array: pa.Array) -> Hashes:
 
 
 def _sums(items: Hashes, ends: Numbers) -> Hashes:
-    """The hash of each run of items, from their sum and how many there are."""
+    """Return the hash of each run of items, from their sum and number."""
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items, dtype=np.uint64)])
     return mixed(sums[ends[1:]] - sums[ends[:-1]] + np.diff(ends).astype(np.uint64) * _STEP)
 
 
 def _bits(array: pa.Array) -> Hashes:
-    """What a value of no parts is, as a number; the same for equal values only, or nearly so."""
+    """Return values without parts as numbers; equal only for equal values, or nearly so."""
     kind = array.type
     if pa.types.is_floating(kind):
         return one_of_each(array).astype(np.float64).view(np.uint64)

@@ -1,1 +1,1 @@
-"""Rows that do not fit in memory: where they lie, in which parts, and what is done with them."""
+"""Rows that do not fit in memory: where they are, how they are split, and operations on them."""

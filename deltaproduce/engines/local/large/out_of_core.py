@@ -1,9 +1,9 @@
 """The local engine for many rows, which need not fit in memory: see `engines.engine`.
 
-Rows are Arrow tables as those of the local engine, but large ones lie in files that the system maps
-(`spilling`). The invariant: each operation is the local engine's, part by part, so both give the
-same rows; and of what it reads and makes it holds in memory what fits there (`parting`). All cores
-work on it, each on a part.
+Rows are Arrow tables as in the local engine, but large ones are in memory-mapped files
+(`spilling`). The invariant: each operation is the local engine's, part by part, so both return the
+same rows; and it holds only as many input and output rows in memory as fit there (`parting`). All
+cores work, each on a part.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _LOCAL: Final = LocalEngine()
 _STAYS: Final = Column("_stays", BooleanType())
 _SAME_ROWS: Final = 1 << 16
 _MANY_PARTS: Final = 4
-"""A range of a key is of so many parts only if it has a key of many rows."""
+"""A key range has this many parts only if one of its keys has many rows."""
 
 
 class OutOfCoreEngine(LocalEngine):
-    """What is done on the driver with rows that are many for one core, or do not fit in memory.
+    """The operations on rows on the driver that are too many for one core, or for its memory.
 
     Args:
-        limits: how many rows it has in memory.
+        limits: the rows that it holds in memory.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -97,7 +97,7 @@ class OutOfCoreEngine(LocalEngine):
         return self._by_ranges([rows], layout.key, lambda part: _LOCAL.placed(part, layout))
 
     def with_all(self, rows: pa.Table, column: Column, value: object) -> pa.Table:
-        """See `Engine.with_all`: the same values serve all rows."""
+        """See `Engine.with_all`: all rows share the same values."""
         some = pa.repeat(pa.scalar(value, arrow_type(column.data_type)), _SAME_ROWS)
         starts = range(0, len(rows), _SAME_ROWS)
         chunks = [some.slice(0, min(_SAME_ROWS, len(rows) - start)) for start in starts]
@@ -137,7 +137,7 @@ class OutOfCoreEngine(LocalEngine):
     def _compared(
         self, old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
     ) -> Iterable[tuple[pa.Table, Counts]]:
-        """The comparison of some keys and what it counts; made later if one has very many rows."""
+        """Return the comparison of some keys with counts, lazily if one has very many rows."""
         rows = len(old) + len(come)
         if layout.sources and self._limits.parts(rows, old.nbytes + come.nbytes) >= _MANY_PARTS:
             return self._spanning(old, come, layout, all_differ=all_differ)
@@ -146,7 +146,7 @@ class OutOfCoreEngine(LocalEngine):
     def _spanning(
         self, old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
     ) -> Iterator[tuple[pa.Table, Counts]]:
-        """The comparison of some keys of which one has very many rows, and what it counts."""
+        """Yield the comparison of some keys, one of them with very many rows, with counts."""
         counted = 0
         gone = self._by_slices(old, lambda part: _keys_of_gone(part, layout))
         touched = pa.concat_tables([gone, self.here(come, layout.key)])
@@ -181,7 +181,7 @@ class OutOfCoreEngine(LocalEngine):
     def give_numbers(
         self, before: Rows, new: Rows, layout: Layout, surrogate: str, last: int
     ) -> tuple[pa.Table, int]:
-        """See `Engine.give_numbers`: ranges come in the order of the key."""
+        """See `Engine.give_numbers`: ranges come in key order."""
         old, come = self.here(before, layout.content), self.here(new, layout.content)
 
         def made() -> Iterator[pa.Table]:
@@ -238,7 +238,7 @@ class OutOfCoreEngine(LocalEngine):
         by: Sequence[Column],
         function: Callable[[pa.Table, pa.Table], pa.Table],
     ) -> pa.Table:
-        """What a function makes of rows, which looks each up among keys."""
+        """Return the result of a function that looks up each row among keys."""
         sought = self.here(keys, by)
         if self._limits.is_local(len(sought), sought.nbytes):
             return self._by_slices(rows, lambda part: function(part, sought))
@@ -263,7 +263,7 @@ class OutOfCoreEngine(LocalEngine):
         function: Callable[..., _Made],
         names: Sequence[Sequence[str]] | None = None,
     ) -> Iterator[_Made]:
-        """What a function makes of the rows of each range of a key."""
+        """Yield the results of a function for the rows of each key range."""
         ranges = by_ranges(tables, columns, self._limits, names, THREADS)
         return side_by_side(lambda sides: function(*sides), ranges)
 
@@ -271,19 +271,19 @@ class OutOfCoreEngine(LocalEngine):
 def _compared(
     old: pa.Table, come: pa.Table, layout: Layout, *, all_differ: bool
 ) -> tuple[pa.Table, Counts]:
-    """The comparison of some keys, all at once, and what it counts."""
+    """Return the comparison of some keys, all at once, with counts."""
     stays = np.asarray(old.column(_STAYS.name), bool)
     rows = old.drop_columns([_STAYS.name])
     return compared(rows, stays, come, layout, all_differ=all_differ)
 
 
 def _kept(limits: Limits) -> Spill:
-    """A place for rows that are kept until a version's last step is computed."""
+    """Return a place for rows that are kept until a version's last step is computed."""
     return Spill(min(limits.local_bytes, LARGE_BYTES), limits.local_rows)
 
 
 def _with_stays(rows: pa.Table, gone: pa.Table, by: Sequence[Column]) -> pa.Table:
-    """Rows, and which of them have none of the keys."""
+    """Return rows with a mark where they have none of the keys."""
     stays = ~isin_rows(rows.select([c.name for c in by]), gone)
     return rows.append_column(_STAYS.name, pa.array(stays))
 

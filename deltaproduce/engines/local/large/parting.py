@@ -1,13 +1,13 @@
-"""Parts of tables that are too large to be worked on at once: as they lie, or by ranges of a key.
+"""Parts of tables that are too large to process at once: slices, or ranges of a key.
 
-Rows are put into ranges as a distributed sort does it: keys that are sampled from all tables bound
-the ranges, so that each has about as many rows (DeWitt, Naughton, Schneider: "Parallel sorting on a
-shared-nothing architecture using probabilistic splitting", 1991). What is made of a part lies in a
-file as soon as it is more than one part (`spilling`). The invariant: all rows of a key are in one
-range, in the order that they had, and ranges come in the order of the key.
+Rows are split into ranges as in a distributed sort: keys sampled from all tables bound the ranges,
+so that each has about equally many rows (DeWitt, Naughton, Schneider: "Parallel sorting on a
+shared-nothing architecture using probabilistic splitting", 1991). If there is more than one part,
+results are in a file (`spilling`). The invariant: all rows of a key are in one range, in their
+order, and ranges come in key order.
 
-Kernels of Arrow and numpy let other threads go on, so parts are worked on side by side. Threads
-share the memory that one part may have.
+Kernels of Arrow and NumPy release Python's lock, so threads process parts in parallel. The threads
+share the memory limit of one part.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from deltaproduce.model.limits import Limits
 from deltaproduce.types.columns import Column
 
 THREADS: Final = os.cpu_count() or 1
-"""So many parts are worked on side by side."""
+"""The number of parts that are processed in parallel."""
 THREAD_ROWS: Final = 1 << 18
 """Fewer rows are not worth another thread."""
 _SAMPLED: Final = 100
-"""How many keys are sampled for each range."""
+"""The number of keys sampled for each range."""
 _Part = TypeVar("_Part")
 _Made = TypeVar("_Made")
 
@@ -41,10 +41,10 @@ _Made = TypeVar("_Made")
 def side_by_side(
     function: Callable[[_Part], _Made], parts: Iterable[_Part], threads: int = THREADS
 ) -> Iterator[_Made]:
-    """What a function makes of some parts, in their order.
+    """Yield the results of a function for some parts, in their order.
 
-    Parts are taken in the caller's thread, and no more than there are threads before their results
-    are. One alone, and all of one thread, are worked on in the caller's, too.
+    The caller's thread takes the parts, at most one per thread ahead of the results. A single part,
+    and all parts with one thread, are processed in the caller's thread, too.
     """
     ahead = iter(parts)
     first = [*islice(ahead, threads)]
@@ -60,15 +60,15 @@ def side_by_side(
 
 
 def are_many(rows: int) -> bool:
-    """Whether so many rows that fit in memory are worked on side by side all the same."""
+    """Return whether this many rows are processed in parallel even if they fit in memory."""
     return rows >= 2 * THREAD_ROWS
 
 
 def slices(rows: pa.Table, limits: Limits, threads: int = 1) -> Iterator[pa.Table]:
-    """All rows, in tables of which each fits in memory; one without rows if there are none.
+    """Yield all rows, in tables that each fit in memory; an empty table if there are no rows.
 
     Args:
-        threads: how many tables are to fit there together.
+        threads: the number of tables that have to fit there together.
     """
     count = _parts(len(rows), rows.nbytes, limits, threads)
     size = -(-len(rows) // count) or 1
@@ -77,7 +77,7 @@ def slices(rows: pa.Table, limits: Limits, threads: int = 1) -> Iterator[pa.Tabl
 
 
 def gathered(made: Iterator[pa.Table], limits: Limits) -> pa.Table:
-    """Tables of the same columns as one, which lies in a file if it is large; at least one."""
+    """Return tables of the same columns, at least one, as one table; a large one is in a file."""
     spill = spill_of(limits)
     for rows in made:
         spill.add(rows)
@@ -85,17 +85,17 @@ def gathered(made: Iterator[pa.Table], limits: Limits) -> pa.Table:
 
 
 def spill_of(limits: Limits) -> Spill:
-    """A place for rows that are too many for memory."""
+    """Return a place for rows that are too many for memory."""
     return Spill(limits.local_bytes, limits.local_rows)
 
 
 def by_slices(
     rows: pa.Table, function: Callable[[pa.Table], pa.Table], limits: Limits, threads: int = 1
 ) -> pa.Table:
-    """What a function makes of rows, which looks at each row alone.
+    """Return the result of a function over rows that looks at each row alone.
 
     Args:
-        threads: how many call it side by side.
+        threads: the number of threads that call it in parallel.
     """
     return gathered(side_by_side(function, slices(rows, limits, threads), threads), limits)
 
@@ -107,12 +107,12 @@ def by_ranges(
     names: Sequence[Sequence[str]] | None = None,
     threads: int = 1,
 ) -> Iterator[tuple[pa.Table, ...]]:
-    """The rows of some tables by ranges of a key, in its order: each time those of one range.
+    """Yield the rows of some tables by ranges of a key, in key order, one range at a time.
 
     Args:
         columns: the key.
-        names: what its columns are called in each table, if it is not as the key's.
-        threads: the rows of how many ranges are to fit in memory together.
+        names: the names of the key's columns in each table, if not the key's own.
+        threads: the number of ranges whose rows have to fit in memory together.
     """
     own = [column.name for column in columns]
     keys = [
@@ -121,7 +121,7 @@ def by_ranges(
     ]
     rows = sum(map(len, tables))
     count = _parts(rows, sum(table.nbytes for table in tables), limits, threads)
-    if count > 1 and threads > 1:  # many ranges are shared out evenly, and each is quick to sort
+    if count > 1 and threads > 1:  # many ranges balance well, and each is quick to sort
         count = max(count, rows // THREAD_ROWS)
     bounds = _bounds(keys, columns, count, limits)
     if not len(bounds):
@@ -135,7 +135,7 @@ def by_ranges(
 
 
 def _parts(rows: int, total_bytes: int, limits: Limits, threads: int) -> int:
-    """In how many parts rows are worked on by so many threads, which hold a part each."""
+    """Return the number of parts in which threads process rows; each thread holds one part."""
     count = limits.parts(rows, total_bytes)
     return count * threads if count > 1 else max(1, min(threads, rows // THREAD_ROWS))
 
@@ -143,7 +143,7 @@ def _parts(rows: int, total_bytes: int, limits: Limits, threads: int) -> int:
 def _bounds(
     keys: Sequence[pa.Table], columns: Sequence[Column], count: int, limits: Limits
 ) -> pa.Table:
-    """The keys that about so many ranges begin with, in order; the first one begins before them."""
+    """Return the keys that start about ``count`` ranges, in order, except the first range."""
     step = max(1, sum(map(len, keys)) // (_SAMPLED * count))
     sampled = pa.concat_tables(
         part.take(pa.array(np.arange(0, len(part), step)))
@@ -167,16 +167,16 @@ def _split(
     bounds: pa.Table,
     limits: Limits,
 ) -> Callable[[int], pa.Table]:
-    """Finds the rows of a range by its number.
+    """Return a function that finds the rows of a range by its number.
 
-    They lie where they are as far as they are in the order of the ranges, and else in copies.
+    Rows that are in the order of the ranges stay in place; others are copied.
     """
     pieces = [list[Callable[[], pa.Table]]() for _ in range(len(bounds) + 1)]
     spill = spill_of(limits)
     spill.add(table.slice(0, 0))
 
     def apart(first: int) -> tuple[pa.Table | None, Numbers, int]:
-        """A slice: copied if it is not in order, where in it each range ends, where it begins."""
+        """Return a slice, copied if unordered, the end of each range in it, and its start."""
         numbers = _numbers(keys.slice(first, size), columns, bounds)
         ends = np.cumsum(np.bincount(numbers, minlength=len(pieces)))
         in_order = bool((numbers[1:] >= numbers[:-1]).all())
@@ -200,6 +200,6 @@ def _split(
 
 
 def _numbers(keys: pa.Table, columns: Sequence[Column], bounds: pa.Table) -> Numbers:
-    """In which range each key is; a bound is in the range that it begins."""
+    """Return the range of each key; a bound is in the range that it starts."""
     found = single(order_codes(pa.concat_tables([bounds, keys]), columns))
     return found[: len(bounds)].searchsorted(found[len(bounds) :], "right")

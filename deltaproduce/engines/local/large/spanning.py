@@ -1,10 +1,10 @@
 """Keys of so many rows that they are compared in several ranges, each of some of their pairs.
 
-What a comparison of some pairs says of rows and pairs is right, and so is what it says of a key all
-of whose pairs are among them. What it says of a key that goes on in other ranges is put right here:
-where its rows are in the key, whether its values differ, on which sides it has rows. The invariant:
-the rows are those of one comparison, each side of a key in its order; only that of a key in several
-ranges the rows before of one range may come after rows after of another.
+A comparison of some pairs is right about rows and pairs, and about a key all of whose pairs are
+among them. This module corrects it for a key that continues in other ranges: the positions of its
+rows in the key, whether its values differ, and on which sides it has rows. The invariant: the rows
+are those of one comparison, each side of a key in its order; but for a key in several ranges, the
+rows before of one range may come after rows after of another.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class _Piece:
     """The rows of one key in one range.
 
     Attributes:
-        number: the range's.
-        start: the first of them there.
-        sides: how many are before the step, and how many after it.
+        number: the range's number.
+        start: the position of the first of them in the range.
+        sides: the number of rows before the step, and after it.
     """
 
     number: int
@@ -49,12 +49,12 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Fix:
-    """What is to be said of the rows of one piece.
+    """The correction of the rows of one piece.
 
     Attributes:
-        earlier: how many rows the key has on each side in ranges before.
-        total: how many in all.
-        differs: whether its values do.
+        earlier: the key's rows on each side in earlier ranges.
+        total: the key's rows on each side in all ranges.
+        differs: whether the key's values differ.
     """
 
     piece: _Piece
@@ -66,7 +66,7 @@ class _Fix:
 def joined(
     ranges: Iterable[pa.Table], layout: Layout, limits: Limits, *, all_differ: bool
 ) -> Iterator[pa.Table]:
-    """The comparisons of ranges of pairs, in their order, as one of whole keys.
+    """Yield the comparisons of ranges of pairs, in their order, as one of whole keys.
 
     Args:
         ranges: each sorted by key.
@@ -105,7 +105,7 @@ def _piece(rows: pa.Table, number: int, start: int, end: int) -> _Piece:
 def _fixes(
     chain: Sequence[_Piece], spill: Spill, places: Sequence[range], layout: Layout, limits: Limits
 ) -> Iterator[_Fix]:
-    """What is to be said of the pieces of one key."""
+    """Yield the corrections of the pieces of one key."""
     before, after = (sum(piece.sides[side] for piece in chain) for side in (BEFORE, AFTER))
     differs = before != after or not _are_equal(
         _values(BEFORE, chain, spill, places, layout, limits),
@@ -126,7 +126,7 @@ def _values(
     layout: Layout,
     limits: Limits,
 ) -> pa.Table:
-    """The values of a key on one side, in order."""
+    """Return the values of a key on one side, in order."""
     found = spill_of(limits)
     for piece in chain:
         rows = spill.of(places[piece.number]).slice(piece.start, sum(piece.sides))
@@ -136,7 +136,7 @@ def _values(
 
 
 def _are_equal(one: pa.Table, other: pa.Table, limits: Limits) -> bool:
-    """Whether two tables of as many rows have the same ones, in the same order."""
+    """Return whether two tables of equal length have the same rows, in the same order."""
     start = 0
     for part in slices(one, limits):
         both = pa.concat_tables([part, other.slice(start, len(part))])

@@ -1,9 +1,9 @@
-"""Spilling: large rows that are kept for later are kept in a file, which the system maps.
+"""Spilling: large tables that are kept for later go to a memory-mapped file.
 
-A version's steps are all computed before the first is written, so what they found out is held for
-as long. The pages of a mapped file are the system's to drop and to read again, so what is held
-takes no memory that something else needs. The file has no name any more once it is open: it goes
-with the last table that looks into it, or with the process, however that ends.
+All steps of a version are computed before the first is written, so their results are held that
+long. The system can drop and reread the pages of a mapped file, so the results take no memory that
+other work needs. The file has no name once it is open: it goes away with the last table that uses
+it, or with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import finalize
 import pyarrow as pa
 
 LARGE_BYTES: Final = 64 << 20
-"""Rows that are kept for later lie in a file from so many bytes on."""
+"""Rows that are kept for later are in a file from this many bytes on."""
 _BATCH_ROWS: Final = 1 << 20
 
 
@@ -24,8 +24,8 @@ class Spill:
     """Rows that come table by table: in memory while they are few, then in a file.
 
     Args:
-        most_bytes: the most bytes that are in memory; any number if None.
-        most_rows: the most rows that are.
+        most_bytes: the most bytes in memory; unlimited if None.
+        most_rows: the most rows in memory; unlimited if None.
     """
 
     def __init__(self, most_bytes: int | None = None, most_rows: int | None = None) -> None:
@@ -39,10 +39,10 @@ class Spill:
         self._read: list[pa.RecordBatch] | None = None
 
     def add(self, rows: pa.Table) -> range:
-        """Take some rows, which have the columns of those before.
+        """Add rows, which have the same columns as earlier ones.
 
         Returns:
-            The numbers of the batches that they are in; see `batches`.
+            The numbers of their batches; see `batches`.
         """
         assert self._read is None
         if self._schema is None:
@@ -55,11 +55,11 @@ class Spill:
 
     @property
     def is_begun(self) -> bool:
-        """Whether some rows were added, or a table without any."""
+        """Whether a table was added, even an empty one."""
         return self._schema is not None
 
     def batches(self) -> list[pa.RecordBatch]:
-        """All rows, in the order in which they came; none can be added any more."""
+        """Return all rows, in the order of arrival; no more can be added afterwards."""
         if self._writer is None:
             return self._held
         if self._read is None:
@@ -71,11 +71,11 @@ class Spill:
         return self._read
 
     def table(self) -> pa.Table:
-        """All rows as one table; at least one table was added."""
+        """Return all rows as one table; at least one table was added."""
         return self.of(range(self._count))
 
     def of(self, numbers: Iterable[int]) -> pa.Table:
-        """The rows of some batches, as a table."""
+        """Return the rows of some batches, as a table."""
         found = self.batches()
         return pa.Table.from_batches([found[number] for number in numbers], self._schema)
 
@@ -98,7 +98,7 @@ class Spill:
 
 
 def spilled(rows: pa.Table) -> pa.Table:
-    """The same rows, from a file in the directory for temporary ones if they are large."""
+    """Return the same rows, from a temporary file if they are large."""
     if rows.nbytes < LARGE_BYTES:
         return rows
     spill = Spill(LARGE_BYTES)
