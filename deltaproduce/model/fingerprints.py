@@ -65,7 +65,7 @@ class Altered:
 
     @property
     def sentence(self) -> str:
-        """The same in words: of a text only that it changed, or why there is no `diff` of it."""
+        """The change in words: for a text only that it changed, or why there is no `diff` of it."""
         if self.part in MAKERS:
             return f"{self.part} changed{self._without_diff()}"
         if self.before is None or self.after is None:
@@ -74,9 +74,10 @@ class Altered:
 
     @property
     def diff(self) -> str:
-        """The lines of a text that changed, as a unified diff without the names of files.
+        """The changed lines of a text, as a unified diff without file names.
 
-        Empty where both are not known or are the same, and for what is no text of several lines.
+        Empty if one side is unknown, if both are the same, and for a part that is no multi-line
+        text.
         """
         if self.part not in MAKERS or self.before is None or self.after is None:
             return ""
@@ -95,7 +96,7 @@ class Altered:
         return "; its text did not: a value that it takes from around it is another one"
 
     def as_dict(self) -> dict[str, str | None]:
-        """The same as JSON has it."""
+        """Return the change as JSON has it."""
         return {"part": self.part, "before": self.before, "after": self.after, "diff": self.diff}
 
 
@@ -133,7 +134,7 @@ def fingerprint(stage: Stage) -> Fingerprint:
 
 
 def _making(stage: Stage) -> str:
-    """Return what makes a stage's rows, as text; empty for a source."""
+    """Return the text that defines a stage's rows; empty for a source."""
     if isinstance(stage, Source):
         return ""
     made_by = described(stage.kind.made_by) if stage.revision is None else stage.revision

@@ -37,7 +37,7 @@ class Source:
 
     @property
     def table(self) -> str | None:
-        """The path or name of the Delta table that it is; None if the user gives its rows."""
+        """The path or name of its Delta table; None if the user gives its rows."""
         return self.kind.place
 
     @property
@@ -63,7 +63,7 @@ class Source:
     def fed_by(
         self, inputs: tuple[tuple["Stage", ...], ...], auxiliary: tuple["Stage", ...]
     ) -> "Source":
-        """The source itself: nothing feeds it."""
+        """Return the source itself: nothing feeds it."""
         del inputs, auxiliary
         return self
 
@@ -73,7 +73,7 @@ class Source:
         return Columns(())
 
     def with_columns(self, schema: RowSchema, source_key: Columns) -> "Source":
-        """The source with other columns."""
+        """Return the source with other columns."""
         del source_key
         return replace(self, schema=schema)
 
@@ -114,9 +114,9 @@ class Producer:
 
     @property
     def source_key(self) -> Columns:
-        """The columns, as its feeders call them, of the key that each of its rows is made from.
+        """The columns, as its feeders name them, of the source key of each of its rows.
 
-        Empty if rows are made from many.
+        Empty if a row may come from several source keys.
         """
         if self.had_source_key is not None:
             return self.had_source_key
@@ -125,12 +125,12 @@ class Producer:
 
     @property
     def function(self) -> Callable[..., Any] | None:
-        """The function that it calls; None if it calls none."""
+        """The function that it calls; None if there is none."""
         return self.kind.called
 
     @property
     def feeders(self) -> tuple["Stage", ...]:
-        """What it reads, in order; what its definition brings along comes last."""
+        """The stages that it reads, in order; those that its definition adds come last."""
         return (*self.merged, *self.auxiliary)
 
     @property
@@ -141,14 +141,14 @@ class Producer:
     def fed_by(
         self, inputs: tuple[tuple["Stage", ...], ...], auxiliary: tuple["Stage", ...]
     ) -> "Producer":
-        """The stage with other inputs and auxiliary stages; itself if they are its own."""
+        """Return the stage with other inputs and auxiliary stages; itself if they are its own."""
         own, others = self.feeders, (*chain.from_iterable(inputs), *auxiliary)
         if len(own) == len(others) and all(map(operator.is_, own, others)):
             return self
         return replace(self, inputs=inputs, auxiliary=auxiliary)
 
     def with_columns(self, schema: RowSchema, source_key: Columns) -> "Producer":
-        """The stage with other columns, made from another key."""
+        """Return the stage with other columns, and another source key."""
         return replace(self, schema=schema, had_source_key=source_key)
 
     def __post_init__(self) -> None:

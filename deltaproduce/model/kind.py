@@ -42,7 +42,7 @@ class KeyRows(Protocol):
         """Return the rows of the only input as a pyarrow Table."""
 
     def emissions(self, table: Any) -> Iterable[tuple[Any, Any]]:  # noqa: ANN401
-        """Return the rows of a table made from `table`, as pairs of target key and value."""
+        """Return the rows of a table computed from `table`, as pairs of target key and value."""
 
 
 Model: TypeAlias = Callable[[KeyRows], Iterable[tuple[Any, Any]]]
@@ -108,7 +108,7 @@ PARTS: Final = "_parts"
 
 
 class Kind(ABC):
-    """What a stage is; a frozen value of its own class for each kind."""
+    """The kind of a stage; a frozen value of its own class for each kind."""
 
     __slots__ = ()
 
@@ -128,14 +128,14 @@ class Kind(ABC):
 
     @property
     def made_by(self) -> object:
-        """What makes its rows: functions, texts, plain values; None if its rows are not made.
+        """The definition of its rows: functions, texts, plain values; None if its rows are given.
 
         A change to it causes the stage to be produced again.
         """
         return None
 
     def definition(self, feeders: Sequence[str]) -> Definition | None:
-        """Return what makes its rows, as its user would write it; None if there is no such text.
+        """Return the definition of its rows, as its user would write it; None if there is no text.
 
         Args:
             feeders: the names of the stages that it reads.
@@ -145,7 +145,7 @@ class Kind(ABC):
 
     @property
     def maker(self) -> str:
-        """What makes its rows, in a word: ``function``, ``query`` or ``definition``."""
+        """The sort of its definition: ``function``, ``query`` or ``definition``."""
         return "definition" if self.called is None else "function"
 
     @property
@@ -235,7 +235,7 @@ class Kind(ABC):
         return False
 
     def passed_on(self, column: str) -> str | None:
-        """Return the feeder's column that a column of the stage copies; None if it is made."""
+        """Return the feeder's column that a column of the stage copies; None if it copies none."""
         del column
         return None
 

@@ -132,7 +132,7 @@ class Limits:
     def is_held(self, rows: int, total_bytes: int) -> bool:
         """Return whether this many rows on the driver are processed all at once.
 
-        Where a step brings no rows to the driver, the few that are there all the same are.
+        If `local_rows` is 0, only bytes count: few rows then get to the driver.
         """
         return total_bytes <= self.local_bytes and (not self.local_rows or rows <= self.local_rows)
 
@@ -179,7 +179,7 @@ class Limits:
         return total_bytes <= self.written_bytes
 
     def is_nearly_all(self, changed: int, rows: int) -> bool:
-        """Return whether so large a share of a stage's input has changed that all is produced."""
+        """Return whether so large a share of a stage's input has changed that all is recomputed."""
         return bool(changed) and rows >= self.full_rows and 10 * changed >= 9 * rows
 
     def is_full(self, run_rows: int, runs: int) -> bool:

@@ -1,4 +1,4 @@
-"""How much memory this machine gives a process: the base of the limits of steps on it."""
+"""The memory that this machine gives a process: the base of the limits of steps on it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from deltaproduce.types.columns import Columns, RowSchema
 from deltaproduce.types.excerpts import shown
 
 Expire: TypeAlias = Literal["delete", "forget"]
-"""Whether rows that leave are deleted, downstream too, or dropped without a word."""
+"""Whether rows that leave are deleted, downstream too, or dropped silently."""
 
 _LEAST_DAY: Final = -(2**31)
 LEAST: Final = -(2**63)
@@ -36,7 +36,7 @@ _SIZES: Final = {"day": (1, 1), "week": (7, 7), "month": (28, 31)}
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The partitions that a source keeps: those from the first partition of a window on.
+    """The partitions that a source keeps: those from the start of a window.
 
     Attributes:
         window: over a key column of the source.
@@ -140,7 +140,7 @@ def outreaches(window: Window, kept: Window, key: Columns, *, stage: str) -> boo
     assert window.last is not None  # neither has a fixed first partition
     assert kept.last is not None
     ends = [(window.last + window.lag, kept.last + kept.lag)]
-    if ours.partitions.of_dates:  # the edge is a day, whatever the lag
+    if ours.partitions.of_dates:  # the edge is a day, whatever the lag is
         ends.append((window.last, kept.last))
     return any(_is_longer(*end, theirs.partitions.step, ours.partitions.step) for end in ends)
 

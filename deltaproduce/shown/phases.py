@@ -1,4 +1,4 @@
-"""Phases: the work on a version in progress, how long each part takes, and who is notified.
+"""Phases: the work on a version in progress, how long each part takes, and who watches.
 
 Code that does work names its phase (`phase`, `in_phase`); code that makes a version watches it
 (`watching`). Phases nest, and the seconds of a phase exclude those of its inner phases. The
@@ -31,11 +31,14 @@ Phase = Literal[
     "writing",
     "publishing",
 ]
-"""``planning``: what is to be done, from the version log; and whatever has no phase of its own.
-``checking``: what is given, and what others have left in the tables. ``reading``: stored rows.
+"""The phases of an operation.
+
+``planning``: finding the work in the version log, and all work without a phase of its own.
+``checking``: the given rows, and what other writers left in the tables. ``reading``: stored rows.
 ``computing``: functions, queries and aggregates. ``comparing``: rows before and after. ``waiting``:
-for a compaction. ``writing``: a commit a table. ``publishing``: the version. With Spark, reading
-that Spark puts off counts where its rows are used."""
+for a compaction. ``writing``: one commit per table. ``publishing``: the version. With Spark,
+deferred reading counts where its rows are used.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from deltaproduce.types.excerpts import escaped
 
 Cell: TypeAlias = str | int | float | None
-"""A value: text, a count, a measure such as seconds, or None where there is nothing to say."""
+"""A value: text, a count, a measure such as seconds, or None if there is no value."""
 
 UNKNOWN: Final = "unknown"
 """Shown for an unknown number, which is not the same as none."""
@@ -23,14 +23,14 @@ LONGEST_CELL: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table to be looked at.
+    """A table for display.
 
     Attributes:
-        title: what it is about, in a few words.
-        columns: their headings.
-        rows: one cell a column.
-        notes: sentences below it.
-        listing: lines below these, which are shown as they are.
+        title: the subject, in a few words.
+        columns: the headings.
+        rows: one cell per column.
+        notes: sentences below the table.
+        listing: lines below the notes, shown unchanged.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Table:
     listing: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the table as JSON has it."""
         return {
             "title": self.title,
             "columns": list(self.columns),

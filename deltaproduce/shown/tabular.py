@@ -15,13 +15,13 @@ _LONGEST_PART: Final = 40
 
 
 class Tabular(ABC):
-    """A value that is printed as tables; its repr is one line."""
+    """A value that prints as tables; its repr is one line."""
 
     __slots__ = ()
 
     @abstractmethod
     def as_tables(self) -> tuple[Table, ...]:
-        """Return what there is to see, without reading anything."""
+        """Return the content as tables, without reading anything."""
 
     def __str__(self) -> str:
         return text(self.as_tables())

@@ -1,4 +1,4 @@
-"""Tasks: the partitions of a stage that are computed one by one, and what is known of each.
+"""Tasks: the partitions of a stage that are computed one by one, and their states.
 
 Pure. The invariant: a partition is named by its stage and the values of its partition columns;
 equal partitions have equal names.
@@ -74,7 +74,7 @@ class Task:
         return Partition(self.stage, tuple(self.partition.items()))
 
     def as_tables(self) -> tuple[Table, ...]:
-        """Its scope, partition columns and dependencies."""
+        """Return its scope, partition columns and dependencies."""
         scope = sorted(self.scope)
         return (
             Table(
@@ -139,7 +139,7 @@ class Backfill(Tabular, tuple[Task, ...]):
         return Backfill, (tuple(self),), self.__dict__
 
     def as_tables(self) -> tuple[Table, ...]:
-        """The sizes by stage; rows are those before the backfill."""
+        """Return the sizes by stage; rows are those before the backfill."""
         rows = tuple((one.stage, one.tasks, one.rows, one.bytes) for one in self.sizes)
         did = "would make" if self.number is None else "has made"
         return (Table(f"a backfill {did}", ("stage", "tasks", "rows", "bytes"), rows),)

@@ -34,7 +34,7 @@ ATOMIC_TYPES: Final[Mapping[str, DataType]] = MappingProxyType(
 """The types without parameters, by all their names in Spark."""
 
 DESCENDING: Final = "descending"
-"""The metadata of a field that says its direction: True for ``DESC``, False for ``ASC``."""
+"""The metadata key of a field's direction: True for ``DESC``, False for ``ASC``."""
 
 
 def struct_from_ddl(ddl: str) -> StructType:

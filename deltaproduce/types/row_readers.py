@@ -41,7 +41,7 @@ RowReader: TypeAlias = Callable[[Sequence[pa.Array]], Iterator[Any]]
 
 
 class UnreadableError(ValueError):
-    """A stored value that Python has no object for."""
+    """A stored value that no Python object represents."""
 
 
 def row_reader(columns: Columns, zone: tzinfo) -> RowReader:

@@ -98,7 +98,7 @@ def _copied(value: Any) -> Any:  # noqa: ANN401 it may be anything
             return list(map(settled, value))
         case tuple():
             copied = tuple.__new__(type(value), map(settled, value))
-            if hasattr(value, "__dict__"):  # a Row keeps its names there
+            if hasattr(value, "__dict__"):  # a Row keeps its names in its __dict__
                 copied.__dict__.update(value.__dict__)
             return copied
         case bytearray():
