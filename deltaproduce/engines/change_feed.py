@@ -22,7 +22,7 @@ from deltaproduce.model.layouts import Layout
 from deltaproduce.types.columns import CHANGE_TYPE_COLUMN, Column
 
 FeedMode = Literal["net", "complete"]
-"""What happened in all to a key between two versions, or what each version between did to it."""
+"""A key's net change between two versions, or its change in each version between them."""
 
 COMMIT_VERSION: Final = Column("_commit_version", LongType())
 COMMIT_TIMESTAMP: Final = Column("_commit_timestamp", TimestampType())

@@ -215,7 +215,7 @@ class Engines:
             rows: rows for which `calls_beside` holds, at least one; equal keys are adjacent.
             key: workers may get different keys; without a key, one worker gets all rows.
             columns: the columns of the function's rows.
-            stage: the stage whose function it is.
+            stage: the function's stage.
 
         Returns:
             None if Spark has to call the function: it cannot be sent to a worker, returns more than
@@ -267,7 +267,7 @@ class Engines:
         columns: Sequence[Column],
         stage: str,
     ) -> pa.Table | None:
-        """Return the rows that a function returns for some rows; None if Spark has to call it."""
+        """Return the rows that a function returns for its input; None if Spark has to call it."""
         call = Call(
             stage,
             function,

@@ -80,7 +80,7 @@ def newest_commits(table: Directory, since: int | None = None) -> tuple[LoggedCo
 
     Args:
         table: the table's directory.
-        since: a delta version; all commits from it on are read.
+        since: a delta version; it and all later ones are read.
 
     Returns:
         No commits if there is no table; None if the log lacks a commit, counted from the first, or

@@ -54,7 +54,7 @@ class Place:
 
     @property
     def sql(self) -> str:
-        """The table as SQL text, for statements on it."""
+        """The table as SQL text, for statements."""
         return self.address if self.in_catalog else f"delta.{identifier(self.address)}"
 
 

@@ -93,7 +93,7 @@ class Deltas(DeltaTables):
         """See `DeltaTables.history`.
 
         Args:
-            since: a delta version; all commits from it on are returned, as far as Delta keeps them.
+            since: a delta version; it and all later ones are returned, as far as Delta keeps them.
         """
         here = self._here(place)
         known = None if here is None else newest_commits(here, since)

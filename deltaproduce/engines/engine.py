@@ -243,7 +243,7 @@ class Engine(Protocol[RowsT]):
         """
 
     def faults(self, updates: Rows, layout: Layout, head: int) -> Mapping[str, int]:
-        """Count the keys of each version whose updates cannot be of that version.
+        """Count the keys of each version whose updates the version cannot have.
 
         Args:
             updates: all stored updates.

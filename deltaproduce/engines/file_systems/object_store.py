@@ -99,7 +99,7 @@ class ObjectStore(FileSystem):
 
     @property
     def keeps_first(self) -> bool:
-        """Services differ."""
+        """Services differ: some overwrite."""
         return False
 
     @property

@@ -64,13 +64,13 @@ def grouped(in_order: Sequence[Numbers]) -> Numbers:
 
 
 def key_ends(keys: pa.Table) -> Numbers:
-    """Return the rows before which a key ends, in rows whose equal keys are adjacent."""
+    """Return the rows before which a key ends; equal keys are adjacent."""
     begins = _begins([_row_codes(keys.columns)])
     return np.append(np.flatnonzero(begins)[1:], len(keys))
 
 
 def whole_keys(tables: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield rows whose equal keys are adjacent, in tables that end with a key; none is empty."""
+    """Yield rows with adjacent equal keys, in tables that end with a key; none is empty."""
     rest: list[pa.Table] = []
     for table in tables:
         if not len(table):
@@ -175,7 +175,7 @@ def order_codes(table: pa.Table, columns: Iterable[Column]) -> list[Numbers]:
 
 
 def sorting(numbers: Sequence[Numbers]) -> Numbers:
-    """Return the positions of rows in the order of some numbers, most significant first; stable.
+    """Return the positions of rows sorted by the numbers, most significant first; stable.
 
     The least significant numbers do not count if rows are in their order already: a stable sort by
     the others keeps it.
@@ -209,7 +209,7 @@ def sorting(numbers: Sequence[Numbers]) -> Numbers:
 
 
 def sorted_by(table: pa.Table, numbers: Sequence[Numbers]) -> pa.Table:
-    """Return the rows in the order of some numbers; see `sorting`."""
+    """Return the rows sorted by the numbers; see `sorting`."""
     return taken(table, sorting(numbers))
 
 
@@ -227,7 +227,7 @@ def taken(table: pa.Table, rows: Numbers) -> pa.Table:
 
 
 def _begins(in_order: Sequence[Numbers]) -> Marks:
-    """Mark the first of equal rows, in rows whose equal numbers are adjacent."""
+    """Mark the first row of each run of equal rows."""
     found = np.zeros(len(in_order[0]), bool)
     found[:1] = True
     for numbers in in_order:
@@ -249,7 +249,7 @@ def _is_told(column: pa.ChunkedArray) -> bool:
 
 
 def _may_be_among(rows: pa.Table, keys: pa.Table) -> Marks:
-    """Mark the rows whose value in each column some key has too, where Arrow can tell.
+    """Mark the rows that share each column's value with some key, where Arrow can tell.
 
     Often one side is small and the other large, and few rows remain.
     """

@@ -75,7 +75,7 @@ class Call:
     """A function, and the rows to call it for.
 
     Attributes:
-        stage: the stage whose function it is.
+        stage: the function's stage.
         function: from batches to batches, `pickled`; see `failures.in_worker`.
         rows: at least one.
         ends: the rows before which they may be cut, in order; the last is the number of rows.

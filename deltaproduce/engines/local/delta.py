@@ -365,7 +365,7 @@ def _has_marked(table: DeltaTable) -> bool:
 
 
 def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
-    """Return the rows as they are stored; None if they are in Spark, or need more than a write."""
+    """Return the rows as they are stored; None if they are in Spark, or not simply written."""
     rows = write.rows
     if not isinstance(rows, pa.Table) or write.predicate is not None:
         return None
@@ -378,7 +378,7 @@ def _plain_rows(write: Write, *, streamed: bool) -> pa.Table | None:
 
 
 def _is_as_wanted(table: DeltaTable, write: Write) -> bool:
-    """Return whether an overwrite would change only the rows of the table."""
+    """Return whether all rows can be overwritten, and nothing else of the table changes."""
     properties = table.metadata().configuration
     return (
         not _may_be_marked(table)

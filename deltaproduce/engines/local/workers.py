@@ -283,5 +283,5 @@ def _errors() -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Return the driver's environment, with Spark's settings for workers: sets keep their order."""
+    """Return the driver's environment, with the hash seed and threads that Spark's workers have."""
     return {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", **os.environ}

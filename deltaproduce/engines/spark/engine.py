@@ -190,7 +190,7 @@ class SparkEngine(Engine[DataFrame]):
         *,
         all_differ: bool = False,
     ) -> Compared:
-        """See `Engine.compare`; one Spark job, and one more for keys of very many rows."""
+        """See `Engine.compare`; one Spark job, and one more for keys with very many rows."""
         old, come = self.here(before, layout.content), self.here(new, layout.content)
         if gone is None:
             sides = old.withColumn(SIDE, f.lit(BEFORE))

@@ -1,4 +1,4 @@
-"""Keys of so many rows that they are compared in several ranges, each of some of their pairs.
+"""Keys with too many rows for one range: each range compares some of their pairs.
 
 A comparison of some pairs is right about rows and pairs, and about a key all of whose pairs are
 among them. This module corrects it for a key that continues in other ranges: the positions of its

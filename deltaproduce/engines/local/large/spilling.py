@@ -16,7 +16,7 @@ from weakref import finalize
 import pyarrow as pa
 
 LARGE_BYTES: Final = 64 << 20
-"""Rows that are kept for later are in a file from this many bytes on."""
+"""The fewest bytes of rows kept for later that go to a file."""
 _BATCH_ROWS: Final = 1 << 20
 
 

@@ -1,9 +1,9 @@
 """Comparisons in Spark's tasks: the driver's kernel, for many keys at once.
 
 Spark's windows sort a key's rows four times to compare them; `local.kernels.comparing` does it in
-one pass, for as many keys as fit in a part of some bytes. The invariant: a part has all rows of its
-keys, and one task holds it. A key with more rows than that is left to `comparing`, whose windows
-need no memory in proportion to a key.
+one pass, for as many keys as fit in a part of limited size. The invariant: a part has all rows of
+its keys, and one task holds it. A key with more rows than that is left to `comparing`, whose
+windows need no memory in proportion to a key.
 """
 
 from __future__ import annotations

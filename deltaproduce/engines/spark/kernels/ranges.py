@@ -1,4 +1,4 @@
-"""Rows by the numbers that represent a column's values: those in some ranges, and the ranges.
+"""Rows by the numbers that represent a column's values: filters by ranges, and present units.
 
 A date's number is its days since 1970, a timestamp's its microseconds since then, in UTC, and a
 whole number's the number itself. The invariant: both engines find the same rows, a null is in no

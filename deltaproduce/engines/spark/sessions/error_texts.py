@@ -1,7 +1,7 @@
 """Error texts: what Spark's and Java's errors mean to a user.
 
-Spark reports much only in the text of its errors. `explained` knows the errors of badly configured
-sessions, `essence` finds the line that says what happened.
+Spark reports many facts only in the text of its errors. `explained` knows the errors of badly
+configured sessions, `essence` finds the line that says what happened.
 """
 
 import os

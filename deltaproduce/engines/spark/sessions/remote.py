@@ -1,4 +1,4 @@
-"""Remote sessions: sessions of Spark Connect, and what is done differently with them.
+"""Remote sessions: sessions of Spark Connect, and the code that treats them differently.
 
 Such a session has no Java process on the driver and no SparkContext: a plan is sent to a server.
 The invariant: only this module tells sessions apart. Other code that asks `is_remote` has two ways

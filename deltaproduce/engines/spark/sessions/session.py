@@ -191,8 +191,8 @@ def _builder(
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(threads),
         "spark.databricks.delta.snapshotPartitions": "1",
-        # Each sort and hash table starts with a page; Spark's choice of up to 64 MiB costs more to
-        # clear than most steps' rows to sort.
+        # Each sort and hash table starts with a page; clearing Spark's choice of up to 64 MiB costs
+        # more than sorting most steps' rows.
         "spark.buffer.pageSize": "2m",
         # A version's plans generate more classes than Spark's default of 100 keeps, and recompiling
         # them for each version takes a third of its processor time.
@@ -219,7 +219,7 @@ def _builder(
 
 def _java_options(config: dict[str, str]) -> Iterator[str]:
     """Yield the options of the Java process; the user's come last, so each overrides ours."""
-    # The code that Spark generates fills Java's default of 240 MiB, which stops its compiler.
+    # Generated code fills Java's default code cache of 240 MiB, which stops Java's compiler.
     yield "-XX:ReservedCodeCacheSize=512m"
     if _QUIET_LOGGING.is_file() and not _is_logging_set_up(config):
         yield f"-Dlog4j2.configurationFile={_QUIET_LOGGING.as_uri()}"

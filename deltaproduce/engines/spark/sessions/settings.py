@@ -1,4 +1,4 @@
-"""The library's own sessions, with the user's settings and some more.
+"""The library's own sessions, with the user's settings and additional ones.
 
 The session that a store is given is the user's, who may do anything in it at the same time. The
 invariant: nothing is set and nothing is committed in it, because Delta changes settings when it
