@@ -1,1 +1,1 @@
-"""The project of a folder: its file `deltaproduce.toml`, its pipeline, and its store."""
+"""Projects: a folder's file `deltaproduce.toml`, its pipeline, and its store."""

@@ -1,7 +1,7 @@
-"""Checks: what is wrong in a project, and what its definitions would break in a store.
+"""Checks: errors in a project, and what its definitions would break in a store.
 
-Pure but for reading the project's files. The invariant: nothing is written, and a column that is
-gone, or is another one, is told with every query that uses it.
+Pure, except that it reads the project's files. The invariant: a check writes nothing, and if a
+column is gone or has changed, it reports every query that uses the column.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Problem:
 
     @staticmethod
     def of(error: DefinitionError) -> Problem:
-        """What an error of a definition says."""
+        """Return the problem that a definition's error describes."""
         return Problem(error.stage or "", error.column, error.file, error.line, str(error))
 
 
@@ -58,14 +58,14 @@ def broken(
     files: Iterable[SqlFile],
     errors: Iterable[DefinitionError],
 ) -> list[Problem]:
-    """What a project's definitions break of what a store has.
+    """Return what a project's definitions break in a store.
 
     Args:
-        before: the columns that the store's stages have.
-        stages: those of the project, as far as they could be defined.
+        before: the columns of the store's stages.
+        stages: the project's stages that could be defined.
         now: their columns, with the types that are known.
         files: the project's SQL files.
-        errors: why others could not.
+        errors: why the other stages could not be defined.
     """
     by_stage = {file.statement.name: file for file in files}
     users = _Users.of(before, stages, by_stage, errors)
@@ -73,7 +73,7 @@ def broken(
     for name, schema in before.items():
         file = by_stage.get(name)
         if name not in now and (file is not None or users.refused([name])):
-            continue  # why it is not there is a problem of its own
+            continue  # another problem says why it is missing
         for problem in _of_stage(name, schema, now.get(name)):
             those = users.using(name, problem.column)
             severity = "error" if users.refused(those) else problem.severity
@@ -95,11 +95,11 @@ def broken(
 
 @dataclass(frozen=True, slots=True)
 class _Users:
-    """Who uses which columns of stages.
+    """The users of stages' columns.
 
     Attributes:
-        uses: stage -> the stages that its query reads, and their columns that it uses.
-        errors: the stages that could not be defined, each with the column that it is about.
+        uses: stage -> the stages that its query reads, with the columns that it uses.
+        errors: the stages that could not be defined, each with the column at fault.
     """
 
     uses: Mapping[str, Mapping[str, frozenset[str]]]
@@ -112,7 +112,7 @@ class _Users:
         files: Mapping[str, SqlFile],
         errors: Iterable[DefinitionError],
     ) -> _Users:
-        """Those of a project."""
+        """Find the users in a project."""
         feeders = [*_feeders([*before.items(), *((s.name, s.schema) for s in stages)])]
         named = {file.name: name for name, file in files.items()}
         found = ((named.get(one.file or "", one.stage), one.column) for one in errors)
@@ -122,7 +122,7 @@ class _Users:
         )
 
     def using(self, stage: str, column: str | None) -> tuple[str, ...]:
-        """Who uses a column of a stage, or the stage; of modules those that fail for the column."""
+        """Return the stages that use a stage, or its column; modules count if they fail for it."""
         found = [
             user
             for user, used in self.uses.items()
@@ -132,12 +132,12 @@ class _Users:
         return tuple(dict.fromkeys([*found, *(user for user in failing if user not in self.uses)]))
 
     def refused(self, users: Iterable[str]) -> bool:
-        """Whether one of some stages could not be defined."""
+        """Return whether any of the users could not be defined."""
         return not {user for user, _ in self.errors}.isdisjoint(users)
 
 
 def _feeders(schemas: Iterable[tuple[str, RowSchema]]) -> Iterator[Feeder]:
-    """Stages with all columns that they had or have, of whichever type."""
+    """Yield stages with all columns that they had or have, whatever the type."""
     names = dict[str, dict[str, str]]()
     for stage, schema in schemas:
         for column in (*schema.key, *schema.value):
@@ -149,10 +149,10 @@ def _feeders(schemas: Iterable[tuple[str, RowSchema]]) -> Iterator[Feeder]:
 def _queries(
     stages: Iterable[Stage], files: Mapping[str, SqlFile]
 ) -> Iterator[tuple[str, tuple[str, Scope]]]:
-    """The queries that read stages, by the stages that they make: their text, and a scope."""
+    """Yield the queries that read the stages, by the stage that each defines, as text and scope."""
     for name, file in files.items():
         if file.statement.select:
-            with suppress(DefinitionError):  # which is a problem of its own
+            with suppress(DefinitionError):  # a problem that is reported separately
                 yield name, (file.statement.select, Scopes.read(file.scopes or "").sample)
     for stage in stages:
         query = stage_kind(stage).select
@@ -161,7 +161,7 @@ def _queries(
 
 
 def _of_stage(name: str, before: RowSchema, now: RowSchema | None) -> Iterator[Problem]:
-    """How the columns of a stage differ; whoever uses them is yet to be found."""
+    """Yield how the columns of a stage differ; the users are not filled in."""
     if now is None:
         yield Problem(name, None, None, None, f"stage {name!r} is gone")
         return
@@ -197,6 +197,6 @@ def _type(column: Column) -> str:
 def _used(
     query: str, sample: Scope, feeders: Sequence[Feeder]
 ) -> Iterator[tuple[str, frozenset[str]]]:
-    """The columns of stages, as they were, that a query uses; all of them through ``*``."""
-    with suppress(DefinitionError):  # which is a problem of its own
+    """Yield the columns of stages, old or new, that a query uses; ``*`` uses all."""
+    with suppress(DefinitionError):  # a problem that is reported separately
         yield from columns_used(query, feeders, sample).items()

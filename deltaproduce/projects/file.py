@@ -1,7 +1,8 @@
-"""The project file `deltaproduce.toml`: which pipeline, in which store, and where its rows are.
+"""The project file `deltaproduce.toml`: the pipeline, its store, and where its rows are.
 
-Pure but for reading the one file. The invariant: a `ProjectFile` is whole and of the types that it
-says; whatever is wrong in the file, or not known in it, is an error that names file, key and mend.
+Pure, except that it reads this one file. The invariant: a `ProjectFile` is complete and correctly
+typed; any error or unknown key in the file raises an error that names the file, the key and the
+fix.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from deltaproduce.projects.variables import variables
 FILE_NAME: Final = "deltaproduce.toml"
 
 Mode = Literal["snapshot", "changes"]
-"""Whether files have all rows of a source, or changes of it: `Store.load` or `Store.update`."""
+"""Whether files hold all rows of a source, or changes to it: `Store.load` or `Store.update`."""
 
 FILE_FORMATS: Final = ("csv", "json", "parquet")
-"""What both engines read; ``json`` has a row a line."""
+"""The formats that both engines read; ``json`` has one row per line."""
 
 _MODES: Final = ("snapshot", "changes")
 _ENGINES: Final = ("local", "spark")
@@ -33,16 +34,17 @@ _TABLE_TYPES: Final = ("merge_on_read", "copy_on_write")
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Where the rows of a source are.
+    """The location of a source's rows.
 
     Attributes:
         source: its name in the pipeline.
-        format: ``csv``, ``json``, ``parquet``, ``delta``, or with Spark whatever its reader knows.
-        path: a file, a folder or a pattern, as the file says it; relative to the file's folder.
-        mode: what the files have.
-        delimiter: what is between the values of a CSV file.
-        null: the text that is null in a CSV file, where it is not in quotes.
-        options: further ones of Spark's reader.
+        format: ``csv``, ``json``, ``parquet``, ``delta``, or with Spark any format that its reader
+            knows.
+        path: a file, a folder or a pattern, as written; relative to the project file's folder.
+        mode: whether the files hold all rows or changes.
+        delimiter: the separator of values in a CSV file.
+        null: the unquoted text that means null in a CSV file.
+        options: more options for Spark's reader.
     """
 
     source: str
@@ -56,14 +58,14 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class ProjectFile:
-    """What `deltaproduce.toml` says.
+    """The content of `deltaproduce.toml`.
 
     Attributes:
-        folder: where it is; paths in it are relative to that.
+        folder: the folder of the file; its paths are relative to it.
         pipeline: ``module:object``, or a folder of modules.
         store: a path (with a ``/`` or a scheme), or ``schema`` or ``catalog.schema``.
         spark: settings of the session.
-        inputs: source -> where its rows are; others are given in no file.
+        inputs: source -> where its rows are; a source not listed has no input file.
         vars: the variables that SQL files use, by name.
     """
 
@@ -80,21 +82,21 @@ class ProjectFile:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the file."""
         return self.folder / FILE_NAME
 
     @property
     def location(self) -> str:
-        """Where the store is, whichever directory is the current one."""
+        """The store's location, independent of the current directory."""
         return self.place(self.store) if "/" in self.store else self.store
 
     def place(self, path: str) -> str:
-        """A path of the file, whichever directory is the current one."""
+        """Resolve a path of the file, independent of the current directory."""
         return path if has_scheme(path) else str(self.folder / path)
 
 
 def has_scheme(path: str) -> bool:
-    """Whether a path says which file system it is in."""
+    """Return whether a path names its file system."""
     return "://" in path or path.startswith("file:")
 
 
@@ -102,13 +104,13 @@ _NONE: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 def read(folder: Path, given: Mapping[str, object] = _NONE) -> ProjectFile:
-    """The project file of a folder.
+    """Read the project file of a folder.
 
     Args:
-        given: values in the place of those that its variables have.
+        given: values that override its variables.
 
     Raises:
-        ProjectFileError: there is none, or something is wrong in it.
+        ProjectFileError: there is no file, or something in it is wrong.
     """
     path = folder.absolute() / FILE_NAME
     try:
@@ -129,13 +131,13 @@ def read(folder: Path, given: Mapping[str, object] = _NONE) -> ProjectFile:
 
 
 def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> ProjectFile:
-    """The project file from its text.
+    """Parse the text of a project file.
 
     Args:
-        given: values in the place of those that its variables have.
+        given: values that override its variables.
 
     Raises:
-        ProjectFileError: something is wrong in it.
+        ProjectFileError: something in it is wrong.
     """
     try:
         found = tomllib.loads(text)
@@ -164,7 +166,7 @@ def parsed(text: str, folder: Path, given: Mapping[str, object] = _NONE) -> Proj
 
 
 def _place(project: Section) -> str:
-    """Where the store is: ``location``, or ``store``, which means the same."""
+    """Return where the store is: ``location``, or its synonym ``store``."""
     if "location" in project.values and "store" in project.values:
         raise ProjectFileError(
             f"{FILE_NAME}: [project] has both location and store, which mean the same: keep one"
@@ -190,10 +192,10 @@ def _input(source: str, section: Section) -> Input:
 
 
 def _checked(file: ProjectFile, project: Section) -> ProjectFile:
-    """The file, if what it says fits together.
+    """Return the file if its settings fit together.
 
     Raises:
-        ProjectFileError: it does not.
+        ProjectFileError: they do not.
     """
     project.close()
     local = file.engine == "local"

@@ -1,7 +1,7 @@
-"""Headers: what a SQL file of a project says before its query: ``STAGE name (…);``, ``EXTERNAL …``.
+"""Headers: the part of a SQL file before its query: ``STAGE name (…);``, ``EXTERNAL …``.
 
-Pure. The invariant: a header has each of its clauses once and no others, and whatever is wrong is
-told by its line in the file.
+Pure. The invariant: a header has each of its clauses once and no others, and an error names its
+line in the file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Clause:
     """One clause of a header.
 
     Attributes:
-        text: what it says, without its word, and without parentheses around it.
-        line: where that begins in the file.
-        is_text: it is a text in quotes, and no SQL.
+        text: its text, without its keyword and without parentheses around it.
+        line: the line of the file where the text begins.
+        is_text: whether it is a quoted text and not SQL.
     """
 
     text: str
@@ -45,13 +45,13 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a SQL file of a project says.
+    """The content of a project's SQL file.
 
     Attributes:
-        clauses: by their words.
-        select: the query that comes after the header; empty if none does.
-        line: where the header begins.
-        select_line: where it begins.
+        clauses: the clauses by keyword.
+        select: the query after the header; empty if there is none.
+        line: the line where the header begins.
+        select_line: the line where the query begins.
     """
 
     sort: Sort
@@ -62,15 +62,15 @@ class Statement:
     select_line: int
 
     def text(self, clause: str) -> str | None:
-        """What a clause says; None if it is not there."""
+        """Return the text of a clause; None if the header has no such clause."""
         found = self.clauses.get(clause)
         return None if found is None else found.text
 
     def columns(self) -> dict[str, str]:
-        """The columns of an EXTERNAL, by name, as DDL.
+        """Return the columns of an EXTERNAL, by name, as DDL.
 
         Raises:
-            DefinitionError: there are none; with `line`.
+            DefinitionError: there are no columns; with `line`.
         """
         clause = self.clauses.get("columns")
         if clause is None:
@@ -82,26 +82,26 @@ class Statement:
 
 
 def words(text: str) -> frozenset[str]:
-    """The words and names in a text of SQL, in lower case.
+    """Return the words and names in a SQL text, in lower case.
 
     Raises:
-        DefinitionError: it cannot be read; with `line`.
+        DefinitionError: the text cannot be tokenized; with `line`.
     """
     strings = {TokenType.STRING, TokenType.NUMBER}
     return frozenset(t.text.lower() for t in _tokens(text) if t.token_type not in strings)
 
 
 def place_of(name: str | None, text: str) -> int | None:
-    """The line of a text of SQL in which a name first stands; None if it stands in none."""
+    """Return the first line of a SQL text that contains a name; None if no line does."""
     wanted = (name or "").lower()
     return next((t.line for t in _tokens(text) if t.text.lower() == wanted), None)
 
 
 def parsed(text: str) -> Statement:
-    """The statement of a file.
+    """Parse the statement of a file.
 
     Raises:
-        DefinitionError: it is none; with `line`.
+        DefinitionError: the text is not a statement; with `line`.
     """
     tokens = _tokens(text)
     word = tokens[0].text.upper() if tokens else ""
@@ -137,7 +137,7 @@ def _check_query(sort: Sort, rest: Sequence[Token]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is between two commas."""
+    """The part between two commas."""
 
     tokens: Sequence[Token]
     text: str
@@ -204,7 +204,7 @@ def _parts(tokens: Sequence[Token], text: str) -> Iterator[_Part]:
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int:
-    """The place of the parenthesis that closes one."""
+    """Return the position of the parenthesis that closes the one at ``opening``."""
     depth = 0
     for place in range(opening, len(tokens)):
         depth += DEPTHS.get(tokens[place].token_type, 0)

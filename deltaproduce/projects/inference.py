@@ -1,7 +1,7 @@
-"""Inference: the types of stages' columns that the text of their queries tells, without Spark.
+"""Inference: column types that follow from the text of the stages' queries, without Spark.
 
-The invariant: a type that is told is the one that Spark finds, and what is refused here is refused
-by Spark; all else is not known until there is a session.
+The invariant: an inferred type is the type that Spark finds, and a query refused here is refused by
+Spark; everything else is unknown until there is a session.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltaproduce.types.columns import Columns, RowSchema
 
 
 def inferred(stages: Iterable[Stage]) -> tuple[dict[str, RowSchema], list[DefinitionError]]:
-    """The columns of stages, and why queries are refused that read what others tell.
+    """Infer the columns of stages, and return errors of queries that do not fit them.
 
     Args:
         stages: feeders first.
@@ -41,13 +41,13 @@ def inferred(stages: Iterable[Stage]) -> tuple[dict[str, RowSchema], list[Defini
 
 
 def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
-    """The types of the columns that a stage's query has, by lower-case name.
+    """Infer the column types of a stage's query, by lower-case name.
 
     Args:
-        known: the columns of those before it.
+        known: the columns of the stages before it.
 
     Raises:
-        DefinitionError: the query does not fit what is known only here.
+        DefinitionError: the query does not fit types that only inference knows.
     """
     query = stage_kind(stage).select
     if query is None:
@@ -55,7 +55,7 @@ def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
     text, sample = query
     try:
         read_query(text, map(feeder_of, stage.merged), sample)
-    except DefinitionError:  # of which these types know nothing
+    except DefinitionError:  # an error that has nothing to do with these types
         return {}
     feeders = (
         replace(feeder_of(one), columns=(*known[one.name].key, *known[one.name].value))
@@ -65,7 +65,7 @@ def _types(stage: Stage, known: Mapping[str, RowSchema]) -> dict[str, DataType]:
 
 
 def _with_types(schema: RowSchema, types: Mapping[str, DataType]) -> RowSchema:
-    """Columns whose types are not known, with those that are told."""
+    """Fill in inferred types where a column's type is unknown."""
     key, value = (
         Columns(
             tuple(

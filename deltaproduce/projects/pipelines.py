@@ -1,8 +1,8 @@
-"""The pipeline of a project: the object of a module, or what the modules of a folder define.
+"""The pipeline of a project: an object in a module, or the definitions in a folder's modules.
 
-The project's folder comes first where Python looks for modules, here and in the processes that run
-functions. The invariant: an error in a module of the user's is said by file and line, and each
-project reads the modules of its folder anew.
+The project's folder comes first on Python's module path, here and in the processes that run
+functions. The invariant: an error in a user's module names file and line, and each project reads
+the modules of its folder again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from deltaproduce.types.excerpts import described
 
 
 def loaded(file: ProjectFile) -> Pipeline:
-    """The pipeline that a project file names.
+    """Load the pipeline that a project file names.
 
     Raises:
-        ProjectFileError: there is none such, or a module fails; with the place.
+        ProjectFileError: there is no such pipeline, or a module fails; with the place.
     """
     _importable(file)
     return _object(file) if ":" in file.pipeline else _of_folder(file)
 
 
 def examined(file: ProjectFile) -> tuple[Pipeline, list[DefinitionError], list[SqlFile]]:
-    """As much of the pipeline as can be defined, what is wrong with the rest, and its SQL files."""
+    """Define as much of the pipeline as possible; also return the errors and the SQL files."""
     _importable(file)
     errors = list[DefinitionError]()
     try:
@@ -47,13 +47,13 @@ def examined(file: ProjectFile) -> tuple[Pipeline, list[DefinitionError], list[S
 
 
 def sql_files(file: ProjectFile, errors: list[DefinitionError] | None = None) -> Iterator[SqlFile]:
-    """The SQL files of a project's folder, in the order of their names.
+    """Read the SQL files of a project's folder, in the order of their names.
 
     Args:
-        errors: where what is wrong with one is put; raised if None.
+        errors: collects the errors of files; the first is raised if None.
 
     Raises:
-        ProjectFileError: one cannot be read; with `file` and `line`.
+        ProjectFileError: a file cannot be read; with `file` and `line`.
     """
     for path in sorted((file.folder / file.pipeline).glob("*.sql")):
         try:
@@ -73,12 +73,12 @@ def _importable(file: ProjectFile) -> None:
 
 
 def _package(file: ProjectFile) -> str:
-    """The package that the modules of a folder are in."""
+    """Return the package that holds the modules of a folder."""
     return ".".join(Path(file.pipeline).parts)
 
 
 def _forget(package: str) -> None:
-    """Have the modules of a package read anew: they are of another project, or were changed."""
+    """Make Python reload the modules of a package: they are another project's, or were changed."""
     for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
         del sys.modules[name]
 
@@ -102,11 +102,11 @@ def _of_folder(
     files: Sequence[SqlFile] | None = None,
     errors: list[DefinitionError] | None = None,
 ) -> Pipeline:
-    """The SQL files of the folder define it, feeders first, and its modules by their names.
+    """Define the pipeline by the folder's SQL files, feeders first, and its modules, by name.
 
     Args:
         files: the SQL files that could be read; read here if None.
-        errors: where what is wrong is put; the first is raised if None.
+        errors: collects the errors; the first is raised if None.
     """
     folder = file.folder / file.pipeline
     modules = sorted(p for p in folder.glob("*.py") if not p.name.startswith("_"))
@@ -123,7 +123,7 @@ def _of_folder(
 
 
 def _definer(file: ProjectFile, path: Path) -> Callable[[Pipeline], None]:
-    """What calls the function ``define`` of a module, which is imported then."""
+    """Return a function that imports a module and calls its function ``define``."""
 
     def called(pipeline: Pipeline) -> None:
         define = getattr(_read(file, path), "define", None)
@@ -140,7 +140,7 @@ def _definer(file: ProjectFile, path: Path) -> Callable[[Pipeline], None]:
 
 
 def _read(file: ProjectFile, path: Path) -> ModuleType:
-    """A module of the folder, from its text: what Python has compiled before may be older."""
+    """Load a module of the folder from its source, since Python's compiled file may be older."""
     name = f"{_package(file)}.{path.stem}"
     module = ModuleType(name)
     module.__file__, module.__package__ = str(path), _package(file)
@@ -169,7 +169,7 @@ def _module(file: ProjectFile, name: str) -> ModuleType:
 
 
 def _at(error: Exception, file: ProjectFile) -> ProjectFileError:
-    """The error, by the last place of the project in its traceback; one of its stages, if any."""
+    """Place an error at the last line of the project in its traceback; keep its stage, if any."""
     said = str(error) if isinstance(error, DeltaProduceError) else described(error)
     places = [(f.filename, f.lineno or 1) for f in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
@@ -191,5 +191,5 @@ def _at(error: Exception, file: ProjectFile) -> ProjectFileError:
 
 
 def _is_own(path: Path, folder: Path) -> bool:
-    """Whether a file is one of the project, and not of an environment inside its folder."""
+    """Return whether a file belongs to the project, and not to an environment in its folder."""
     return path.is_relative_to(folder) and "site-packages" not in path.parts

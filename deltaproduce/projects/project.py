@@ -95,7 +95,7 @@ class Project:
         pipeline, errors, files = examined(self._file)
         now, unfit = inferred(pipeline.stages)
         found = [] if store is None else refused(store, pipeline)
-        told = {error.stage for error in found}  # by Spark, which says more
+        told = {error.stage for error in found}  # Spark's errors say more
         for error in [*found, *(error for error in unfit if error.stage not in told)]:
             places = (file for file in files if file.statement.name == error.stage)
             errors += [file.at(error) for file in places] or [error]

@@ -1,7 +1,7 @@
-"""Sections of a project file: each value is of its type, and no key is there that nobody reads.
+"""Sections of a project file: each value has its type, and every key is read.
 
-Pure. The invariant: an error names the file, the section, the key, what was found and what should
-be there.
+Pure. The invariant: an error names the file, the section and the key, and says what was found and
+what is expected.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _FILE: Final = "deltaproduce.toml"
 
 
 class ProjectFileError(DefinitionError):
-    """Something is wrong in a project file, or with what it names."""
+    """An error in a project file, or in what it names."""
 
 
 class Section:
-    """One table of a project file; whoever has read it closes it.
+    """One table of a project file; its reader closes it.
 
     Args:
-        name: as its heading says it; empty for the file.
-        values: what it has.
+        name: the name in its heading; empty for the file itself.
+        values: its keys and values.
     """
 
     def __init__(self, name: str, values: Mapping[str, Any]) -> None:
@@ -34,10 +34,10 @@ class Section:
         self._read: list[str] = []
 
     def section(self, key: str, *, required: bool = True) -> Section:
-        """A table in this one; an empty one if there is none and none is required.
+        """Return a table in this one; an empty one if it is missing and not required.
 
         Raises:
-            ProjectFileError: as all of these functions do.
+            ProjectFileError: the value is wrong; the other methods raise it, too.
         """
         name = f"{self._name}.{key}" if self._name else key
         self._read.append(key)
@@ -56,10 +56,10 @@ class Section:
         may_be_empty: bool = False,
         wanted: str = "a text",
     ) -> str:
-        """A text; required if there is no default.
+        """Return a text; required if there is no default.
 
         Args:
-            wanted: what is to be added where it is required and not there.
+            wanted: what the user should add if a required text is missing.
         """
         self._read.append(key)
         found = self.values.get(key, default)
@@ -72,7 +72,7 @@ class Section:
         return found
 
     def choice(self, key: str, choices: Sequence[str], default: str | None) -> Any:  # noqa: ANN401 a Literal
-        """One of some texts; required if there is no default."""
+        """Return one of several texts; required if there is no default."""
         wanted = " or ".join(f'"{one}"' for one in choices)
         found = self.text(key, default, wanted=wanted)
         if found not in choices:
@@ -80,7 +80,7 @@ class Section:
         return found
 
     def settings(self) -> dict[str, str]:
-        """All of the table as texts, as Spark has settings; tables in it by dotted keys."""
+        """Return the whole table as Spark settings: texts, with dotted keys for nested tables."""
         found: dict[str, str] = {}
         for key, value in self.values.items():
             match value:
@@ -96,7 +96,7 @@ class Section:
         return found
 
     def close(self) -> None:
-        """Refuse keys that nobody has read."""
+        """Refuse keys that were never read."""
         for key in self.values:
             if key not in self._read:
                 near = get_close_matches(key, self._read, 1)
@@ -107,6 +107,6 @@ class Section:
                 )
 
     def refuse(self, key: str, wanted: str) -> NoReturn:
-        """Say what is there and what should be."""
+        """Raise an error that says what was found and what is expected."""
         found = shown(self.values.get(key))
         raise ProjectFileError(f"{_FILE}: [{self._name}] {key} is {found}; give {wanted}")

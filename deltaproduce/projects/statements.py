@@ -1,7 +1,7 @@
 """Statements: the SQL files of a project as stages of its pipeline, feeders first.
 
-The invariant: an error is told by file and line, as ``stages/x.sql:3: …``, and nothing is defined
-before what it reads.
+The invariant: an error names file and line, as ``stages/x.sql:3: …``, and a stage is defined after
+everything that it reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SqlFile:
 
     Attributes:
         name: its path, relative to the project's folder.
-        folder: that folder.
+        folder: the project's folder.
         reads: the names of the tables that its query reads, in lower case.
         vars: the variables that it uses.
     """
@@ -46,13 +46,13 @@ class SqlFile:
 
     @staticmethod
     def read(path: Path, folder: Path, vars: Mapping[str, Any]) -> SqlFile:
-        """A file.
+        """Read a file.
 
         Args:
             vars: the variables that it may use.
 
         Raises:
-            ProjectFileError: it cannot be read; with `file` and `line`.
+            ProjectFileError: the file cannot be read; with `file` and `line`.
         """
         name = path.relative_to(folder).as_posix()
         with located(name):
@@ -72,27 +72,27 @@ class SqlFile:
 
     @property
     def scopes(self) -> str | None:
-        """What it says of scopes, after the variables that it uses."""
+        """Its scopes, preceded by the variables that it uses."""
         own = self.statement.text("scopes")
         if own is None and self.statement.sort == "EXTERNAL":
             return None
         return ", ".join(filter(None, (let(self.vars, self.vars), own))) or None
 
     def at(self, error: DefinitionError) -> ProjectFileError:
-        """What a store finds wrong with its stage, by its place.
+        """Place an error that a store finds in the file's stage.
 
         Args:
-            error: whose line, if it has one, is one of the query.
+            error: its line, if it has one, counts from the start of the query.
         """
         first = self.statement.select_line or self.statement.line
         error.line = first + (error.line or 1) - 1
         return _placed(error, self.name, first)
 
     def define(self, pipeline: Pipeline) -> None:
-        """Define what it says.
+        """Define the file's stage or source.
 
         Raises:
-            ProjectFileError: something is wrong in it; with `file` and `line`.
+            ProjectFileError: something in the file is wrong; with `file` and `line`.
         """
         with located(self.name, self.statement.line):
             if self.statement.sort == "EXTERNAL":
@@ -104,9 +104,9 @@ class SqlFile:
 
     @contextmanager
     def _at_column(self, *clauses: str) -> Iterator[None]:
-        """Errors about a column that some clauses name are told by its line there.
+        """Place errors about a column at the line of the clause that names it.
 
-        What the query names, too, stays where it is.
+        An error about a column that the query names, too, keeps its line.
         """
         try:
             yield
@@ -154,7 +154,7 @@ class SqlFile:
             pipeline.sql(name, query, key=said.text("key") or "")
 
     def _check_scopes(self) -> None:
-        """Read scopes and partition columns, so that what is wrong there is told by its line."""
+        """Parse scopes and partition columns, so that an error in them names its line."""
         said = self.statement.clauses
         with shifted(said["scopes"].line if "scopes" in said else self.statement.line):
             scopes = Scopes.read(self.scopes or "")
@@ -191,7 +191,7 @@ class SqlFile:
         )
 
     def _table(self) -> str | None:
-        """The table of others that it names."""
+        """Return the existing table that it names."""
         clause = self.statement.clauses.get("table")
         if clause is None or clause.is_text:
             return None if clause is None else clause.text
@@ -208,12 +208,12 @@ def define_all(
     pipeline: Pipeline,
     errors: list[DefinitionError] | None = None,
 ) -> None:
-    """Define all that SQL files and modules say, feeders first.
+    """Define everything in SQL files and modules, feeders first.
 
     Args:
-        modules: what defines more of it; called in this order, each when no file is ready.
-        errors: where what is wrong is put, so that the rest is defined, but for files that read
-            what is wrong; raised if None.
+        modules: define the rest; called in this order, each when no file is ready.
+        errors: collects the errors, and the rest is defined, except for files that read a failed
+            definition; raised if None.
 
     Raises:
         ProjectFileError: something is wrong; with `file` and `line`.
@@ -227,7 +227,7 @@ def define_all(
         there = {stage.name.lower() for stage in pipeline.stages}
         own = {file.statement.name.lower() for file in waiting}
         ready = [file for file in waiting if not (file.reads & own - there)]
-        if later:  # which may define what is read
+        if later:  # a later module may define what is read
             ready = [file for file in ready if file.reads <= there]
         define: Callable[[Pipeline], None]
         if ready:
@@ -250,7 +250,7 @@ def define_all(
 
 @contextmanager
 def located(file: str, line: int = 1) -> Iterator[None]:
-    """Errors of definitions are told by the file, and the line if none is known.
+    """Add the file to definition errors, and the line if they have none.
 
     Raises:
         ProjectFileError: with `file` and `line`.
@@ -262,10 +262,10 @@ def located(file: str, line: int = 1) -> Iterator[None]:
 
 
 def _placed(error: Exception, file: str, line: int) -> ProjectFileError:
-    """An error, told by its file and line.
+    """Return an error with its file and line.
 
     Args:
-        line: where it is if it does not say so.
+        line: used if the error has none.
     """
     at = getattr(error, "line", None) or line
     return ProjectFileError(
@@ -279,7 +279,7 @@ def _placed(error: Exception, file: str, line: int) -> ProjectFileError:
 
 @contextmanager
 def shifted(first: int) -> Iterator[None]:
-    """Lines of errors about a part of a file, counted from its first one, are those of the file."""
+    """Count the lines of errors in a part of a file from the file's start, not the part's."""
     try:
         yield
     except DefinitionError as error:
@@ -292,7 +292,7 @@ def shifted(first: int) -> Iterator[None]:
 
 
 def _reads(query: str) -> frozenset[str]:
-    """The names of the tables that a query reads, but for its own CTEs."""
+    """Return the names of the tables that a query reads, without its own CTEs."""
     if not query.strip():
         raise DefinitionError("there is no query after the header; write SELECT …")
     tree = QueryText.read(query).tree
@@ -301,14 +301,14 @@ def _reads(query: str) -> frozenset[str]:
 
 
 def _is_cte(table: exp.Table) -> bool:
-    """Whether a table is a part of the query that has a name, and no stage that is called so."""
+    """Return whether a table is a CTE of the query, and not a stage of that name."""
     node, name = table.parent, table.name.lower()
     inside: exp.Expr = table
     while node is not None:
         with_ = node.args.get("with_")
         if with_ is not None:
             for cte in with_.expressions:
-                if cte is inside:  # which sees those before it alone
+                if cte is inside:  # a CTE sees only the CTEs before it
                     break
                 if cte.alias.lower() == name:
                     return True

@@ -1,4 +1,4 @@
-"""The store of a project, by the engine that its file names."""
+"""The store of a project, opened with the engine that its file names."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def opened(file: ProjectFile, pipeline: Pipeline, progress: Listener | None = None) -> Store:
-    """The store; with a session of this machine where the engine is Spark.
+    """Open the store, with a local session if the engine is Spark.
 
     Args:
-        progress: told how far a version in the making is.
+        progress: called with the progress of a version.
 
     Raises:
         SessionError: no session can start.
-        DefinitionError: as `Store`.
+        DefinitionError: as for `Store`.
     """
     return opened_with(file, pipeline, session(file), progress)
 
@@ -32,10 +32,10 @@ def opened_with(
     spark: SparkSession | None,
     progress: Listener | None = None,
 ) -> Store:
-    """The store, in a session or without one.
+    """Open the store, with a session or without.
 
     Raises:
-        DefinitionError: as `Store`.
+        DefinitionError: as for `Store`.
     """
     return Store(
         spark,
@@ -48,9 +48,10 @@ def opened_with(
 
 
 def session(file: ProjectFile) -> SparkSession | None:
-    """A session as the file sets it; None for the engine without one.
+    """Return a session with the file's settings; None for the engine without Spark.
 
-    Of ``[spark]``, ``cores`` and ``memory`` are arguments of `local_session`, the rest settings.
+    In ``[spark]``, ``cores`` and ``memory`` are arguments of `local_session`; the rest are
+    settings.
     """
     if file.engine == "local":
         return None

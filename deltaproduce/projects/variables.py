@@ -1,7 +1,7 @@
-"""Variables: the values of ``[vars]``, which the SQL files of a project use by their names.
+"""Variables: the values of ``[vars]``, which a project's SQL files use by name.
 
-Pure. The invariant: a variable has the type that the project file gives it, whoever gives it
-another value.
+Pure. The invariant: a variable keeps the type that the project file gives it, whoever overrides its
+value.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _WANTED: Final = "a text, a number, true or false, a date, or a list of one of t
 
 
 def variables(said: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:
-    """The variables of a project.
+    """Return the variables of a project.
 
     Args:
-        said: what its file has.
-        given: others in the place of some; a text may stand for a value of another type.
+        said: the variables in its file.
+        given: values that override them; a text may stand for a value of another type.
 
     Raises:
         ProjectFileError: a name or a value is refused, or the file has no such variable.
@@ -46,7 +46,7 @@ def variables(said: Mapping[str, Any], given: Mapping[str, object]) -> dict[str,
 
 
 def sql_of(value: object) -> str:
-    """A value as SQL has it."""
+    """Return a value as SQL."""
     match value:
         case bool():
             return "TRUE" if value else "FALSE"
@@ -60,12 +60,12 @@ def sql_of(value: object) -> str:
 
 
 def let(variables: Mapping[str, object], names: Iterable[str]) -> str:
-    """Some variables as the beginning of ``scopes``."""
+    """Return the variables as the start of ``scopes``."""
     return ", ".join(f"LET {name} = {sql_of(variables[name])}" for name in names)
 
 
 def _alike(name: str, value: object, said: object) -> object:
-    """A value that is given, in the type of what it takes the place of."""
+    """Convert an overriding value to the type of the value that it replaces."""
     found = value
     if isinstance(value, str) and not isinstance(said, str):
         try:
@@ -92,12 +92,12 @@ def _check(name: str, value: object) -> None:
 
 
 def _is_unwritten(text: str) -> bool:
-    """Whether SQL would take a text for something else, however it is quoted."""
+    """Return whether SQL would misread a text, however it is quoted."""
     return "\\" in text or "${" in text or {"'", '"'} <= {*text}
 
 
 def _kinds(value: object) -> set[type]:
-    """The type of a value; of a list also those of what is in it."""
+    """Return the type of a value; for a list also the types of its items."""
     return {list, *map(type, value)} if isinstance(value, list) else {type(value)}
 
 
