@@ -1,6 +1,6 @@
-"""Stages: the kinds that there are, a package each, which do not know each other.
+"""Stages: the kinds of stages, one package each; no kind knows another.
 
-What is asked of a kind is in `kind` and `productions`; what more than one needs is beside them. A
-new kind is a package here, and a method of `Pipeline` if it is to have a name there; nothing else
-in the library asks which kinds there are.
+`kind` and `productions` hold the protocol of a kind; the modules next to them hold what several
+kinds share. A new kind is a package here, plus a method of `Pipeline` if users define it by name;
+nothing else in the library asks which kinds exist.
 """

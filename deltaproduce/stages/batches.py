@@ -1,10 +1,10 @@
-"""Batches: the changes, or all rows, that come into one source, checked.
+"""Batches: checked changes, or all rows, for one source.
 
-What a user gives becomes rows in the source's own columns and order, or an `InvalidChangesError`,
+Rows from a user are turned into the source's columns and order, or raise an `InvalidChangesError`,
 before anything is written (see `given`); other batches come from tables that are read in place. The
 invariant: a batch is computed once, has no key with both deletes and upserts (S2), and no null
-where the schema says NOT NULL. What is done with a batch whose rows are on the driver needs no
-Spark, unless its keys are more than a `Selection` has there.
+where the schema says NOT NULL. A batch with rows on the driver needs no Spark, unless it has more
+keys than a `Selection` holds there.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Checked changes of one source, or all rows that it is to have.
+    """Checked changes of one source, or a snapshot of all its rows.
 
     Attributes:
         rows: key columns, ``_ordinal``, value columns, ``_is_delete``; computed, and on the driver
             if they are few.
         count: the number of rows.
-        is_snapshot: whether these are all rows of the source, so that other keys are gone.
+        is_snapshot: whether these are all rows of the source, so that all other keys are deleted.
     """
 
     source: Stage
@@ -60,12 +60,12 @@ class Batch:
 
     @staticmethod
     def columns(source: Stage) -> tuple[Column, ...]:
-        """The columns that a batch's rows have."""
+        """Return the columns of a batch's rows."""
         return (*Layout.of(source).content, IS_DELETE)
 
     @staticmethod
     def deleting(keys: Selection, source: Stage) -> Batch:
-        """The deletion of keys that are on the driver."""
+        """Return the deletion of keys that are on the driver."""
         rows = keys.keys
         assert isinstance(rows, pa.Table)
         rows = rows.append_column(ORDINAL, pa.array(range(len(rows)), pa.int64()))
@@ -77,12 +77,12 @@ class Batch:
 
     @staticmethod
     def nothing(source: Stage, engines: Engines) -> Batch:
-        """No change."""
+        """Return an empty batch."""
         return Batch(source, empty(Batch.columns(source)), 0, engines)
 
     @staticmethod
     def replacing(keys: Selection, rows: Rows, source: Stage) -> Batch:
-        """The rows that some keys have now, as content has them; keys without any are gone."""
+        """Replace keys by their current rows, in content columns; delete keys without rows."""
         engines, layout = keys.engines, Layout.of(source)
         engine = engines.of(rows, keys.keys)
         gone = keys.without(Selection(keys.columns, engine.here(rows, layout.key), engines))
@@ -98,7 +98,7 @@ class Batch:
 
     @staticmethod
     def snapshot(rows: Rows, source: Stage, engines: Engines) -> Batch:
-        """All rows of a source, in the columns of its content; they can be read again and again."""
+        """Return all rows of a source, in content columns; they can be read repeatedly."""
         columns = Layout.of(source).content
         found = engines.of(rows).with_all(rows, IS_DELETE, False)
         if isinstance(rows, pa.Table):
@@ -109,26 +109,26 @@ class Batch:
         return Batch(source, found, count, engines, is_snapshot=True)
 
     def upserts(self) -> Rows:
-        """The new rows: key columns, ``_ordinal``, value columns."""
+        """Return the new rows: key columns, ``_ordinal``, value columns."""
         return self._picked(Layout.of(self.source).content, is_delete=False)
 
     def keys(self) -> Selection:
-        """The keys that the batch is about."""
+        """Return the keys that the batch changes."""
         key = self.source.schema.key.columns
         keys = self.engines.of(self.rows).here(self.rows, key)
         return Selection.of(keys, key, self.engines, self.count)
 
     def digest(self) -> str:
-        """Equal batches have equal ones, and others hardly ever; at most one Spark job.
+        """Return a digest, equal for equal batches, hardly ever for others; at most one Spark job.
 
-        In which order keys come does not count, in which a key's rows come does. Rows in Spark have
-        others than the same rows on the driver.
+        The order of keys does not count, the order of a key's rows does. Rows in Spark have another
+        digest than the same rows on the driver.
         """
         told = self._digest_here() if is_local(self.rows) else self._digest_there()
         return f"{'snapshot' if self.is_snapshot else 'changes'}: {self.count} {told}"
 
     def _digest_here(self) -> str:
-        """That of all columns but the ordinal, which gives the rows their order in a key."""
+        """Return the digest of all columns but the ordinal, which orders the rows of a key."""
         layout = Layout.of(self.source)
         rows = in_order(self.rows, (*layout.key, ORDINAL_COLUMN))
         return digest(rows.select([c.name for c in (*layout.key, *layout.value, IS_DELETE)]))
@@ -153,7 +153,7 @@ class Batch:
         """Refuse a key with both deletes and upserts (S2).
 
         Raises:
-            InvalidChangesError: with some of these keys.
+            InvalidChangesError: with a sample of these keys.
         """
         key, engines = self.source.schema.key.columns, self.engines
         upserts, deletes = (self._picked(key, is_delete=wanted) for wanted in (False, True))
@@ -172,9 +172,9 @@ class Batch:
 
 @contextmanager
 def computing(source: Stage) -> Iterator[None]:
-    """Errors of what a user gives, when it is looked at and computed, are about that.
+    """Turn errors of reading and computing the user's rows into errors about these rows.
 
-    Those that say what is wrong already, with the session or a function, stay what they are.
+    Errors that already name the cause, in the session or a function, stay unchanged.
 
     Raises:
         InvalidChangesError: with the error as its cause.
@@ -196,15 +196,15 @@ def computing(source: Stage) -> Iterator[None]:
 
 
 def some_keys(rows: Rows, source: Stage, engines: Engines) -> tuple[object, ...]:
-    """Some of the rows' keys, each once, as a produce function gets them.
+    """Return a sample of the rows' distinct keys, as a produce function gets them.
 
-    None if one of them cannot be read in Python.
+    None if a key cannot be read in Python.
     """
     return _read(_distinct(rows, source.schema.key.columns), source, engines)
 
 
 def _distinct(rows: Rows, key: Sequence[Column]) -> pa.Table:
-    """As many distinct keys as a message shows, the first ones if the rows are on the driver."""
+    """Return as many distinct keys as a message shows; the first ones if rows are on the driver."""
     if isinstance(rows, DataFrame):
         return fetched(rows.select(*cols(key)).distinct().limit(_SHOWN), key)
     keys = rows.select([c.name for c in key])

@@ -1,11 +1,11 @@
-"""Inputs: the rows that a stage's function is called with, from one feeder or from many.
+"""Inputs: the rows that a stage's function reads, from one feeder or several.
 
-A `StageInput` is one feeder in a version: the rows it had before, and what its own step found out.
-The keys to be produced again are the union of the inputs' changed keys; for each of them every
-input has its current values, changed or not (S10). The invariant: what `changed_rows` and
-`all_rows` return has a key's rows together, those of the first input first, and within an input
-those of its first feeder first, in (source key, emission) order (S6); and of an input that did not
-change it has read the rows of these keys only.
+A `StageInput` is one feeder in a version: its rows before, and the result of its own step. The keys
+to produce again are the union of the inputs' changed keys; for each of them every input supplies
+its current values, changed or not (S10). The invariant: `changed_rows` and `all_rows` keep the rows
+of a key together, those of the first input first, and within an input those of its first feeder
+first, in (source key, emission) order (S6); of an unchanged input they read only the rows of these
+keys.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 
 _INPUT: Final = Column("_input", IntegerType())
-"""In the rows of a join, which iterator a row's values are for."""
+"""In the rows of a join, the number of the iterator that gets a row's values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class StageInput:
     """One feeder of a stage in a version.
 
     Attributes:
-        before: finds the rows that it had; None if there were none.
+        before: finds its rows before; None if there were none.
         step: its own step; None if the version did not reach it.
-        is_after: what `before` finds are the rows after the step, of keys that it changed too.
-        by_states: the stage goes by the states of its rows, too (`Kind.reads_states`).
+        is_after: whether `before` finds the rows after the step, also of keys that it changed.
+        by_states: whether the stage reads the states of its rows, too (`Kind.reads_states`).
     """
 
     stage: Stage
@@ -53,7 +53,7 @@ class StageInput:
 
     @property
     def changed(self) -> Comparison | None:
-        """Its step, if any key changed; or the states of any, for a stage that goes by them."""
+        """Its step, if a key changed; or a state, if the stage reads states."""
         if self.step is None:
             return None
         counts = self.step.counts
@@ -66,10 +66,10 @@ class StageInput:
         return Layout.of(self.stage).content
 
     def moved(self) -> tuple[Rows, Rows]:
-        """The rows of its changed keys that are gone, and those that have come, unsorted.
+        """Return the removed and the added rows of its changed keys, unsorted.
 
-        Rows that stay what they are, in their places, are in neither; those whose states alone are
-        others are in both, for a stage that goes by them.
+        Rows that stay in place unchanged are in neither; if the stage reads states, rows whose
+        states alone changed are in both.
         """
         assert self.step is not None
         differ = {ROW_DIFFERS: True} if self.by_states else {ROW_DIFFERS: True, KEY_DIFFERS: True}
@@ -79,7 +79,7 @@ class StageInput:
         return gone, come
 
     def all_rows(self) -> Rows | None:
-        """Its content after the step, unsorted; None if there is none."""
+        """Return its content after the step, unsorted; None if there is none."""
         if self.step is not None and self.step.complete:
             return self.step.content_after(None)
         before = self.before()
@@ -88,27 +88,27 @@ class StageInput:
         return None if before is None else before.rows()
 
     def within(self, column: Column, values: Ranges) -> Rows | None:
-        """Its content after the step that has a value in some ranges; None if there is none.
+        """Return its content after the step with a value in the ranges; None if there is none.
 
         Args:
-            column: one of its key.
+            column: a column of its key.
         """
         found = self._after(lambda before: before.within(column, values))
         return None if found is None else rows_within(found, column, values)
 
     def having(self, keys: Selection) -> Rows | None:
-        """Its content after the step that has some values, and perhaps more; None if there is none.
+        """Return its content after the step for the keys, perhaps with more rows; None if empty.
 
         Args:
-            keys: in columns of its key, perhaps not in all of them.
+            keys: in columns of its key, perhaps not all of them.
         """
         return self._after(lambda before: before.of(keys))
 
     def _after(self, read: Callable[[Stored], Rows]) -> Rows | None:
-        """Some rows of its content after the step, and perhaps others that the step changed.
+        """Return rows of its content after the step, perhaps with others that the step changed.
 
         Args:
-            read: finds the rows of stored ones; all of a pair, or none.
+            read: finds rows in stored ones; either all rows of a pair or none.
         """
         before = None if self.step is not None and self.step.complete else self.before()
         old = None if before is None else read(before)
@@ -117,10 +117,10 @@ class StageInput:
         return self.step.content_after(None if old is None else lambda: old)
 
     def rows_of(self, keys: Selection, engines: Engines) -> Rows | None:
-        """Its content of some keys after the step, unsorted; None if there is none.
+        """Return its content of the keys after the step, unsorted; None if there is none.
 
         Args:
-            keys: in its own key columns; all that it changed are among them.
+            keys: in its own key columns; they include all keys that it changed.
         """
         changed = self.changed
         if changed is not None and changed.complete:
@@ -135,10 +135,10 @@ class StageInput:
 
 
 def changed_keys(inputs: Sequence[StageInput], columns: Sequence[Column]) -> Selection | None:
-    """The keys that any of the inputs has changed, in these columns; None if none has any.
+    """Return the keys that any input has changed, in these columns; None if there are none.
 
     Args:
-        inputs: of one stage.
+        inputs: the inputs of one stage.
         columns: the stage's source key.
     """
     found = [each.changed.changed_keys.renamed(columns) for each in inputs if each.changed]
@@ -146,20 +146,20 @@ def changed_keys(inputs: Sequence[StageInput], columns: Sequence[Column]) -> Sel
 
 
 def changed_rows(stage: Stage, inputs: Sequence[StageInput], keys: Selection) -> Rows:
-    """What the function is called with for the changed keys: the columns of `input_columns`."""
+    """Return the function's input for the changed keys, in the columns of `input_columns`."""
     if len(inputs) == 1 and (only := inputs[0].changed):
-        return only.upserts()  # they are in order
+        return only.upserts()  # already in order
     found = _together(stage, changed_parts(inputs, keys), keys.engines)
     return empty(input_columns(stage)) if found is None else found
 
 
 def all_rows(stage: Stage, inputs: Sequence[StageInput], engines: Engines) -> Rows | None:
-    """What the function is called with for all keys, as `changed_rows`; None if there are none."""
+    """Return the function's input for all keys, as `changed_rows`; None if there is none."""
     return _together(stage, all_parts(inputs), engines)
 
 
 def changed_parts(inputs: Sequence[StageInput], keys: Selection) -> list[tuple[StageInput, Rows]]:
-    """The content of the changed keys of each input that has some, unsorted."""
+    """Return the content of the changed keys of each input that has some, unsorted."""
     parts = (
         (each, each.rows_of(keys.renamed(each.stage.schema.key.columns), keys.engines))
         for each in inputs
@@ -168,13 +168,13 @@ def changed_parts(inputs: Sequence[StageInput], keys: Selection) -> list[tuple[S
 
 
 def all_parts(inputs: Sequence[StageInput]) -> list[tuple[StageInput, Rows]]:
-    """The content of each input that has some, unsorted."""
+    """Return the content of each input that has any, unsorted."""
     parts = ((each, each.all_rows()) for each in inputs)
     return [(each, rows) for each, rows in parts if rows is not None]
 
 
 def input_columns(stage: Stage) -> tuple[Column, ...]:
-    """The source key, and the values of each input, with its number if there are several."""
+    """Return the source key, and each input's values; the input's number, too, if several."""
     key = stage.feeders[0].schema.key
     if len(stage.inputs) == 1:
         return (*key, *stage.inputs[0][0].schema.value)
@@ -183,7 +183,7 @@ def input_columns(stage: Stage) -> tuple[Column, ...]:
 
 
 def _values(stage: Stage, number: int) -> Iterator[Column]:
-    """The value columns of one of several inputs, which may have the same names."""
+    """Yield the value columns of one of several inputs, which may share names."""
     for column in stage.inputs[number][0].schema.value:
         yield Column(f"_{number}_{column.name}", column.data_type)
 
@@ -191,7 +191,7 @@ def _values(stage: Stage, number: int) -> Iterator[Column]:
 def _together(
     stage: Stage, parts: Sequence[tuple[StageInput, Rows]], engines: Engines
 ) -> Rows | None:
-    """The inputs' rows as the function reads them: a key's together and in order."""
+    """Return the inputs' rows as the function reads them: sorted, a key's rows together."""
     if not parts:
         return None
     found = [
@@ -209,7 +209,7 @@ def _together(
 
 
 def _fillings(stage: Stage, feeder: Stage) -> list[Filling]:
-    """What each of `input_columns` is filled with in the rows of one feeder."""
+    """Return the source of each of `input_columns` in the rows of one feeder."""
     values = feeder.schema.value.names
     if len(stage.inputs) == 1:
         return [*feeder.schema.key.names, *values]

@@ -1,9 +1,9 @@
-"""What kinds of stages do: the half of the protocol that needs a session.
+"""The protocol of a stage's kind: the half that needs a session.
 
-`StageKind` is a `Kind` that can be carried out. Sources have a `SourceKind`, which says what comes
-into them; stages that are made from others a `productions.DerivedKind`. Each kind is a package
-beside this module, and none knows another. The invariant: whoever plans, computes, writes or reads
-a version asks these methods, and never which kind it is.
+A `StageKind` is a `Kind` that can be executed. A source has a `SourceKind`, which takes its rows; a
+stage made from other stages has a `productions.DerivedKind`. Each kind is a package next to this
+module, and none knows another. The invariant: code that plans, computes, writes or reads a version
+calls these methods, and never asks which kind a stage has.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from deltaproduce.storage.versions import Version
 
 
 class StageKind(Kind):
-    """What a stage is, and what is done with it."""
+    """The kind of a stage, with the methods that execute it."""
 
     __slots__ = ()
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """The stage with the types of all its columns; no row is read.
+        """Return the stage with the types of all its columns; no row is read.
 
         Args:
-            stage: one of this kind, whose feeders are resolved.
+            stage: a stage of this kind, whose feeders are resolved.
 
         Raises:
-            DefinitionError: what it refers to is not there, or does not fit; with `stage`.
+            DefinitionError: it refers to something that does not exist or fit; with `stage`.
         """
         del tables
         return stage
 
     @property
     def select(self) -> tuple[str, Mapping[str, Constant]] | None:
-        """The query that reads its feeders, and what names of its own stand for; None without."""
+        """The query over its feeders, and the constants that its names stand for; None without."""
         return None
 
 
 class Arrival(Protocol):
-    """What has come into a source without being given, since the head.
+    """New rows in a source since the head that the user did not give.
 
     Attributes:
         last: the source's figures in the head; None if it had no rows there.
         place: where its rows are from now on.
-        reason: what an update says of it.
-        begins: its rows before are none, or do not count: all that there are are new.
+        reason: the text that an update shows for it.
+        begins: the source had no rows before, or they do not count, so that all its rows are new.
     """
 
     @property
@@ -74,33 +74,33 @@ class Arrival(Protocol):
     def begins(self) -> bool: ...  # noqa: D102 see the class
 
     def is_overdue(self, now: datetime) -> bool:
-        """Whether it is to be put into a version even if no row differs."""
+        """Return whether a version must record it even if no row differs."""
 
     def content(self) -> Stored:
-        """The source's rows as they are now."""
+        """Return the source's current rows."""
 
     def batch(self) -> Batch:
-        """The rows that the keys which changed have now; all rows if only they can tell."""
+        """Return the current rows of the changed keys; all rows if only a comparison can tell."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Says what to do where the rows that the head had can be read no more."""
+        """Explain what to do if the rows of the head can no longer be read."""
 
 
 class SourceKind(StageKind):
-    """What a source is, and what comes into it."""
+    """The kind of a source, which takes its rows."""
 
     __slots__ = ()
 
     def arrived(
         self, source: Source, head: Version, tables: Tables, *, anew: bool = False
     ) -> Arrival | None:
-        """What has come without being given; None if there is nothing new.
+        """Find rows that arrived without being given; None if there is nothing new.
 
         Args:
             anew: as if the source were read for the first time.
 
         Raises:
-            InvalidChangesError: it is not known any more.
+            InvalidChangesError: the new rows can no longer be determined.
         """
         del source, head, tables, anew
         return None
@@ -108,17 +108,17 @@ class SourceKind(StageKind):
     def taken(
         self, given: object, source: Source, engines: Engines, *, is_snapshot: bool = False
     ) -> Batch:
-        """What a user gives, checked and computed.
+        """Check and compute the rows that a user gives.
 
         Raises:
-            InvalidChangesError: nothing can be given, or not that.
+            InvalidChangesError: the source takes no rows, or not these.
         """
         del given, engines, is_snapshot
         raise InvalidChangesError(f"source {source.name!r} takes no rows", source=source.name)
 
 
 def stage_kind(stage: Stage) -> StageKind:
-    """A stage's kind, which can be carried out.
+    """Return a stage's kind, if it can be executed.
 
     Raises:
         DefinitionError: it cannot; with `stage`.
@@ -129,10 +129,10 @@ def stage_kind(stage: Stage) -> StageKind:
 
 
 def source_kind(source: Source) -> SourceKind:
-    """A source's kind, which says what comes into it.
+    """Return a source's kind, if it can take rows.
 
     Raises:
-        DefinitionError: it does not; with `stage`.
+        DefinitionError: it cannot; with `stage`.
     """
     if not isinstance(source.kind, SourceKind):
         raise unfit(source, "SourceKind")
@@ -140,7 +140,7 @@ def source_kind(source: Source) -> SourceKind:
 
 
 def unfit(stage: Stage, wanted: str) -> DefinitionError:
-    """The error that says that a stage's kind does not do what is asked of its sort."""
+    """Return the error for a stage whose kind lacks the methods that its sort needs."""
     found = type(stage.kind).__name__
     message = f"stage {stage.name!r}: its kind is a {found}; give one that is a {wanted}"
     return DefinitionError(message, stage=stage.name)
@@ -149,13 +149,13 @@ def unfit(stage: Stage, wanted: str) -> DefinitionError:
 def arrivals(
     stages: tuple[Source, ...], head: Version, tables: Tables, *, anew: str | None = None
 ) -> dict[str, Arrival]:
-    """What has come into sources without being given, by name; nothing of those without news.
+    """Find rows that arrived in sources without being given, by name; only of sources with news.
 
     Args:
-        anew: a source to be taken as if it were read for the first time.
+        anew: a source to read as if for the first time.
 
     Raises:
-        InvalidChangesError: what is new in one is not known any more.
+        InvalidChangesError: the new rows of a source can no longer be determined.
     """
     found = {
         source.name: source_kind(source).arrived(source, head, tables, anew=source.name == anew)

@@ -1,9 +1,9 @@
-"""Productions: how a stage is made from its feeders, in one step and by its kind.
+"""Productions: one step of one stage, made from its feeders by the stage's kind.
 
-From the rows of some source keys to rows of the stage's content: the kind makes them, they are
-computed (S4), and what is to be stored of them may depend on what the target keys had before (S12).
-The invariant: whatever runs a user's code is computed exactly once a step, and is on the driver
-afterwards if it is little.
+A production turns the rows of source keys into rows of the stage's content: the kind makes them,
+the production computes them (S4), and the stored rows may depend on what the target keys had before
+(S12). The invariant: user code runs exactly once a step, and its result is on the driver if it is
+small.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from deltaproduce.types.columns import Column
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a step found out.
+    """The result of a step.
 
     Attributes:
-        surrogates: the last surrogate number that the stage has given out.
-        window: how its window came to where it is, if it has one and was not made anew.
+        surrogates: the last surrogate number that the stage has assigned.
+        window: how the window reached its place; None without a window, or if it was rebuilt.
         rows_expired: rows that left a source with their partitions.
-        rows_not_taken: rows that were given for partitions that it does not keep.
+        rows_not_taken: rows given for partitions that the source does not keep.
     """
 
     comparison: Comparison
@@ -53,7 +53,7 @@ class Found:
 
 
 class DerivedKind(StageKind):
-    """What a stage is that is made from others, and how it is made."""
+    """The kind of a stage that is made from other stages, with the methods that make it."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class DerivedKind(StageKind):
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
-        """All rows of the stage, and how many: `Production.computed` has both.
+        """Return all rows of the stage, and their number; `Production.computed` returns both.
 
         Args:
             inputs: the feeders, with their rows before and after.
@@ -83,12 +83,12 @@ class DerivedKind(StageKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
     ) -> Found | None:
-        """What the feeders' changes change in the stage; None if no feeder has changed a key.
+        """Return the changes of the stage that follow; None if no feeder has changed a key.
 
         Args:
             inputs: the feeders, with their rows before and after.
             content: the stage's rows; None if there are none.
-            mappings: finds the stage's key mappings, if it has some.
+            mappings: finds the stage's key mappings, if it has any.
         """
 
     def sampled(
@@ -99,25 +99,25 @@ class DerivedKind(StageKind):
         mappings: Callable[[], Stored | None],
         keys: Callable[[], Selection],
     ) -> Found | None:
-        """What producing some source keys again changes, whether a feeder has changed them or not.
+        """Return what producing sampled source keys again changes, even if no feeder changed them.
 
-        Of a stage whose rows do not go with one source key each, all rows are produced.
+        If the stage's rows do not each belong to one source key, all rows are produced.
 
         Args:
-            keys: finds some keys, in the columns of the stage's source key, if it has one. The rest
-                is as for `changed`.
+            keys: finds the sample, in the columns of the stage's source key, if it has one. The
+                rest is as for `changed`.
         """
         del mappings, keys
         found = self.produced(production, inputs)
         return None if found is None else production.replaced(content, *found)
 
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
-        """Which keys of a feeder some rows of it have, and which of the stage they are in.
+        """Map the keys of a feeder's rows to the stage's keys that they are in.
 
-        It is asked of stages without key mappings, which say it for others.
+        Called for stages without key mappings.
 
         Args:
-            stage: one of this kind.
+            stage: a stage of this kind.
             rows: in the columns of the feeder's content.
 
         Returns:
@@ -126,25 +126,25 @@ class DerivedKind(StageKind):
         raise unfit(stage, "kind that has key mappings")
 
     def indexed(self, stage: Stage, rows: Rows, keys: Selection) -> Rows:
-        """Of some rows of its feeder those whose rows in the stage have one of some keys.
+        """Return the feeder's rows whose rows in the stage have one of the keys.
 
-        It is asked of stages that are an index.
+        Called for stages that are an index.
 
         Args:
-            stage: one of this kind.
+            stage: a stage of this kind.
             rows: in the columns of the feeder's content.
-            keys: of the stage.
+            keys: keys of the stage.
         """
         raise unfit(stage, "kind that is an index")
 
     def stored(
         self, production: Production, before: Rows | None, emitted: Rows, count: int
     ) -> tuple[Rows, int]:
-        """The rows to be stored of what was emitted, and the last surrogate number given out then.
+        """Return the rows to store for emitted ones, and the last surrogate number then assigned.
 
         Args:
-            before: content before the step, of all keys of the emitted rows at least; None if
-                there was none.
+            before: content before the step, at least of all keys of the emitted rows; None if there
+                was none.
             count: how many rows were emitted.
         """
         del before, count
@@ -153,13 +153,13 @@ class DerivedKind(StageKind):
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """A stage, and what its kind is told to make it with in one step.
+    """A stage, and the input of its kind for one step.
 
     Attributes:
-        surrogates: the last surrogate number that the stage has given out.
+        surrogates: the last surrogate number that the stage has assigned.
         is_numbered: whether the rows before have the surrogates that the stage is defined with.
-        shift: from where to where its window moves; None if it has none.
-        clustering: by which partitions it will be stored, if windows are over it.
+        shift: the move of its window; None if it has none.
+        clustering: the partitions that it will be stored by, if windows read it.
     """
 
     stage: Stage
@@ -177,31 +177,31 @@ class Production:
         shift: Shift | None = None,
         clustering: Clustering | None = None,
     ) -> Production:
-        """How it is made after a version that has these figures of the stage."""
+        """Return the production that follows a version with these figures of the stage."""
         is_numbered = last.numbering.surrogate == stage.kind.numbered
         last_number = last.numbering.surrogates if is_numbered else 0
         return Production(stage, last_number, engines, is_numbered, shift, clustering)
 
     @property
     def kind(self) -> DerivedKind:
-        """The stage's.
+        """The stage's kind.
 
         Raises:
-            DefinitionError: it is not made; with `stage`.
+            DefinitionError: the stage is not made from others; with `stage`.
         """
         return derived_kind(self.stage)
 
     @property
     def content(self) -> tuple[Column, ...]:
-        """The columns of what is produced: those of the content."""
+        """The columns of the produced rows: those of the content."""
         return Layout.of(self.stage).content
 
     def kept(self, before: Rows | None, emitted: Rows, count: int) -> tuple[Rows, int]:
-        """What is to be stored of what was emitted; see `DerivedKind.stored`."""
+        """Return the rows to store for emitted ones; see `DerivedKind.stored`."""
         return self.kind.stored(self, before, emitted, count)
 
     def replaced(self, content: Stored | None, emitted: Rows, count: int) -> Found:
-        """What emitted rows change when they take the place of all that the stage has.
+        """Return what changes when emitted rows replace all rows of the stage.
 
         Args:
             content: the stage's rows; None if there are none.
@@ -213,7 +213,7 @@ class Production:
         return Found(Comparison.of_all(before, new, layout, self.engines), surrogates)
 
     def first(self, emitted: Rows, count: int) -> Found:
-        """What comes into the stage when it has no rows."""
+        """Return the first rows of the stage."""
         new, surrogates = self.kept(None, emitted, count)
         layout = Layout.of(self.stage)
         compared = Comparison.first(new, count, layout, self.engines, self.clustering)
@@ -222,10 +222,10 @@ class Production:
     def frames(
         self, inputs: Sequence[StageInput], keys: Selection | None
     ) -> dict[str, DataFrame] | None:
-        """The content of each feeder, by name; None if all keys are wanted and there are none.
+        """Return the content of each feeder, by name; None if all keys are wanted but none exist.
 
         Args:
-            keys: in the columns of the stage's source key; all that any feeder has if None.
+            keys: in the columns of the stage's source key; all keys of all feeders if None.
         """
         parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
         if keys is None and not parts:
@@ -245,15 +245,15 @@ class Production:
         run: BatchFunction,
         columns: Sequence[Column] | None = None,
     ) -> tuple[Rows, int] | None:
-        """Rows that a function makes beside the driver, and how many.
+        """Run a function in local workers; return its rows, and their number.
 
         Args:
             rows: in the columns that the function reads, with equal keys adjacent.
-            key: what the rows may be shared out by among workers; not at all if it is empty.
-            columns: what it makes; those of the content if None.
+            key: the columns by which workers may share the rows; one worker if it is empty.
+            columns: the columns that it makes; those of the content if None.
 
         Returns:
-            None if they are to be made in Spark: there are many, or the function cannot be sent.
+            None if Spark must run it: there are many rows, or the function cannot be sent.
 
         Raises:
             ProducerError: the function failed.
@@ -266,10 +266,10 @@ class Production:
     def computed(
         self, rows: DataFrame, columns: Sequence[Column] | None = None
     ) -> tuple[Rows, int]:
-        """Rows, computed once and on the driver if they are few; how many.
+        """Compute rows once, on the driver if they are few; return them and their number.
 
         Args:
-            columns: what they have; those of the content if None.
+            columns: their columns; those of the content if None.
 
         Raises:
             ProducerError: the stage's function failed, if it runs one.
@@ -284,10 +284,10 @@ class Production:
 
 
 def derived_kind(stage: Stage) -> DerivedKind:
-    """A stage's kind, which makes it from others.
+    """Return the kind of a stage that is made from others.
 
     Raises:
-        DefinitionError: it does not; with `stage`.
+        DefinitionError: the stage is not made from others; with `stage`.
     """
     if not isinstance(stage.kind, DerivedKind):
         raise unfit(stage, "DerivedKind")

@@ -1,8 +1,8 @@
 """Scheduled stages: the protocol of kinds whose rows tasks make, and the agenda of a date.
 
-An `Agenda` goes through the scheduled stages of a graph, feeders first, and is told what became of
-each task. The invariant: a task is made only if it is due, and only when all that it depends on is
-there as it should be.
+An `Agenda` goes through the scheduled stages of a graph, feeders first, and records the outcome of
+each task. The invariant: a task runs only if it is due, and only when all its dependencies are
+present.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from deltaproduce.storage.stored import Stored
 
 
 class Listed(Protocol):
-    """The tasks of a stage that are to exist, as an agenda sees them: by columns, in order.
+    """The expected tasks of a stage, by columns and in order, as an agenda reads them.
 
     Attributes:
         stage: its name.
-        partitions: those that they make, in the partition columns.
-        present: which are as they should be.
+        partitions: the partitions that they make, in the partition columns.
+        present: which tasks are made and clean.
         missing: which were never made.
-        waits: which have a dependency that is not there as it should be.
-        stuck: which of them wait for one that no task which is left can bring.
-        inputs: of each a hash of the rows that it reads.
+        waits: which have a dependency that is not present.
+        stuck: which of them wait for a dependency that no remaining task can make.
+        inputs: for each task a hash of the rows that it reads.
         inputs_before: the same before this version.
     """
 
@@ -71,29 +71,29 @@ class Listed(Protocol):
     def __len__(self) -> int: ...
 
     def named(self, rows: Numbers) -> Sequence[Partition]:
-        """The partitions of some of them, by their places."""
+        """Return the partitions of tasks, by position."""
 
     def tasks(self, rows: Numbers) -> Iterator[Task]:
-        """Some of them as users see them, by their places."""
+        """Yield tasks as users see them, by position."""
 
     def among(self, partitions: pa.Table) -> Marks:
-        """Which are of some partitions, in the partition columns."""
+        """Return which tasks make one of the partitions, given in the partition columns."""
 
     def rows_of(self, rows: Numbers) -> int:
-        """How many rows some of them made when they were last made."""
+        """Return how many rows the tasks made when they last ran."""
 
     def reading(self, partitions: Mapping[str, pa.Table]) -> Marks:
-        """Which read one of some partitions, by feeder."""
+        """Return which tasks read one of the partitions, by feeder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which tasks of a stage run now.
+    """The tasks of a stage that run now.
 
     Attributes:
-        rows: their places, in order.
-        waiting: which of all tasks are not there as they should be until they ran.
-        stuck: those of ``waiting`` that no task which is left for later can bring.
+        rows: their positions, in order.
+        waiting: which of all tasks are not present until these have run.
+        stuck: those of ``waiting`` that no task left for later can make.
     """
 
     rows: Numbers
@@ -101,7 +101,7 @@ class Chosen:
     stuck: Marks
 
     def after(self, made: Numbers) -> tuple[Marks, Marks]:
-        """``waiting`` and ``stuck`` when some of the tasks are made."""
+        """Return ``waiting`` and ``stuck`` once the given tasks are made."""
         waiting, stuck = self.waiting.copy(), self.stuck.copy()
         waiting[made] = stuck[made] = False
         return waiting, stuck
@@ -109,22 +109,23 @@ class Chosen:
 
 @dataclass
 class Agenda:
-    """What is to be done for a date, and what was.
+    """The work for a date, done and to do.
 
     Attributes:
-        moment: the date that is scheduled, in UTC.
-        limit: how many tasks are made at most.
-        makes: whether tasks are made at all, or only looked at.
-        rehearses: nothing is made; what would be counts as if it were, with the rows that it has.
-        marked: stage -> partitions whose tasks are made whatever their state, and no others are.
-        changed_only: only tasks are made whose inputs this version changes.
-        passed: tasks that failed before, and are not tried again.
-        raises: whether the first task that fails ends all.
-        present: source -> its partitions that there are, with or without rows.
-        fed: stage -> what is known of its partitions, for those that read it.
-        listed: stage -> its tasks that are to exist.
-        outcomes: stage -> what became of its tasks.
-        known: what does not depend on rows, which agendas of one run share.
+        moment: the scheduled date, in UTC.
+        limit: the most tasks to make.
+        makes: whether tasks are made, or only looked at.
+        rehearses: whether to make nothing, but to count due tasks as made, with the rows that they
+            have.
+        marked: stage -> partitions whose tasks are made whatever their state; no other tasks are.
+        changed_only: whether to make only tasks whose inputs this version changes.
+        passed: tasks that failed before, and are not retried.
+        raises: whether the first failing task ends the run.
+        present: source -> its present partitions, with or without rows.
+        fed: stage -> the state of its partitions, for the stages that read it.
+        listed: stage -> its expected tasks.
+        outcomes: stage -> the outcomes of its tasks.
+        known: results that do not depend on rows, shared by the agendas of one run.
     """
 
     moment: datetime
@@ -160,12 +161,12 @@ class Agenda:
 
     @property
     def leaves(self) -> bool:
-        """Whether there are tasks that were not made because there were too many."""
+        """Whether the limit left tasks for later."""
         return any(len(rows) for rows in self._left.values())
 
     @property
     def run(self) -> Run:
-        """What was done."""
+        """The outcome of the run."""
         return Run(
             tuple(self.done),
             tuple(self.failed),
@@ -175,13 +176,13 @@ class Agenda:
         )
 
     def tasks(self) -> list[Task]:
-        """All tasks that were looked at."""
+        """Return all tasks that were looked at."""
         return [
             task for listed in self.listed.values() for task in listed.tasks(np.arange(len(listed)))
         ]
 
     def chosen(self, listed: Listed) -> Chosen:
-        """Decide which tasks of a stage run now, and which run later."""
+        """Choose the tasks of a stage that run now, and leave the rest for later."""
         self.listed[listed.stage] = listed
         waiting = listed.missing if self.marked is not None else ~listed.present
         if self.marked is not None:
@@ -209,10 +210,10 @@ class Agenda:
         return Chosen(rows[:most], waiting, waiting & ~left)
 
     def has_failed(self, of: Partition, error: Exception) -> None:
-        """A task failed: what it would have made stays as it was.
+        """Record that a task failed; its partition stays unchanged.
 
         Raises:
-            Exception: the error, if it is to end all.
+            Exception: the error, if it ends the run.
         """
         if self.raises:
             raise error
@@ -224,11 +225,11 @@ class Agenda:
 
 @dataclass(frozen=True, slots=True)
 class Tasked:
-    """What became of a stage's tasks in a version.
+    """The outcome of a stage's tasks in a version.
 
     Attributes:
-        rows: what takes the place of the partitions that were made or dropped; None if none was.
-        records: what the stage that keeps records is told; None if there is nothing new.
+        rows: the replacement of partitions that were made or dropped; None if none was.
+        records: the changes for the stage that keeps records; None if there are none.
         made: the names of the partitions that were made.
     """
 
@@ -238,7 +239,7 @@ class Tasked:
 
 
 class MadeByTasks(DerivedKind):
-    """What a stage is that no step reaches: only tasks make its rows, its own or another's."""
+    """The kind of a stage that no step reaches: only tasks make its rows, its own or another's."""
 
     __slots__ = ()
 
@@ -274,18 +275,18 @@ class MadeByTasks(DerivedKind):
 
 
 class ScheduledKind(MadeByTasks):
-    """What a stage is whose rows its own tasks make."""
+    """The kind of a stage whose own tasks make its rows."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def drops(self) -> bool:
-        """Whether partitions that no task asks for any more are dropped."""
+        """Whether partitions that no task makes any more are dropped."""
 
     @abstractmethod
     def records(self, stage: Stage) -> Stage:
-        """The stage that keeps records of its tasks, which comes right after it."""
+        """Return the stage that keeps records of its tasks, which follows it in the graph."""
 
     @abstractmethod
     def tasked(
@@ -304,15 +305,15 @@ class ScheduledKind(MadeByTasks):
         Args:
             content: the stage's rows; None if there are none.
             records: finds the rows of the stage that keeps records.
-            version: the number of the version that they are made for.
+            version: the version number that they are made for.
             anew: the stage has other columns than its tables, so that nothing in them counts.
 
         Raises:
-            ProducerError: a task failed, and the agenda says that this ends all.
+            ProducerError: a task failed, and the agenda ends the run.
         """
 
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
-        """See `DerivedKind.pairs`: a partition is made of partitions, and no key of a key.
+        """See `DerivedKind.pairs`: partitions are made of partitions, and no key of a key.
 
         Raises:
             NotFoundError: always.
@@ -324,10 +325,10 @@ class ScheduledKind(MadeByTasks):
 
 
 def scheduled_kind(stage: Stage) -> ScheduledKind:
-    """A stage's kind, whose rows tasks make.
+    """Return the kind of a stage whose rows tasks make.
 
     Raises:
-        DefinitionError: they do not; with `stage`.
+        DefinitionError: tasks do not make its rows; with `stage`.
     """
     if not isinstance(stage.kind, ScheduledKind):
         raise unfit(stage, "ScheduledKind")

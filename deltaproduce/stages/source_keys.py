@@ -1,9 +1,9 @@
-"""Stages whose rows are made from one source key each, and go with it.
+"""Stages whose rows are each made from one source key, and deleted with it.
 
-From the rows of a source key a kind emits rows of the stage's content. A step finds what the
-changed source keys have produced, through the key mappings and never by producing again (S4), puts
-what is emitted now in its place, and compares per target key. The invariant: only keys that a
-feeder has changed are produced, and only their target keys are read.
+A kind turns the rows of a source key into rows of the stage's content. A step looks up what the
+changed source keys have produced, in the key mappings and never by producing again (S4), replaces
+it with what they emit now, and compares per target key. The invariant: a step produces only keys
+that a feeder has changed, and reads only their target keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltaproduce.storage.stored import Stored
 
 
 class ProducerKind(DerivedKind):
-    """What a stage is that is made by source key, and how it is made."""
+    """The kind of a stage that is made by source key, with the methods that make it."""
 
     __slots__ = ()
 
@@ -33,20 +33,21 @@ class ProducerKind(DerivedKind):
         return (CONTENT, KEY_MAPPINGS, UPDATES, RUNS)
 
     def reads_again(self, feeders: int) -> bool:
-        """See `Kind.reads_again`: the rows of a source key that one feeder has change together."""
+        """See `Kind.reads_again`: the rows of a source key change together if one feeder has it."""
         return feeders > 1
 
     @abstractmethod
     def emitted(
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
     ) -> tuple[Rows, int] | None:
-        """What is made of some source keys, and how many rows: `Production.computed` has both.
+        """Emit the rows of source keys, and their number; `Production.computed` returns both.
 
-        It may be asked for any keys, and must make the same of a key whatever others there are.
+        It may be called for any keys, and must emit the same rows for a key whatever other keys
+        there are.
 
         Args:
             inputs: the feeders, with their rows before and after.
-            keys: in the columns of the stage's source key; all that any feeder has if None.
+            keys: in the columns of the stage's source key; all keys of all feeders if None.
 
         Returns:
             Rows in the columns of the content, in any order, where ``_ordinal`` counts the rows of
@@ -56,7 +57,7 @@ class ProducerKind(DerivedKind):
     def produced(
         self, production: Production, inputs: Sequence[StageInput]
     ) -> tuple[Rows, int] | None:
-        """See `DerivedKind.produced`: what all source keys emit."""
+        """See `DerivedKind.produced`: all source keys emit."""
         return self.emitted(production, inputs, None)
 
     def changed(
@@ -66,7 +67,7 @@ class ProducerKind(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
     ) -> Found | None:
-        """See `DerivedKind.changed`: the keys that a feeder has changed are produced again."""
+        """See `DerivedKind.changed`: keys that a feeder has changed emit again."""
         changed = changed_keys(inputs, Layout.of(production.stage).sources)
         if changed is None:
             return None
@@ -94,7 +95,7 @@ class ProducerKind(DerivedKind):
         mappings: Callable[[], Stored | None],
         changed: Selection,
     ) -> Found:
-        """What producing some source keys again changes, among which are all that have changed."""
+        """Return what producing source keys again changes; they include all changed ones."""
         layout, engines = Layout.of(production.stage), production.engines
 
         def emitted() -> tuple[Rows, int]:
@@ -111,10 +112,10 @@ class ProducerKind(DerivedKind):
         @engines.in_thread
         def were_produced() -> Rows:
             produced = mappings()
-            assert produced is not None  # content has rows, and each has its pair
+            assert produced is not None  # each row of the content has a pair
             return produced.of(changed)
 
-        with ThreadPoolExecutor(1) as beside:  # a function leaves cores free, and Spark waits much
+        with ThreadPoolExecutor(1) as beside:  # functions leave cores idle, and Spark waits
             old = beside.submit(were_produced)
             come, count = emitted()
         targets = engines.united(old.result(), come, layout.key)
