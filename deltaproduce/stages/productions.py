@@ -83,7 +83,7 @@ class DerivedKind(StageKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
     ) -> Found | None:
-        """Return the changes of the stage that follow; None if no feeder has changed a key.
+        """Return the stage's changes due to its feeders'; None if no feeder changed a key.
 
         Args:
             inputs: the feeders, with their rows before and after.

@@ -1,8 +1,8 @@
-"""Aggregate stages: one row a key, changed by what comes and goes, whatever the size of a group.
+"""Aggregate stages: one row per key, updated by added and removed rows, whatever a group's size.
 
-What is here: the functions (`agg`), the states that they keep (`measures`), what a stage computes
-(`grouping`), how states become rows (`folding`), what a step does with them (`step`), and the kind.
-What may not be here: anything of other kinds, and anything that knows versions or stores.
+This package holds the functions (`agg`), the states that they keep (`measures`), what a stage
+computes (`grouping`), how states become rows (`folding`), how a step uses them (`step`), and the
+kind. It may not contain anything of other kinds, or anything that knows versions or stores.
 """
 
 from deltaproduce.stages.aggregates import agg

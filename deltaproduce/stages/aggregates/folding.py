@@ -1,8 +1,8 @@
-"""Folding: states of groups, added up, become the rows of a stage.
+"""Folding: states of groups are added up and become the rows of a stage.
 
-The states that a stage has stored and those of what came and went are rows alike: a key, and its
-measures. Whoever has added up all of a key's has its row. The invariant: the rows that
-`Folding.rows` makes depend on the sums alone.
+A stage's stored states and those of added and removed rows have the same form: a key, and its
+measures. The sum of all states of a key gives the key's row. The invariant: the rows that
+`Folding.rows` returns depend on the sums alone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from deltaproduce.types.row_readers import UnreadableError, row_reader, zone_of
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """What becomes of the rows that a stage reads, and of states.
+    """The conversion of feeder rows to states, and of states to rows.
 
     Attributes:
-        layout: the stage's.
+        layout: the stage's layout.
         stage: its name.
-        zone: the session's time zone, on whose clock an error shows a key.
+        zone: the session's time zone, in which an error shows a key.
     """
 
     grouping: Grouping
@@ -40,18 +40,18 @@ class Folding:
     zone: str
 
     def rows(self, states: pa.Table) -> pa.Table:
-        """The rows of a stage.
+        """Return the rows of a stage.
 
         Args:
-            states: key columns and those of the measures; all that a key has.
+            states: key columns and measure columns; all states of each key.
 
         Returns:
-            Rows in the columns of the content; none of a key that has no rows any more.
+            Rows in the columns of the content; no row for a key without feeder rows.
 
         Raises:
-            ProducerError: the type of a value does not hold it, or a function of the user's failed;
-                with `stage` and `key`.
-            CorruptStoreError: a key has fewer rows than none, so what was stored of it is wrong.
+            ProducerError: a value does not fit its type, or a user function failed; with `stage`
+                and `key`.
+            CorruptStoreError: a key has fewer than zero rows, so its stored state is wrong.
         """
         keys, sums = self._added_up(states)
         counts = sums[0].to_numpy()
@@ -77,17 +77,17 @@ class Folding:
         return pa.table({c.name: columns[c.name] for c in self.layout.content})
 
     def added_up(self, states: pa.Table) -> pa.Table:
-        """The keys of some states, each once, and the sums of each measure."""
+        """Return the distinct keys of states, with the sum of each measure."""
         keys, sums = self._added_up(states)
         return pa.table([*keys.columns, *sums], [c.name for c in self.states])
 
     def of_rows(self, rows: pa.Table, signs: Numbers, key: Sequence[str]) -> pa.Table:
-        """The states of some rows, one row a key.
+        """Return the states of rows, one row per key.
 
         Args:
-            rows: of the feeder.
-            signs: whether they have come (1) or are gone (-1).
-            key: the columns of the feeder that are the key.
+            rows: rows of the feeder.
+            signs: whether each was added (1) or removed (-1).
+            key: the columns of the feeder that form the key.
         """
         keys = rows.select(list(key)).rename_columns([c.name for c in self.layout.key])
         groups, firsts = _grouped_by(keys)
@@ -102,7 +102,7 @@ class Folding:
 
     @property
     def states(self) -> tuple[Column, ...]:
-        """The columns of states, as rows."""
+        """The columns of states in rows."""
         return (*self.layout.key, *self.layout.states)
 
     def _added_up(self, states: pa.Table) -> tuple[pa.Table, list[pa.Array]]:
@@ -117,7 +117,7 @@ class Folding:
 
     @contextmanager
     def _blaming(self, keys: pa.Table, value: str) -> Iterator[None]:
-        """Says of which key, and of which value, a group's error is."""
+        """Add the key and the value at fault to a group's error."""
         try:
             yield
         except GroupError as error:
@@ -128,7 +128,7 @@ class Folding:
             ) from error.__cause__
 
     def _key(self, keys: pa.Table, group: int) -> object:
-        """A key as functions get it; None if Python has no such value."""
+        """Return a key as functions get it; None if it has no Python value."""
         arrays = [column.combine_chunks() for column in keys.slice(group, 1).columns]
         try:
             return next(row_reader(self.layout.schema.key, zone_of(self.zone))(arrays))
@@ -137,13 +137,13 @@ class Folding:
 
 
 def _together(arrays: Sequence[pa.Array]) -> pa.Array | None:
-    """What a measure is of, one a row: a struct if it is of several arguments."""
+    """Return a measure's input, one item per row: a struct if it has several arguments."""
     if len(arrays) > 1:
         return pa.StructArray.from_arrays(arrays, [str(n) for n in range(len(arrays))])
     return arrays[0] if arrays else None
 
 
 def _grouped_by(keys: pa.Table) -> tuple[Numbers, Numbers]:
-    """For each row the number of its key, and for each key its first row."""
+    """Return the number of each row's key, and the first row of each key."""
     groups = factorize(keys.columns)
     return groups, firsts_of(groups)

@@ -1,8 +1,8 @@
-"""Groupings: what an aggregate stage computes, with the types of all of it.
+"""Groupings: what an aggregate stage computes, fully typed.
 
-Pure: from the calls of a definition and the types of its feeder to columns, measures and results.
-The invariant: the columns of the stage, its states among them, follow from the definition and the
-feeder's columns alone.
+Pure: turns the calls of a definition and the types of its feeder into columns, measures and
+results. The invariant: the columns of the stage, including its states, follow from the definition
+and the feeder's columns alone.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Result:
     """One value of a stage.
 
     Attributes:
-        name: the value column's.
-        function: makes it.
-        states: where its measures are among those of the stage.
+        name: the name of the value column.
+        function: computes it.
+        states: the positions of its measures among those of the stage.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What a stage computes.
+    """The computation of a stage.
 
     Attributes:
-        arguments: the expressions that its functions are called with, each once, and the states
-            of feeders that it merges.
-        measures: what it keeps of each group, each once; how many rows it has comes first.
+        arguments: the expressions that its functions are called with, each once, and the states of
+            feeders that it merges.
+        measures: the states kept of each group, each once; the row count comes first.
         results: its values, in order.
     """
 
@@ -64,15 +64,15 @@ class Grouping:
         *,
         stage: str,
     ) -> Grouping:
-        """How some values are computed.
+        """Plan how values are computed.
 
         Args:
-            values: the value columns' names -> what they are.
-            types: those of the expressions that the calls have.
-            partials: the values of feeders that are merged.
+            values: the names of the value columns -> their definitions.
+            types: the types of the expressions in the calls.
+            partials: the feeders' values that are merged.
 
         Raises:
-            DefinitionError: a function does not take an argument; with `stage` and `column`.
+            DefinitionError: a function does not accept an argument; with `stage` and `column`.
         """
         computed = [call for call in values.values() if not call.merges]
         arguments = _once(argument for call in computed for argument in call.arguments)
@@ -97,16 +97,16 @@ class Grouping:
 
     @property
     def subtracts(self) -> bool:
-        """Whether what is gone can be taken from all that it keeps."""
+        """Whether removed rows can be subtracted from everything that it keeps."""
         return all(measure.subtracts for measure in self.measures)
 
     @property
     def calls(self) -> bool:
-        """Whether it calls functions of the user's."""
+        """Whether it calls user functions."""
         return any(result.function.calls for result in self.results)
 
     def on_clock(self, zone: tzinfo) -> Grouping:
-        """The same where moments are on this clock, as functions of the user's get them."""
+        """Return the same grouping for timestamps on this clock, as user functions get them."""
         return replace(
             self,
             measures=tuple(measure.on_clock(zone) for measure in self.measures),
@@ -114,12 +114,12 @@ class Grouping:
         )
 
     def name_of(self, measure: Measure) -> str:
-        """The value that a measure is kept for; the first."""
+        """Return the first value that a measure is kept for."""
         place = self.measures.index(measure)
         return next((r.name for r in self.results if place in r.states), self.results[0].name)
 
     def partial(self, place: int) -> Partial:
-        """One of the values, for who merges it."""
+        """Return one of the values, for a stage that merges it."""
         result = self.results[place]
         return Partial(result.function, tuple(self.states.columns[n] for n in result.states))
 
@@ -130,7 +130,7 @@ class Grouping:
 
     @property
     def states(self) -> Columns:
-        """The columns of the measures, by their places."""
+        """The columns of the measures, by position."""
         return Columns(
             tuple(Column(f"{_STATE_PREFIX}{n}", m.data_type) for n, m in enumerate(self.measures))
         )

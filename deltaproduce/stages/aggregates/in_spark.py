@@ -1,8 +1,8 @@
-"""States of rows that are in Spark, and what becomes of them.
+"""States of rows that are in Spark, and the rows that they become.
 
-Where Spark's own aggregation has all measures of a stage, no row is seen by Python. Else the
-driver's kernel adds up parts of each partition, and then the states of each key, whole columns at a
-time. Where states become rows of the stage, once for each key, it is done as on the driver.
+If Spark's aggregation has all measures of a stage, no row reaches Python. Otherwise the driver's
+kernel, run in Spark's tasks, adds up parts of each partition, then the states of each key, whole
+columns at a time. States become rows of the stage, once per key, as on the driver.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from deltaproduce.types.columns import Column
 _Batches = Iterator[pa.RecordBatch]
 _Tables = Iterator[pa.Table]
 _PART_ROWS = 1 << 17
-"""So many rows of a partition are added up at once."""
+"""The number of rows of a partition that are added up at once."""
 
 
 def states_of(
     parts: Sequence[tuple[DataFrame, int]], key: Sequence[str], folding: Folding
 ) -> DataFrame:
-    """The states of some rows, one row a key; see `on_driver.states_of`."""
+    """Return the states of rows, one row per key; see `on_driver.states_of`."""
     signed = (rows.withColumn(SIGN, f.lit(sign).cast("bigint")) for rows, sign in parts)
     rows = reduce(DataFrame.union, signed)
     states, grouping, layout = [], folding.grouping, folding.layout
@@ -47,11 +47,11 @@ def states_of(
 
 
 def rows_of(states: DataFrame, folding: Folding, *, once: bool) -> DataFrame:
-    """The rows of a stage, lazily.
+    """Return the rows of a stage, lazily.
 
     Args:
         states: in the columns of `Folding.states`.
-        once: each key is there once; else a key's states are brought together.
+        once: each key occurs once; otherwise a shuffle brings a key's states together.
     """
     keys = [c.name for c in folding.layout.key]
 
@@ -63,7 +63,7 @@ def rows_of(states: DataFrame, folding: Folding, *, once: bool) -> DataFrame:
 
 
 def _by_kernel(rows: DataFrame, key: Sequence[str], folding: Folding) -> DataFrame:
-    """The states of some rows with signs, one row a key, by the driver's kernel."""
+    """Return the states of signed rows, one row per key, by the driver's kernel."""
 
     def of_parts(tables: _Tables) -> _Tables:
         for part in _in_parts(tables):
@@ -79,7 +79,7 @@ def _by_kernel(rows: DataFrame, key: Sequence[str], folding: Folding) -> DataFra
 
 
 def _by_key(states: DataFrame, folding: Folding) -> DataFrame:
-    """Rows in partitions that have all rows of a key, sorted by it."""
+    """Partition rows by key, sorted by it."""
     key = folding.layout.key
     return states.repartition(*cols(key)).sortWithinPartitions(*order(key))
 
@@ -87,7 +87,7 @@ def _by_key(states: DataFrame, folding: Folding) -> DataFrame:
 def _mapped(
     rows: DataFrame, run: Callable[[_Tables], _Tables], columns: Sequence[Column]
 ) -> DataFrame:
-    """What a function makes of the rows of each partition, in some columns."""
+    """Apply a function to the rows of each partition; return its output columns."""
     names = rows.columns
 
     def on_batches(batches: _Batches) -> _Batches:
@@ -101,7 +101,7 @@ def _mapped(
 
 
 def _in_parts(tables: _Tables) -> _Tables:
-    """Rows in larger parts, so that a key has fewer states."""
+    """Merge batches into larger ones, so that a key has fewer states."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)

@@ -1,4 +1,4 @@
-"""Aggregate stages: what they are, and how a step changes them."""
+"""Aggregate stages: their definition, and how a step updates them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from deltaproduce.types.columns import (
 from deltaproduce.types.row_readers import zone_of
 
 _Typing: TypeAlias = Callable[[Projection, tuple[Column, ...]], dict[str, DataType]]
-"""Finds the types of a projection of rows in some columns."""
+"""Finds the types of a projection of rows, given its columns."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,13 +58,13 @@ class Aggregate(DerivedKind):
     """A stage with one row for each key that its feeder's rows have.
 
     Attributes:
-        key: the names of the key columns, and what they are of a row of the feeder.
-        values: the names of the value columns, and what they are, of named arguments.
-        arguments: these, of a row of the feeder; each once.
-        where: which of the feeder's rows count; all if None.
-        window: of which partitions of its feeder it is; of all rows if None.
-        origins: the functions whose states the values are made of: of one that is merged, that
-            which the feeder keeps.
+        key: the names of the key columns, with their expressions over a feeder's row.
+        values: the names of the value columns, with their calls over named arguments.
+        arguments: the expressions of these arguments over a feeder's row; each once.
+        where: the condition of the feeder's rows that count; all count if None.
+        window: the partitions of its feeder that it covers; all rows if None.
+        origins: the functions whose states the values are computed from; for a merged value, the
+            function whose states the feeder keeps.
     """
 
     key: tuple[tuple[str, Expression], ...]
@@ -84,17 +84,18 @@ class Aggregate(DerivedKind):
         *,
         stage: str,
     ) -> Aggregate:
-        """The kind of a stage, from what its definition says.
+        """Build the kind of a stage from its definition.
 
         Args:
             key: columns of the feeder, or expressions, as ``"a, b + 1 AS c"``; one row over all if
                 it is empty.
-            values: the names of the value columns -> what they are.
+            values: the names of the value columns -> their definitions.
             where: a condition over the feeder's columns.
-            window: of which partitions of the feeder it is.
+            window: the partitions of the feeder that it covers.
 
         Raises:
-            DefinitionError: that is none; with `stage` and, if it is about one value, `column`.
+            DefinitionError: an argument is wrong; with `stage` and, if one value is at fault,
+                `column`.
         """
         if not isinstance(key, str):
             raise DefinitionError(f"stage {stage!r}: its key is {key!r}; give a str", stage=stage)
@@ -143,7 +144,7 @@ class Aggregate(DerivedKind):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: no key mappings, since a row comes from many source keys."""
+        """See `Kind.tables`: no key mappings, since one row comes from many source keys."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
@@ -155,7 +156,7 @@ class Aggregate(DerivedKind):
         return made_by if self.window is None else (*made_by, making(self.window))
 
     def definition(self, feeders: Sequence[str]) -> Definition:
-        """See `Kind.definition`; a window is not in it."""
+        """See `Kind.definition`; it does not include the window."""
         key = [(name, one.name) for name, one in self.key]
         values = [(name, call.sql) for name, call in self.values]
         chosen = [text if text == name else f"{text} AS {name}" for name, text in key + values]
@@ -171,7 +172,7 @@ class Aggregate(DerivedKind):
         return dict(self.key)[column].column if column in dict(self.key) else None
 
     def reads_again(self, feeders: int) -> bool:
-        """See `Kind.reads_again`: states, and multisets, take what has gone and add what came."""
+        """See `Kind.reads_again`: states and multisets subtract removed rows and add new ones."""
         del feeders
         return any(not call.subtracts for call in self.origins)
 
@@ -190,7 +191,7 @@ class Aggregate(DerivedKind):
 
     @property
     def depends_on_history(self) -> bool:
-        """See `Kind.depends_on_history`: a key none of whose rows change keeps its sketch."""
+        """See `Kind.depends_on_history`: a key without changed rows keeps its sketch."""
         return any(call.estimates for call in self.origins)
 
     @property
@@ -200,15 +201,15 @@ class Aggregate(DerivedKind):
 
     @property
     def _merged(self) -> tuple[str, ...]:
-        """The values of the feeder that it merges, each once."""
+        """The feeder's values that it merges, each once."""
         calls = (call for _, call in self.values if call.merges)
         return tuple(dict.fromkeys(argument for call in calls for argument in call.arguments))
 
     def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
-        """Those of the rows of `projection` that count.
+        """Filter the rows of `projection` to those that count.
 
         Args:
-            types: those of its columns.
+            types: the types of its columns.
         """
         del types
         return rows
@@ -228,7 +229,7 @@ class Aggregate(DerivedKind):
         )
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: with the types that its feeder's columns give."""
+        """See `StageKind.resolved`: types follow from the feeder's columns."""
         if self.window is not None:
             over(self.window, stage.feeders[0].schema, stage=stage.name)
         read, typing = (
@@ -241,10 +242,11 @@ class Aggregate(DerivedKind):
         return replace(stage, schema=self.typed(types, partials, stage=stage.name))
 
     def schema(self, feeders: Sequence[Stage], *, stage: str) -> RowSchema:
-        """The columns of such a stage; of no type if only Spark knows some.
+        """Return the columns of such a stage, without types if only Spark knows some.
 
         Raises:
-            DefinitionError: a function does not take its argument, or states of several feeders do
+            DefinitionError: a function does not accept its argument, or states of several feeders
+                do
                 not add up; with `stage` and `column`.
         """
         with naming(stage):
@@ -261,7 +263,7 @@ class Aggregate(DerivedKind):
     def typed(
         self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
     ) -> RowSchema:
-        """The columns of such a stage, from the types of those of `projection`.
+        """Return the columns of such a stage, from the types of the columns of `projection`.
 
         Args:
             partials: see `partials`.
@@ -279,12 +281,12 @@ class Aggregate(DerivedKind):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What the key columns are called among the columns of `projection`."""
+        """The names of the key columns among the columns of `projection`."""
         return tuple(f"_key_{n}" for n in range(len(self.key)))
 
     @property
     def projection(self) -> Projection:
-        """What is computed of each row of its feeder: `keys`, and arguments by their names."""
+        """The expressions computed for each row of its feeder: `keys`, and arguments by name."""
         keys = ((place, one) for place, (_, one) in zip(self.keys, self.key, strict=True))
         return Projection((*keys, *((one.name, one) for one in self.arguments)), self.where)
 
@@ -305,7 +307,7 @@ class Aggregate(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
     ) -> Found | None:
-        """See `DerivedKind.changed`: what went is taken from the states, and what came is added."""
+        """See `DerivedKind.changed`: states lose the removed rows and gain the added ones."""
         del mappings
         fed, kept = _apart(production, inputs)
         step, shift = self._step(production, kept), production.shift
@@ -323,9 +325,10 @@ class Aggregate(DerivedKind):
     def _rows_of(
         self, shift: Shift | None, fed: Sequence[StageInput], keys: Selection
     ) -> list[Part]:
-        """The rows of feeders after the step, or of a window of them, that some keys have.
+        """Find the rows of keys in feeders, or in a window of them, after the step.
 
-        There may be others; all are read, unless the key is of columns that feeders have as keys.
+        The result may hold other rows; it holds all, unless the key consists of key columns of
+        feeders.
         """
         names = [one.column for _, one in self.key]
         own = fed[0].stage.schema.key.names
@@ -340,10 +343,10 @@ class Aggregate(DerivedKind):
         return read if shift is None else within_window(shift, read)
 
     def _step(self, production: Production, kept: Sequence[StageInput]) -> AggregateStep:
-        """What it computes in a step.
+        """Return the step's inputs and computations.
 
         Args:
-            kept: what it keeps beside its feeders.
+            kept: the stages that it keeps next to its feeders.
         """
         stage = production.stage
         typing: _Typing = partial(Projection.resolved, engines=production.engines)
@@ -364,7 +367,7 @@ class Aggregate(DerivedKind):
         )
 
     def pairs(self, stage: Stage, feeder: Stage, rows: Rows, engines: Engines) -> Rows:
-        """See `DerivedKind.pairs`: which keys the rows of each of the feeder's are in."""
+        """See `DerivedKind.pairs`: maps the keys of the feeder's rows to the groups they are in."""
         layout = Layout(stage.schema, sources_of(feeder.schema.key))
         first, own = row_columns(stage.feeders[0]), row_columns(feeder)
         plain = engines.of(rows).filled(
@@ -375,10 +378,10 @@ class Aggregate(DerivedKind):
         return projection.of(plain, (*layout.sources, *first), engines, stage=stage.name)
 
     def partials(self, feeders: Sequence[Stage], typing: _Typing, *, stage: str) -> Partials:
-        """The values of its feeders that it merges.
+        """Return its feeders' values that it merges.
 
         Raises:
-            DefinitionError: states of one do not add up; with `stage` and `column`.
+            DefinitionError: the states of a value do not add up; with `stage` and `column`.
         """
         if not self.reads_states:
             return NO_PARTIALS
@@ -399,14 +402,14 @@ class Aggregate(DerivedKind):
     def grouping(
         self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
     ) -> Grouping:
-        """What is computed of rows.
+        """Return what is computed from rows.
 
         Args:
-            types: those of the arguments, by their names.
+            types: the types of the arguments, by name.
             partials: see `partials`.
 
         Raises:
-            DefinitionError: a function does not take its argument; with `stage` and `column`.
+            DefinitionError: a function does not accept its argument; with `stage` and `column`.
         """
         return Grouping.of(dict(self.values), types, partials, stage=stage)
 
@@ -414,20 +417,20 @@ class Aggregate(DerivedKind):
 def _apart(
     production: Production, inputs: Sequence[StageInput]
 ) -> tuple[Sequence[StageInput], Sequence[StageInput]]:
-    """The feeders of a stage, and what it keeps beside them."""
+    """Separate the feeders of a stage from the stages that it keeps."""
     fed = len(inputs) - len(production.stage.auxiliary)
     return inputs[:fed], inputs[fed:]
 
 
 def _all_rows(shift: Shift | None, fed: Sequence[StageInput]) -> list[Part]:
-    """All rows of feeders after the step, or those in a window of them."""
+    """Return all rows of feeders after the step, or all in a window of them."""
     if shift is None:
         return [(rows, each.stage, 1) for each, rows in all_parts(fed)]
     return rows_in_window(shift, fed)
 
 
 def _moved(inputs: Sequence[StageInput]) -> list[Part]:
-    """The rows of the inputs that came, and those that are gone."""
+    """Return the added and the removed rows of the inputs."""
     return [
         (rows, each.stage, sign)
         for each in inputs
@@ -437,7 +440,7 @@ def _moved(inputs: Sequence[StageInput]) -> list[Part]:
 
 
 def _grouping(feeder: Stage, typing: _Typing) -> Grouping:
-    """What an aggregate stage computes."""
+    """Return what an aggregate stage computes."""
     kind = feeder.kind
     assert isinstance(kind, Aggregate)  # the definition says so
     types = typing(kind.projection, row_columns(feeder.merged[0]))
@@ -446,7 +449,7 @@ def _grouping(feeder: Stage, typing: _Typing) -> Grouping:
 
 
 def _check_merged(argument: Expression, feeders: Sequence[Stage], stage: str, column: str) -> None:
-    """Refuses what is no value of an aggregate."""
+    """Refuse to merge anything but a value of an aggregate."""
     fault = None
     if argument.column not in feeders[0].schema.value.names:
         values = ", ".join(feeders[0].schema.value.names)
@@ -460,7 +463,7 @@ def _check_merged(argument: Expression, feeders: Sequence[Stage], stage: str, co
 
 
 def _check_dropping(call: AggregateCall, window: Window, stage: str, column: str) -> None:
-    """Refuses what a window that drops partitions cannot take them from."""
+    """Refuse a function that cannot drop the partitions that its window drops."""
     if not call.subtracts:
         own = OwnAggregate.among(call.parameters)
         able = "" if own is None else f"give {own.name} the method subtract, or "
@@ -473,16 +476,16 @@ def _check_dropping(call: AggregateCall, window: Window, stage: str, column: str
 
 
 def _origin(call: AggregateCall, feeder: Stage) -> AggregateCall:
-    """The function whose states a value is made of: itself, or what it merges in the end."""
+    """Return the function whose states a value is computed from: its own, or the merged one's."""
     if not call.merges:
         return call
     kind = feeder.kind
-    assert isinstance(kind, Aggregate)  # `_check_merged` has seen it
+    assert isinstance(kind, Aggregate)  # `_check_merged` has checked it
     return _origin(dict(kind.values)[call.arguments[0]], feeder.merged[0])
 
 
 def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Expression]]:
-    """The names of the key columns, and what they are."""
+    """Yield the names of the key columns, with their expressions."""
     if not text.strip():
         yield from ((name, Expression.read("true", ())) for name in NO_KEY.names)
         return
@@ -499,7 +502,7 @@ def _key(text: str, feeder: RowSchema, *, stage: str) -> Iterator[tuple[str, Exp
 def _read(
     text: str, feeder: RowSchema, what: str, stage: str, column: str | None = None
 ) -> Expression:
-    """An expression over the columns of the feeder."""
+    """Read an expression over the columns of the feeder."""
     try:
         return Expression.read(text, feeder.names)
     except DefinitionError as error:

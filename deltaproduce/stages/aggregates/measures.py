@@ -1,9 +1,9 @@
-"""Measures: what a stage keeps of each group, and changes by what comes and goes.
+"""Measures: the states that a stage keeps of each group, and updates by added and removed rows.
 
-A measure is a state that adds up: that of some rows is the sum of theirs, and what goes is added
-with the sign turned, where it `subtracts`; else rows only come. The invariant: equal groups have
-equal states, bit for bit, however their rows came, or within an error that is stated; so a step and
-a refresh store the same.
+A measure is a state that adds up: the state of a set of rows is the sum of theirs. A removed row is
+added with its sign flipped, if the measure `subtracts`; otherwise rows are only added. The
+invariant: equal groups have equal states, bit for bit, whatever the order of their rows, or within
+a stated error; so an update and a refresh store the same.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from deltaproduce.types.atoms import arrow_type
 
 _DIGITS: Final = 38
 TOTAL_DIGITS: Final = 28
-"""Terms of so many digits are added up in 38 without overflow, up to 10**10 of them."""
+"""Terms of at most this many digits add up in 38 digits without overflow, up to 10**10 terms."""
 _SQUARED: Final = 2
 _PART_ROWS: Final = 1 << 16
-"""So many rows are added up at once exactly, some hundred bytes each."""
+"""The number of rows that are added up exactly at once, about a hundred bytes each."""
 
 
 class GroupError(ValueError):
-    """What is kept of a group, or its value, cannot be made.
+    """An error in a group's state or value.
 
     Attributes:
-        group: of which group; the first.
+        group: the first group at fault.
     """
 
     def __init__(self, message: str, group: int) -> None:
@@ -59,7 +59,7 @@ class Measure(ABC):
     """A state that adds up.
 
     Attributes:
-        argument: which of the stage's arguments it is of; None if it is of rows as such.
+        argument: the position of its argument among the stage's; None if it measures rows as such.
     """
 
     argument: int | None
@@ -67,64 +67,64 @@ class Measure(ABC):
     @property
     @abstractmethod
     def data_type(self) -> DataType:
-        """What it is stored as; never null."""
+        """The type that it is stored as; never null."""
 
     @property
     def subtracts(self) -> bool:
-        """Whether states are taken away again; else a group that has lost a row is made again."""
+        """Whether states can be subtracted; otherwise a group that loses a row is recomputed."""
         return True
 
     @property
     def arguments(self) -> tuple[int, ...]:
-        """Which of the stage's arguments it is of, where rows are on the driver."""
+        """The positions of its arguments among the stage's, for rows on the driver."""
         return () if self.argument is None else (self.argument,)
 
     @property
     def of_none(self) -> Measure:
-        """The same without arguments: what the states of equal ones are of adds up."""
+        """The same measure without arguments; if two are equal, their states add up."""
         return replace(self, argument=None)
 
     def on_clock(self, zone: tzinfo) -> Measure:
-        """The same where moments are on this clock, if it calls functions of the user's."""
+        """Return the same measure for timestamps on this clock, if it calls user functions."""
         del zone
         return self
 
     @abstractmethod
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """The state of each of ``size`` groups, of rows on the driver; each group has some.
+        """Return the state of each of ``size`` groups, from rows on the driver; no group is empty.
 
         Args:
-            values: the argument's, one a row; a struct if there are several.
-            signs: 1 for a row that has come, -1 for one that is gone.
-            groups: of each row the number of its group.
+            values: the argument's values, one per row; structs if there are several arguments.
+            signs: 1 for an added row, -1 for a removed one.
+            groups: the group number of each row.
         """
 
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
-        """The same for one group, as an aggregate expression; None if Spark has none for it."""
+        """Return the same for one group as an aggregate expression; None if Spark has none."""
         del value, sign
         return None
 
     @abstractmethod
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """The sum of the states of each group; each has some."""
+        """Return the sum of the states of each group; no group is empty."""
 
     @abstractmethod
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """The states, some of them with the sign turned."""
+        """Return the states, flipping the signs of the marked ones."""
 
     def settled(self, states: pa.Array) -> pa.Array:
-        """The sums of all states of groups that have rows, as they are stored."""
+        """Return the sums of all states of non-empty groups, as they are stored."""
         return states
 
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression | None:
-        """The sum of one group's states with signs, as `in_spark`; None if Spark has none."""
+        """Return the sum of one group's signed states, as `in_spark`; None if Spark has none."""
         del state, sign
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Count(Measure):
-    """How many rows there are of some sort."""
+    """The number of rows or values of a sort."""
 
     @property
     def data_type(self) -> DataType:
@@ -133,7 +133,7 @@ class _Count(Measure):
 
     @abstractmethod
     def counted(self, values: pa.Array) -> pa.Array:
-        """Which values count."""
+        """Return which values count."""
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.here`."""
@@ -153,11 +153,11 @@ class _Count(Measure):
 
 @dataclass(frozen=True, slots=True)
 class _SparkCount(_Count):
-    """One that Spark counts too."""
+    """A count that Spark computes, too."""
 
     @abstractmethod
     def counted_in_spark(self, value: Expression) -> Expression:
-        """Which values count."""
+        """Return which values count."""
 
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression:
         """See `Measure.in_spark`."""
@@ -171,23 +171,23 @@ class _SparkCount(_Count):
 
 @dataclass(frozen=True, slots=True)
 class Rows(_SparkCount):
-    """How many rows there are."""
+    """The number of rows."""
 
     argument: None = None
 
     def counted(self, values: pa.Array) -> pa.Array:
-        """See `_Count.counted`: every one."""
+        """See `_Count.counted`: all of them."""
         return pa.repeat(True, len(values))
 
     def counted_in_spark(self, value: Expression) -> Expression:
-        """See `_SparkCount.counted_in_spark`: every one."""
+        """See `_SparkCount.counted_in_spark`: all of them."""
         del value
         return f.lit(True)
 
 
 @dataclass(frozen=True, slots=True)
 class Values(_SparkCount):
-    """How many values are not null."""
+    """The number of values that are not null."""
 
     def counted(self, values: pa.Array) -> pa.Array:
         """See `_Count.counted`."""
@@ -200,7 +200,7 @@ class Values(_SparkCount):
 
 @dataclass(frozen=True, slots=True)
 class Trues(_SparkCount):
-    """How many values are true."""
+    """The number of values that are true."""
 
     def counted(self, values: pa.Array) -> pa.Array:
         """See `_Count.counted`."""
@@ -213,7 +213,7 @@ class Trues(_SparkCount):
 
 @dataclass(frozen=True, slots=True)
 class Beyond(_Count):
-    """How many values of a float or double are one that is no number, or an infinite one.
+    """The number of float or double values that are NaN, or infinite.
 
     Attributes:
         which: "nan", "inf" or "-inf".
@@ -230,10 +230,10 @@ class Beyond(_Count):
 
 @dataclass(frozen=True, slots=True)
 class Total(Measure):
-    """The sum of whole numbers or decimals, or of their squares, in as many digits as there are.
+    """The sum of whole numbers or decimals, or of their squares, in 38 digits.
 
     Attributes:
-        scale: how many digits are behind the point.
+        scale: the number of digits after the point.
         power: 2 for squares. Terms have `TOTAL_DIGITS` at most.
     """
 
@@ -247,7 +247,7 @@ class Total(Measure):
 
     @property
     def _of_values(self) -> DecimalType:
-        """What holds all values; and what is multiplied without loss, where that is done."""
+        """The type that holds all values, in which they are multiplied without loss."""
         return DecimalType(TOTAL_DIGITS // self.power, self.scale)
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
@@ -293,19 +293,20 @@ class Total(Measure):
         return pc.if_else(pa.array(turned), pc.negate(states), states)
 
     def added_in_spark(self, state: Expression, sign: Expression) -> None:
-        """Spark rounds a decimal of more than 34 digits where it turns its sign."""
+        """Return None: Spark rounds a decimal of more than 34 digits when it flips the sign."""
         del state, sign
 
 
 @dataclass(frozen=True, slots=True)
 class ExactTotal(Measure):
-    """The sum of values or their squares, exactly: of doubles, or of decimals without their points.
+    """The exact sum of values or their squares: of doubles, or of decimals without their points.
 
-    Values that are not finite are left out; they are `Beyond`. It is stored as `exact.states` says.
+    Values that are not finite are left out; `Beyond` counts them. It is stored as in
+    `exact.states`.
 
     Attributes:
         power: 1 for values, 2 for squares.
-        scale: how many digits values have behind the point, if they are decimals.
+        scale: the number of digits after the point, if values are decimals.
     """
 
     power: int = 1
@@ -317,7 +318,7 @@ class ExactTotal(Measure):
         return BinaryType()
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`: in parts, since a value is many times as long there as a double."""
+        """See `Measure.here`: in parts, since a value is many times as large there as a double."""
         assert values is not None
         parts, their_groups = [], []
         for begin in range(0, len(values) or 1, _PART_ROWS):
@@ -341,18 +342,18 @@ class ExactTotal(Measure):
 
 @dataclass(frozen=True, slots=True)
 class Merged(Measure):
-    """A measure of the rows that groups of a feeder have, from the states that it keeps of them.
+    """A measure of the rows in groups of a feeder, merged from the states that the feeder keeps.
 
     Attributes:
         argument: the feeder's states.
-        measure: what they are of, without an argument.
+        measure: the feeder's measure, without an argument.
     """
 
     measure: Measure
 
     @staticmethod
     def of(measure: Measure, argument: int) -> Merged:
-        """What merges the states that a feeder keeps by a measure."""
+        """Return the measure that merges the states that a feeder keeps by a measure."""
         return Merged(argument, measure.measure if isinstance(measure, Merged) else measure.of_none)
 
     @property
@@ -397,7 +398,7 @@ class Merged(Measure):
 
 
 def _exact(values: pa.Array) -> ExactNumbers:
-    """Values as exact numbers: zero for a null, and for what is not finite."""
+    """Convert values to exact numbers: zero for null, NaN and infinity."""
     if pa.types.is_floating(values.type):
         doubles = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
         return of_doubles(np.where(np.isfinite(doubles), doubles, 0.0))

@@ -1,4 +1,4 @@
-"""Aggregates in plain Python, as the oracle computes them: each group from all of its rows."""
+"""Aggregates in plain Python, as the oracle computes them: each group from all its rows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from deltaproduce.stages.sql.expressions.model import value_of
 from deltaproduce.types.forms import Form
 
 _Values: TypeAlias = Sequence[Any]
-"""Those of a group, without nulls."""
+"""The values of a group, without nulls."""
 _Part: TypeAlias = tuple[AggregateCall, Sequence[tuple[Any, ...]]]
-"""A function, and what it is called with in each row."""
+"""A function, and its arguments in each row."""
 
 
 def _or_null(of_some: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,13 +63,13 @@ def _deviation(values: _Values, less: int) -> float | None:
 
 
 def _sum(values: _Values) -> Any:  # noqa: ANN401 a Fraction, or a float
-    """The exact sum; what is not finite if a value is not."""
+    """Return the exact sum; NaN or infinity if a value is."""
     beyond = {value for value in values if not math.isfinite(value)}
     return sum(beyond) if beyond else sum(map(Fraction, values), Fraction())
 
 
 def _nearest(exact: Any) -> float:  # noqa: ANN401 a Fraction, or a float
-    """The double nearest to it: Python's division of whole numbers is rounded once."""
+    """Return the nearest double: Python rounds the division of whole numbers once."""
     if isinstance(exact, float):
         return exact
     try:
@@ -79,7 +79,7 @@ def _nearest(exact: Any) -> float:  # noqa: ANN401 a Fraction, or a float
 
 
 def _order(value: Any) -> Any:  # noqa: ANN401 as the values
-    """What a value is compared by, in Spark's order: null first, NaN last, text by bytes."""
+    """Return a sort key in Spark's order: null first, NaN last, text by bytes."""
     if value is None:
         return (0,)
     if isinstance(value, float) and math.isnan(value):
@@ -92,7 +92,7 @@ def _sorted(values: Iterable[Any]) -> list[Any]:
 
 
 def _one_zero(value: Any) -> Any:  # noqa: ANN401 as the values
-    """Of the two zeros of floats, 0.0."""
+    """Replace -0.0 by 0.0."""
     return value + 0.0 if isinstance(value, float) else value
 
 
@@ -113,14 +113,14 @@ def _percentile(values: _Values, p: float | tuple[float, ...]) -> Any:  # noqa: 
 
 
 def _share(values: _Values, p: float | tuple[float, ...]) -> Any:  # noqa: ANN401 one or several
-    """The least value that is not below a share of all."""
+    """Return the least value that is not below a share of all values."""
     if isinstance(p, tuple):
         return [_share(values, one) for one in p]
     return _sorted(values)[max(math.ceil(p * len(values)), 1) - 1]
 
 
 def _most_frequent(values: _Values, k: int) -> list[tuple[Any, int]]:
-    """The first of the different values by how often they are there, with that."""
+    """Return the most frequent values with their counts, most frequent first."""
     counts = Counter(map(_order, values))
     different = {_order(value): value for value in values}
     in_order = sorted(counts, key=lambda order: (-counts[order], order))
@@ -166,13 +166,13 @@ def grouped(
     arguments: Sequence[Expression],
     where: Expression | None,
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """The keys of some rows, and the values of each.
+    """Return the keys of rows, and the values of each.
 
     Args:
         rows: by the feeder's column names.
-        key: the names of its columns, and what they are.
-        values: the names of the value columns, and what they are of arguments by their names.
-        where: which rows count; all if None.
+        key: the names of the key columns, with their expressions.
+        values: the names of the value columns, with their calls over named arguments.
+        where: the condition of the rows that count; all count if None.
     """
     for found, of_key in parts(rows, key, values, arguments, where):
         yield found, tuple(_value(call, read) for call, read in of_key)
@@ -185,7 +185,7 @@ def parts(
     arguments: Sequence[Expression],
     where: Expression | None,
 ) -> Iterator[tuple[tuple[Any, ...], tuple[_Part, ...]]]:
-    """As `grouped`, with what each value is made of in its place."""
+    """Return the same as `grouped`, with the inputs of each value in its place."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         if where is None or value_of(where, row):
@@ -222,7 +222,7 @@ def _value(call: AggregateCall, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa
 
 
 def _own(aggregate: OwnAggregate, read: Sequence[tuple[Any, ...]]) -> Any:  # noqa: ANN401 the user's
-    """The value of a user's own aggregate, by its methods."""
+    """Return the value of a user's aggregate, by its methods."""
     states, values = (Form.of(one, UTC) for one in (aggregate.state, aggregate.value))
     if aggregate.inputs is not None:
         given = zip(aggregate.inputs, zip(*read, strict=True), strict=True)

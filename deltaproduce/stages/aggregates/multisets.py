@@ -1,9 +1,9 @@
 """Sorted multisets: the values of each group with their counts, sorted by value.
 
-One is a stage with a row for each key and value, which the definition of an aggregate brings along
-(`Producer.auxiliary`): an aggregate itself, that counts. So its rows are kept, looked up, put in
-order, rolled back and repaired like those of any stage. The invariant: it has a row for each value
-that some row of its group has now, by a key in the values' order (`functions.encodings`).
+A multiset is a stage with one row per key and value, which the definition of an aggregate adds
+(`Producer.auxiliary`): itself an aggregate, which counts. So its rows are stored, looked up,
+compacted, rolled back and repaired like those of any stage. The invariant: it has one row for each
+value that a row of its group has now, keyed in the order of the values (`functions.encodings`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Multiset(Aggregate):
-    """A stage with a row for each key and value, and how many rows have them.
+    """A stage with one row per key and value, and the number of rows that have them.
 
     Attributes:
-        width: how many of the columns ``key`` are the group's; the others are the values.
+        width: how many of the columns ``key`` are the group's key; the others are the values.
     """
 
     width: int = 0
@@ -44,13 +44,13 @@ class Multiset(Aggregate):
 
     @property
     def is_read_by_ends(self) -> bool:
-        """See `Kind.is_read_by_ends`: those of a group."""
+        """See `Kind.is_read_by_ends`: the ends of a group."""
         return True
 
     def typed(
         self, types: Mapping[str, DataType], partials: Partials = NO_PARTIALS, *, stage: str
     ) -> RowSchema:
-        """See `Aggregate.typed`: values are in the types of keys."""
+        """See `Aggregate.typed`: values have the types of keys."""
         grouping = self.grouping(types, partials, stage=stage)
         found = [types[place] for place in self.keys]
         found[self.width :] = map(encoded_type, found[self.width :])
@@ -60,7 +60,7 @@ class Multiset(Aggregate):
         return RowSchema(Columns(tuple(key)), grouping.value, grouping.states)
 
     def counted(self, rows: Rows, types: Mapping[str, DataType]) -> Rows:
-        """See `Aggregate.counted`: rows with a value, and their values as keys."""
+        """See `Aggregate.counted`: rows with a value, with their values encoded as keys."""
         values = {place: types[place] for place in self.keys[self.width :]}
         first = self.keys[self.width]
         if isinstance(rows, pa.Table):
@@ -83,9 +83,9 @@ class Multiset(Aggregate):
 def kept_beside(
     kind: Aggregate, stage: str, inputs: tuple[tuple[Stage, ...], ...], revision: str | None
 ) -> tuple[Producer, ...]:
-    """The multisets that an aggregate is answered from, each once; see `Producer.auxiliary`.
+    """Return the multisets that an aggregate is answered from, each once; see `Producer.auxiliary`.
 
-    They have its window, which moves in the same step; where it is limited they begin anew with the
+    They share its window, which moves in the same step; if it is limited, they are rebuilt with the
     aggregate (`operations.step.plan`).
     """
     called = (multiset_of(call) for _, call in kind.values)
@@ -111,7 +111,7 @@ def kept_beside(
 
 
 def _distinct_names(wanted: Sequence[str]) -> list[str]:
-    """Names that differ, without regard to case; those that are there already get a sign more."""
+    """Make names distinct, ignoring case, by appending to names that are taken."""
     found = list[str]()
     for name in wanted:
         while name.lower() in map(str.lower, found):
@@ -121,7 +121,7 @@ def _distinct_names(wanted: Sequence[str]) -> list[str]:
 
 
 def _encoded(rows: pa.Table, values: Mapping[str, DataType]) -> pa.Table:
-    """Rows with values as they are keys."""
+    """Encode the values of rows as keys."""
     for name, data_type in values.items():
         array = encoded(rows.column(name).combine_chunks(), data_type)
         rows = rows.set_column(rows.schema.get_field_index(name), name, array)

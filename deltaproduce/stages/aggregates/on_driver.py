@@ -1,7 +1,7 @@
-"""States of rows that are on the driver, and what becomes of them.
+"""States of rows that are on the driver, and the rows that they become.
 
-It is done in the driver, but where functions of the user's are called: then it is done in workers
-beside it, which get all rows of a key each.
+The driver computes them, unless user functions are called: then local workers do, which get all
+rows of a key each.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def states_of(
     folding: Folding,
     production: Production,
 ) -> Rows | None:
-    """The states of some rows, one row a key.
+    """Return the states of rows, one row per key.
 
     Args:
-        parts: rows of the feeder, and whether they have come (1) or are gone (-1).
-        key: the columns of the feeder that are the key.
+        parts: rows of the feeder, and whether they were added (1) or removed (-1).
+        key: the columns of the feeder that form the key.
 
     Returns:
-        None if they are to be made in Spark; see `Production.beside`.
+        None if Spark must compute them; see `Production.beside`.
     """
     signs = [np.full(len(part), sign) for part, sign in parts]
     rows = pa.concat_tables([part for part, _ in parts])
@@ -47,12 +47,12 @@ def states_of(
 
 
 def signed_states(rows: pa.Table, key: Sequence[str], folding: Folding) -> pa.Table:
-    """As `states_of`, of rows whose signs are a column."""
+    """Return the same as `states_of`, for rows with a column of signs."""
     return folding.of_rows(rows, rows.column(SIGN).to_numpy(), key)
 
 
 def rows_of(states: pa.Table, folding: Folding, production: Production) -> tuple[Rows, int] | None:
-    """The rows of the stage, and how many; see `Folding.rows`. None as from `states_of`."""
+    """Return the stage's rows, and their number; see `Folding.rows`. None as for `states_of`."""
     layout = folding.layout
     return _made(folding.rows, states, layout.key, folding, production, layout.content)
 
@@ -65,7 +65,7 @@ def _made(
     production: Production,
     columns: Sequence[Column],
 ) -> tuple[Rows, int] | None:
-    """What is made of rows with some key, in some columns, and how many rows."""
+    """Apply a function to rows by key; return its output columns, and the number of rows."""
     if not folding.grouping.calls or not len(rows):
         made = production.engines.by_ranges([rows], key, run)
         return made, len(made)

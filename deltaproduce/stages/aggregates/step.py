@@ -1,8 +1,8 @@
-"""A step of an aggregate stage: from rows of its feeders to states, and from states to its rows.
+"""A step of an aggregate stage: feeder rows become states, and states become the stage's rows.
 
-Rows are worked on where they are, on the driver or in Spark. The invariant: the rows that a step
-makes of a key follow from its states and its multisets alone, so a change and a refresh make the
-same.
+Rows are processed where they are, on the driver or in Spark. The invariant: the rows that a step
+makes for a key follow from its states and its multisets alone, so an update and a refresh make the
+same rows.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from deltaproduce.types.columns import Column
 
 @dataclass(frozen=True, slots=True)
 class AggregateStep:
-    """What a stage is made with in one step, and what it computes.
+    """One step of a stage: its inputs, and what it computes.
 
     Attributes:
-        kept: what it keeps beside its feeders: its multisets.
-        projection: what it computes of a row of its feeders.
-        columns: those of the projection.
-        keys: those of them that are its key; the first.
-        counted: of the rows of the projection those that count.
-        partials: the values of its feeders that it merges.
-        grouping: what it computes of a group.
+        kept: the multisets that the stage keeps next to its feeders.
+        projection: the expressions computed for a row of its feeders.
+        columns: the columns of the projection.
+        keys: the first of these columns, which are its key.
+        counted: filters rows of the projection to those that count.
+        partials: its feeders' values that it merges.
+        grouping: what it computes for a group.
     """
 
     production: Production
@@ -57,19 +57,19 @@ class AggregateStep:
 
     @property
     def layout(self) -> Layout:
-        """The stage's."""
+        """The stage's layout."""
         return Layout.of(self.production.stage)
 
     @property
     def folding(self) -> Folding:
-        """What becomes of rows and of states."""
+        """The conversion of rows to states, and of states to rows."""
         stage, zone = self.production.stage, self.production.engines.time_zone
         return Folding(self.grouping, self.layout, stage.name, zone)
 
     def made(self, parts: Sequence[Part]) -> tuple[Rows, int]:
-        """The rows that the stage has of these rows alone, and how many."""
+        """Return the stage's rows if it has only these feeder rows, and their number."""
         states = self._states(parts)
-        assert states is not None  # of some rows
+        assert states is not None  # there are parts
         return self._rows(states, None)
 
     def changed(
@@ -78,11 +78,11 @@ class AggregateStep:
         moved: Sequence[Part],
         after: Callable[[Selection], Sequence[Part]],
     ) -> Found | None:
-        """What rows that came and went change; None if there are none.
+        """Return what added and removed rows change; None if there are none.
 
         Args:
             content: the stage's rows; None if there are none.
-            after: finds the rows of some keys after the step, and perhaps others.
+            after: finds the rows of keys after the step, and perhaps other rows.
         """
         layout, engines = self.layout, self.production.engines
         lost = None if self.grouping.subtracts else self._lost(moved)
@@ -109,7 +109,7 @@ class AggregateStep:
         )
 
     def _lost(self, moved: Sequence[Part]) -> Selection | None:
-        """The keys that have lost a row; None if there are none."""
+        """Return the keys that have lost a row; None if there are none."""
         engines, key = self.production.engines, self.layout.key
         gone = [rows for rows, _ in self._computed([part for part in moved if part[2] < 0])]
         keys = [engines.of(rows).filled(rows, key, list(self.keys)) for rows in gone]
@@ -121,10 +121,10 @@ class AggregateStep:
     def _states_again(
         self, moved: Sequence[Part], lost: Selection, after: Sequence[Part]
     ) -> Rows | None:
-        """The states of keys that have lost a row, of all their rows, and of what came for others.
+        """Recompute states of keys that lost a row from all their rows; add new rows of others.
 
         Args:
-            after: the rows of these keys after the step, and perhaps others.
+            after: the rows of these keys after the step, and perhaps other rows.
         """
         columns = self.folding.states
         come = self._states([part for part in moved if part[2] > 0])
@@ -134,13 +134,13 @@ class AggregateStep:
         return self.production.engines.united(self._without(come, columns, lost), again, columns)
 
     def _without(self, rows: Rows, columns: Sequence[Column], keys: Selection) -> Rows:
-        """Rows in these columns that have none of the stage's keys."""
+        """Return the rows, in these columns, that have none of the stage's keys."""
         engine = self.production.engines.of(rows, keys.keys)
         left: Rows = engine.without(rows, columns, keys.keys, keys.columns)
         return left
 
     def _states(self, parts: Sequence[Part], of: Selection | None = None) -> Rows | None:
-        """The states of some rows, one row a key; computed. None if there are no parts.
+        """Compute the states of rows, one row per key; None if there are no parts.
 
         Args:
             of: the stage's keys that are wanted; all if None.
@@ -165,7 +165,7 @@ class AggregateStep:
         return states
 
     def _computed(self, parts: Sequence[Part]) -> list[tuple[Rows, int]]:
-        """What is computed of some rows that count, in `columns`, and their signs."""
+        """Compute the rows that count, in `columns`, with their signs."""
         engine = self.production.engines.of(*(rows for rows, _, _ in parts))
         found = []
         for rows, feeder, sign in parts:
@@ -179,11 +179,11 @@ class AggregateStep:
         return found
 
     def _rows(self, states: Rows, known: Known | None) -> tuple[Rows, int]:
-        """The rows of the stage that come of some states, and how many.
+        """Return the rows of the stage that states become, and their number.
 
         Args:
-            states: of all keys that it has, each once, if nothing is known.
-            known: what it had before of the keys.
+            states: all states of each key, each key once, if nothing is known.
+            known: what the stage had for the keys before.
         """
         engines = self.production.engines
         answers = Answers(self.kept, self.grouping, self.layout, engines)
@@ -201,20 +201,20 @@ class AggregateStep:
 
     @property
     def _read(self) -> tuple[Column, ...]:
-        """The columns that are read of the feeders, as the first of them calls its own."""
+        """The columns that are read from the feeders, by the first feeder's names."""
         return (*row_columns(self.production.stage.feeders[0]), *self.partials.read)
 
     def _columns(self, feeder: Stage) -> tuple[Column, ...]:
-        """What is read of a feeder, in the order of what is read."""
+        """Return the columns read from a feeder, in the same order."""
         number = [one.name for one in self.production.stage.merged].index(feeder.name)
         return (*row_columns(feeder), *self.partials.of_feeder(number))
 
     @property
     def _whose(self) -> str:
-        """The stage whose definition has the expressions."""
+        """The stage whose definition contains the expressions."""
         return belongs_to(self.production.stage.name)
 
 
 def row_columns(stage: Stage) -> tuple[Column, ...]:
-    """The columns of a feeder that expressions are over."""
+    """Return the columns of a feeder that expressions can name."""
     return (*stage.schema.key, *stage.schema.value)

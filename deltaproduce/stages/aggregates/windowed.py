@@ -1,8 +1,8 @@
-"""What a step of a stage with a window reads: all that is in the window, or what its move changes.
+"""The rows that a step of a windowed stage reads: the whole window, or what its move changes.
 
-A move takes from the states the rows of the partitions that left and adds those of the ones that
-entered, and what changed of the rest. The invariant: both ways come to the rows that the feeders
-have after the step in the partitions where the window is then.
+A move subtracts the rows of partitions that left the window, adds the rows of partitions that
+entered, and applies the changes of the rest. The invariant: both ways give the rows that the
+feeders have after the step in the partitions of the window after the step.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from deltaproduce.storage.stored import Stored
 from deltaproduce.types.columns import Column
 
 Part: TypeAlias = tuple[Rows, Stage, int]
-"""Rows of a feeder, and whether they have come (1) or are gone (-1)."""
+"""Rows of a feeder, and whether they were added (1) or removed (-1)."""
 
 
 class Way(NamedTuple):
-    """How a window's rows are found.
+    """How a step finds a window's rows.
 
     Attributes:
-        reused: from those that it had.
-        why: in words.
+        reused: whether it updates the stage's states.
+        why: the reason, in words.
     """
 
     reused: bool
@@ -37,18 +37,18 @@ class Way(NamedTuple):
 
 
 KEPT: Final = Way(True, "estimates of keys that it does not reach are kept")
-"""Of a stage with estimates that depend on how rows came."""
+"""For a stage with estimates that depend on the order in which rows came."""
 
 
 def rows_in_window(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:
-    """All rows in the window after the step, of each input that has some."""
+    """Return all rows in the window after the step, of each input that has some."""
     values = shift.window.partitions.values(shift.after)
     found = ((each, each.within(_column(shift, each.stage), values)) for each in inputs)
     return [(rows, each.stage, 1) for each, rows in found if rows is not None]
 
 
 def within_window(shift: Shift, parts: Sequence[Part]) -> list[Part]:
-    """Of rows after the step those in the window."""
+    """Filter rows after the step to those in the window."""
     values = shift.window.partitions.values(shift.after)
     return [
         (rows_within(rows, _column(shift, stage), values), stage, sign)
@@ -57,12 +57,12 @@ def within_window(shift: Shift, parts: Sequence[Part]) -> list[Part]:
 
 
 def rows_moved(shift: Shift, inputs: Sequence[StageInput]) -> list[Part]:
-    """The rows that came into the window, and those that are gone from it."""
+    """Return the rows that entered the window, and those that left it."""
     return [part for each in inputs for part in _moved(shift, each, _column(shift, each.stage))]
 
 
 def way(shift: Shift, inputs: Sequence[StageInput], content: Stored | None) -> Way:
-    """Whether moving the window reads fewer bytes than making it anew.
+    """Choose whether to move the window or to rebuild it, by the bytes that each reads.
 
     Args:
         content: the stage's rows; None if there are none.
@@ -101,7 +101,7 @@ def _moved(shift: Shift, each: StageInput, column: Column) -> Iterator[Part]:
 
 
 def _count(shift: Shift, stored: Stored, column: Column, partitions: Ranges) -> int:
-    """About how many rows some partitions have."""
+    """Estimate how many rows the partitions have."""
     if not partitions:
         return 0
     found = stored.count_within(column, shift.window.partitions.values(partitions))
@@ -111,5 +111,5 @@ def _count(shift: Shift, stored: Stored, column: Column, partitions: Ranges) -> 
 
 
 def _column(shift: Shift, feeder: Stage) -> Column:
-    """The window's column, as a feeder calls it."""
+    """Return the window's column, by the feeder's name for it."""
     return feeder.schema.key.columns[shift.window.position]
