@@ -1,6 +1,6 @@
-"""Exact numbers as whole columns: what sums, averages and variances are computed with.
+"""Exact numbers as whole columns, for computing sums, averages and variances.
 
-What is here: numbers of any size (`numbers`), those of 64 bits (`whole`), what they are stored as
-(`states`), and how they become doubles and decimals, rounded once (`rounding`). What may not be
-here: Spark, and anything that knows stages.
+This package holds numbers of any size (`numbers`), numbers of 64 bits (`whole`), their stored form
+(`states`), and their conversion to doubles and decimals, rounded once (`rounding`). It may not
+contain Spark, or anything that knows stages.
 """

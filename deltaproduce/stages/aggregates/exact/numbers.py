@@ -1,12 +1,12 @@
-"""Columns of whole numbers of any size, times powers of two: they add up and multiply exactly.
+"""Columns of whole numbers of any size, times powers of two, with exact sums and products.
 
-A number is a sign and limbs of 32 bits; the limb at place p counts 2**(32 p), and places may be
-negative, so each finite double is such a number, and so are sums and products of them. This is a
+A number is a sign and limbs of 32 bits; the limb at place p counts 2**(32 p). Places may be
+negative, so every finite double is such a number, and so are sums and products of them. This is a
 superaccumulator (Kulisch; Neal, "Fast exact summation using small and large superaccumulators",
-2015) of which only the limbs from the least to the greatest one that is in use are held.
+2015) that holds only the limbs from the lowest to the highest in use.
 
-The invariant: numbers are canonical. Neither end of the limbs is zero, and zero has none and is not
-negative, so equal numbers are equal limb by limb, however they came about.
+The invariant: numbers are canonical. No number has a zero limb at either end; zero has no limbs and
+is not negative. So equal numbers have equal limbs, however they were computed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MANTISSA_BITS: Final = 53
 _FAR: Final = 1 << 32
 """A place that no limb has."""
 _ROOM: Final = 1
-"""How many limbs a sum may be longer than its terms: it has fewer than 2**31."""
+"""How many limbs a sum may have more than its terms, which are fewer than 2**31."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +36,11 @@ class ExactNumbers:
     """A column of numbers.
 
     Attributes:
-        negative: which of them are.
-        lowest: the place of the first limb of each; 0 of zero.
-        ends: the limbs of a number end before this one of all limbs; they begin at the end of the
+        negative: whether each is negative.
+        lowest: the place of each number's first limb; 0 for zero.
+        ends: each number's limbs end before this index in all limbs, and begin at the end of the
             number before. The first entry is 0.
-        limbs: those of all numbers, from the least significant one of each, each below 2**32.
+        limbs: the limbs of all numbers, least significant first within each, each below 2**32.
     """
 
     negative: Marks
@@ -53,25 +53,25 @@ class ExactNumbers:
 
     @property
     def lengths(self) -> Numbers:
-        """How many limbs each has."""
+        """The number of limbs of each."""
         return np.diff(self.ends)
 
     def turned(self, turned: Marks) -> ExactNumbers:
-        """The numbers, some of them with the sign turned."""
+        """Return the numbers, flipping the signs of the marked ones."""
         return replace(self, negative=(self.negative ^ turned) & (self.lengths > 0))
 
     def summed(self, groups: Numbers, size: int) -> ExactNumbers:
-        """The sum of each of ``size`` groups.
+        """Return the sum of each of ``size`` groups.
 
         Args:
-            groups: of each number its group; none has 2**31 numbers or more.
+            groups: the group of each number; no group has 2**31 numbers or more.
         """
         lengths = self.lengths
         signed = np.where(np.repeat(self.negative, lengths), -self.limbs, self.limbs)
         return accumulated([(np.repeat(groups, lengths), self._places(), signed)], size)
 
     def times(self, others: ExactNumbers) -> ExactNumbers:
-        """The product of each and the one beside it in another column."""
+        """Return the products with another column's numbers, row by row."""
         lengths = self.lengths
         places, other_places = self._places(), others._places()
         terms = []
@@ -86,19 +86,19 @@ class ExactNumbers:
         return accumulated(terms, len(self)).turned(self.negative ^ others.negative)
 
     def exactly(self, row: int) -> Fraction:
-        """One of them, as Python has it."""
+        """Return the number of a row as a Python Fraction."""
         limbs = self.limbs[self.ends[row] : self.ends[row + 1]].tolist()
         size = sum(limb << (LIMB_BITS * n) for n, limb in enumerate(limbs))
         found: Fraction = size * Fraction(2) ** (LIMB_BITS * int(self.lowest[row]))
         return -found if self.negative[row] else found
 
     def _places(self) -> Numbers:
-        """The place of each limb."""
+        """Return the place of each limb."""
         first = self.lowest - self.ends[:-1]
         return np.repeat(first, self.lengths) + np.arange(len(self.limbs))
 
     def _of(self, some: Numbers) -> tuple[Numbers, Numbers]:
-        """The limbs of some numbers, and which number each is of."""
+        """Return the limbs of selected numbers, and the number that each limb belongs to."""
         lengths = self.lengths[some]
         owners = np.repeat(some, lengths)
         begins = np.repeat(self.ends[some] + lengths - np.cumsum(lengths), lengths)
@@ -106,7 +106,7 @@ class ExactNumbers:
 
 
 def concatenated(columns: Sequence[ExactNumbers]) -> ExactNumbers:
-    """Some columns, one after the other."""
+    """Concatenate columns."""
     before = np.cumsum([0, *(len(column.limbs) for column in columns)])
     ends = [column.ends[1:] + start for column, start in zip(columns, before[:-1], strict=True)]
     return ExactNumbers(
@@ -118,12 +118,11 @@ def concatenated(columns: Sequence[ExactNumbers]) -> ExactNumbers:
 
 
 def accumulated(terms: Sequence[tuple[Numbers, Numbers, Numbers]], size: int) -> ExactNumbers:
-    """Numbers, each the sum of its terms.
+    """Return numbers, each the sum of its terms.
 
     Args:
-        terms: of each term the number that it belongs to, its place and its amount, which is below
-            2**32 in size.
-        size: how many numbers there are.
+        terms: for each term its number, place and amount, which is below 2**32 in absolute value.
+        size: the number of numbers.
     """
     lowest, highest = np.full(size, _FAR), np.full(size, -_FAR)
     for owners, places, _ in terms:
@@ -144,7 +143,7 @@ def accumulated(terms: Sequence[tuple[Numbers, Numbers, Numbers]], size: int) ->
 
 
 def of_doubles(values: NDArray[np.float64]) -> ExactNumbers:
-    """Doubles, all of them finite."""
+    """Convert doubles, all of them finite."""
     fractions, exponents = np.frexp(values)
     mantissas = np.ldexp(np.abs(fractions), _MANTISSA_BITS).astype(np.int64)
     exponents = exponents.astype(np.int64) - _MANTISSA_BITS
@@ -156,7 +155,7 @@ def of_doubles(values: NDArray[np.float64]) -> ExactNumbers:
 
 
 def of_integers(values: Numbers) -> ExactNumbers:
-    """Whole numbers of 64 bits."""
+    """Convert whole numbers of 64 bits."""
     negative = values < 0
     sizes = np.where(negative, -values, values).view(np.uint64)  # -(2**63) is itself, and right
     limbs = np.stack([sizes & _LIMB, sizes >> LIMB_BITS], axis=1)
@@ -164,7 +163,7 @@ def of_integers(values: Numbers) -> ExactNumbers:
 
 
 def of_decimals(values: pa.Decimal128Array) -> ExactNumbers:
-    """Decimals without their points, none of them null: 1.25 is 125."""
+    """Convert decimals without null, dropping their points: 1.25 is 125."""
     halves = np.frombuffer(values.buffers()[1] or b"", "<u8")
     low, high = halves.reshape(-1, 2)[values.offset : values.offset + len(values)].T
     negative = high.view(np.int64) < 0 if len(values) else np.zeros(0, bool)
@@ -176,7 +175,7 @@ def of_decimals(values: pa.Decimal128Array) -> ExactNumbers:
 
 
 def _of_rows(negative: Marks, lowest: Numbers, limbs: Numbers) -> ExactNumbers:
-    """Numbers of as many limbs each."""
+    """Return numbers with equally many limbs each."""
     rows, width = limbs.shape
     ends = np.arange(rows + 1) * width
     return _without_zeros(ExactNumbers(negative, lowest, ends, limbs.reshape(-1)))
@@ -187,7 +186,7 @@ def _ends(lengths: Numbers) -> Numbers:
 
 
 def _carry(limbs: Numbers, ends: Numbers) -> None:
-    """Bring all limbs but the last of each number below 2**32, and none of them below 0."""
+    """Carry so that all limbs but a number's last are below 2**32, and none is below 0."""
     is_last = np.zeros(len(limbs) + 1, bool)
     is_last[ends - 1] = True
     active = np.flatnonzero(~is_last[:-1])
@@ -202,7 +201,7 @@ def _carry(limbs: Numbers, ends: Numbers) -> None:
 
 
 def _without_zeros(numbers: ExactNumbers) -> ExactNumbers:
-    """The same numbers with no zero at the ends of their limbs."""
+    """Trim zeros at both ends of the limbs."""
     owners = np.repeat(np.arange(len(numbers)), numbers.lengths)
     used = np.flatnonzero(numbers.limbs)
     first = np.zeros(len(numbers), np.int64)

@@ -1,8 +1,8 @@
-"""Exact numbers, divided, as doubles and decimals: rounded once, to the nearest.
+"""Quotients of exact numbers as doubles and decimals: rounded once, to the nearest.
 
-The quotient is made digit by digit, for all numbers at once, as far as the result needs it; what is
-behind is only asked whether it is zero. The invariant: what is given is the value nearest to the
-exact one, of two as near the even one for a double, and the larger in size for a decimal.
+The quotient is computed digit by digit, for all numbers at once, as far as the result needs it; of
+the rest only whether it is zero matters. The invariant: the result is the value nearest to the
+exact one; on a tie the even one for a double, and the larger in size for a decimal.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from deltaproduce.stages.aggregates.exact.numbers import (
 )
 
 DIVISOR_BITS: Final = 47
-"""A divisor has no more: what is left over by it, and the next digit, fit 63 bits."""
+"""The most bits of a divisor: a remainder and the next digit then fit 63 bits."""
 _DIGIT_BITS: Final = 16
 _DIGIT: Final = (1 << _DIGIT_BITS) - 1
 _WORD: Final = (1 << 64) - 1
 _DECIMAL_LIMBS: Final = 4
 _WINDOW_DIGITS: Final = 5
-"""So many digits of which the first is not zero have the bits of a window."""
+"""This many digits, the first not zero, have the bits of a window."""
 _WINDOW_BITS: Final = 63
 _MANTISSA_BITS: Final = 53
 _LEAST_EXPONENT: Final = -1074
-"""Of the smallest double."""
+"""The exponent of the smallest double."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Quotients:
-    """Numbers that were divided, as rows of digits.
+    """Quotients as rows of digits.
 
     Attributes:
         digits: the most significant first.
-        exponents: of each number that of its last digit, as a power of two.
-        inexact: whether something is behind the last digit.
+        exponents: the exponent of each number's last digit, as a power of two.
+        inexact: whether anything follows the last digit.
     """
 
     digits: Numbers
@@ -53,10 +53,10 @@ class _Quotients:
 
 
 def nearest_doubles(numbers: ExactNumbers, divisors: Sequence[Numbers] = ()) -> NDArray[np.float64]:
-    """The doubles nearest to some numbers, infinite where none is near; zero is 0.0.
+    """Return the doubles nearest to numbers, infinite if out of range; zero is 0.0.
 
     Args:
-        divisors: what they are divided by, one number each, above 0 and of `DIVISOR_BITS` at most.
+        divisors: each divides all numbers, row by row; above 0, and of `DIVISOR_BITS` at most.
     """
     bits = sum(int(each.max(initial=1)).bit_length() for each in divisors)
     digits = 1 + _WINDOW_DIGITS + -(-bits // _DIGIT_BITS)
@@ -76,11 +76,11 @@ def nearest_doubles(numbers: ExactNumbers, divisors: Sequence[Numbers] = ()) -> 
 def nearest_decimals(
     numbers: ExactNumbers, divisors: Numbers, data_type: pa.Decimal128Type
 ) -> pa.Decimal128Array:
-    """The decimals nearest to some whole numbers, divided; null where its type does not hold it.
+    """Return the decimals nearest to divided whole numbers; null if the type does not hold one.
 
     Args:
-        numbers: as `of_decimals` gives them, in units of the type's last digit.
-        divisors: as for `nearest_doubles`, of one bit less.
+        numbers: as `of_decimals` returns them, in units of the type's last digit.
+        divisors: as for `nearest_doubles`, but one bit shorter.
     """
     terms = [numbers, numbers, of_integers(divisors).turned(numbers.negative)]
     raised = concatenated(terms).summed(np.tile(np.arange(len(numbers)), 3), len(numbers))
@@ -105,10 +105,10 @@ def nearest_decimals(
 def _divided(
     numbers: ExactNumbers, divisors: Sequence[Numbers], tops: Numbers, limbs: int
 ) -> _Quotients:
-    """The quotients of numbers by all divisors, of as many digits as some limbs have.
+    """Divide numbers by all divisors, to as many digits as ``limbs``.
 
     Args:
-        tops: the place above the first of these limbs, in each number; none of it is there.
+        tops: the place above the first limb that counts, in each number; no limb is above it.
     """
     digits = np.zeros((len(numbers), 2 * limbs), np.int64)
     for n in range(limbs):
@@ -116,7 +116,7 @@ def _divided(
         some = np.flatnonzero((within >= 0) & (within < numbers.lengths))
         limb = numbers.limbs[(numbers.ends[:-1] + within)[some]]
         digits[some, 2 * n], digits[some, 2 * n + 1] = limb >> _DIGIT_BITS, limb & _DIGIT
-    inexact = numbers.lowest < tops - limbs  # the lowest limb is not zero
+    inexact = numbers.lowest < tops - limbs  # the lowest limb is never zero
     for divisor in divisors:
         rest = np.zeros(len(numbers), np.int64)
         for n in range(2 * limbs):
@@ -126,9 +126,9 @@ def _divided(
 
 
 def _windows(quotients: _Quotients) -> tuple[Numbers, Numbers]:
-    """The first bits of each quotient, from the first that is set, and the exponent of the last.
+    """Return the first bits of each quotient, from its first set bit, and the last one's exponent.
 
-    The last bit is set, too, if anything behind it is.
+    The last bit is set, too, if any bit after it is.
     """
     digits = quotients.digits
     rows, width = np.arange(len(digits)), digits.shape[1]

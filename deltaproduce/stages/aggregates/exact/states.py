@@ -1,7 +1,7 @@
-"""How exact numbers are stored: as bytes, the same for equal numbers.
+"""The stored form of exact numbers: bytes, equal for equal numbers.
 
-A number is whole numbers of 32 bits, the least significant byte first: twice the place of its
-lowest limb, and one more if it is negative; then its limbs. Zero has no bytes.
+A number is stored as whole numbers of 32 bits, least significant byte first: twice the place of its
+lowest limb, plus one if it is negative; then its limbs. Zero has no bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BYTES = 4
 
 
 def to_binary(numbers: ExactNumbers) -> pa.BinaryArray:
-    """Numbers as they are stored."""
+    """Return the stored form of numbers."""
     lengths = numbers.lengths
     some = lengths > 0
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + some)])
@@ -30,7 +30,7 @@ def to_binary(numbers: ExactNumbers) -> pa.BinaryArray:
 
 
 def from_binary(states: pa.BinaryArray) -> ExactNumbers:
-    """What was stored by `to_binary`."""
+    """Return the numbers that `to_binary` stored."""
     _, offsets, data = states.buffers()
     bounds = np.frombuffer(offsets, np.int32)[states.offset : states.offset + len(states) + 1]
     words = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]].view("<u4")

@@ -1,7 +1,7 @@
-"""Whole numbers of 64 bits, which integers and short decimals without their points are.
+"""Whole numbers of 64 bits, for integers, and for short decimals without their points.
 
-Most sums fit in 64 bits, and are added up there twenty times as quickly as Arrow's decimals. The
-invariant: a sum is exact, or there is none; whether one fits is seen before anything is added.
+Most sums fit in 64 bits, where they are twenty times as fast as Arrow's decimals. The invariant: a
+sum is exact, or there is none; the range is checked before anything is added.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST: Final = 2**63 - 1
 
 
 def whole_numbers(values: pa.Array) -> Numbers | None:
-    """Values without their points, 0 for null: 1.25 is 125. None if one is beyond 64 bits.
+    """Return values without their points, 0 for null: 1.25 is 125. None if one exceeds 64 bits.
 
     Args:
         values: integers, or decimals of 128 bits.
@@ -30,12 +30,12 @@ def whole_numbers(values: pa.Array) -> Numbers | None:
 
 
 def squared(numbers: Numbers) -> Numbers | None:
-    """The squares of some numbers; None if one is beyond 64 bits."""
+    """Return the squares of numbers; None if one exceeds 64 bits."""
     return numbers * numbers if _greatest(numbers) ** 2 <= _MOST else None
 
 
 def summed(numbers: Numbers, groups: Numbers, size: int) -> Numbers | None:
-    """The sums of ``size`` groups; None if one might be beyond 64 bits."""
+    """Return the sums of ``size`` groups; None if one might exceed 64 bits."""
     if _greatest(numbers) * len(numbers) > _MOST:
         return None
     found = np.zeros(size, np.int64)
@@ -44,11 +44,11 @@ def summed(numbers: Numbers, groups: Numbers, size: int) -> Numbers | None:
 
 
 def as_decimals(numbers: Numbers, data_type: pa.Decimal128Type) -> pa.Array:
-    """The decimals that some numbers are without their points."""
+    """Return the decimals that numbers are without their points."""
     halves = np.stack([numbers, numbers >> 63], axis=1)
     return pa.Array.from_buffers(data_type, len(numbers), [None, pa.py_buffer(halves.tobytes())])
 
 
 def _greatest(numbers: Numbers) -> int:
-    """How far from 0 they are at most."""
+    """Return the greatest absolute value."""
     return max(-int(numbers.min(initial=0)), int(numbers.max(initial=0)))

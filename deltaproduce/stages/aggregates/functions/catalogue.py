@@ -52,18 +52,18 @@ _SKETCHES: Final[Mapping[str, Callable[[Any], Plan]]] = MappingProxyType(
         "approx_top_k": approx_top_k,
     }
 )
-"""By what else they are called with."""
+"""Plans that depend on the call's parameters, too."""
 
 
 def planned(call: AggregateCall, arguments: Sequence[int], types: Sequence[DataType]) -> Planned:
-    """How a function is computed.
+    """Return how a function is computed.
 
     Args:
-        arguments: where its arguments are among those of the stage.
-        types: those of its arguments.
+        arguments: the positions of its arguments among the stage's.
+        types: the types of its arguments.
 
     Raises:
-        DefinitionError: it takes no such arguments.
+        DefinitionError: it does not accept such arguments.
     """
     aggregate = OwnAggregate.among(call.parameters)
     if not arguments:

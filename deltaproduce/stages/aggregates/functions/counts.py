@@ -1,4 +1,4 @@
-"""Functions of how many values there are of some sort."""
+"""Functions that count rows or values."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from deltaproduce.stages.aggregates.measures import Rows, Trues, Values
 
 
 def count_rows() -> Planned:
-    """How many rows there are."""
+    """Return a count of rows."""
     return Planned(LongType(), (Rows(),), _first)
 
 
 def count(argument: int, data_type: DataType) -> Planned:
-    """How many values are not null."""
+    """Return a count of the values that are not null."""
     del data_type
     return Planned(LongType(), (Values(argument),), _first)
 
 
 def count_if(argument: int, data_type: DataType) -> Planned | None:
-    """How many values are true."""
+    """Return a count of the values that are true."""
     if not isinstance(data_type, BooleanType):
         return None
     return Planned(LongType(), (Trues(argument),), _first)
 
 
 def of_booleans(holds: Callable[[pa.Array, pa.Array], pa.Array]) -> Plan:
-    """A function of how many values there are, and how many of them are true."""
+    """Return a function of the number of values, and the number of true ones."""
 
     def plan(argument: int, data_type: DataType) -> Planned | None:
         if not isinstance(data_type, BooleanType):

@@ -1,9 +1,9 @@
-"""Encodings: the form in which values are keys of a sorted multiset, in the same order.
+"""Encodings: values as keys of a sorted multiset, in the same order.
 
-Keys are looked up by ranges that Parquet's footers tell. So floats are whole numbers there, which
-no key may be, and so are moments and decimals of up to 18 digits, of which files tell no plain
-ranges. The invariant: `encoded` keeps Spark's order and equality (NaN is the greatest, all NaN are
-one, -0.0 is 0.0), and `decoded` gives the value back.
+Look-ups select keys by ranges in Parquet's footers. So floats, which no key may be, are encoded as
+whole numbers, and so are timestamps and decimals of up to 18 digits, for which footers hold no
+plain ranges. The invariant: `encoded` keeps Spark's order and equality (NaN is the greatest, all
+NaN are equal, -0.0 is 0.0), and `decoded` returns the value.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from deltaproduce.types.atoms import arrow_type
 from deltaproduce.types.catalogue import WHOLE_DIGITS
 
 _MAGNITUDE: Final = np.int64(2**63 - 1)
-"""All bits but the sign: those of a negative number are turned, for they count downwards."""
+"""All bits but the sign: negative numbers have them flipped, since they count downwards."""
 
 
 def encoded_type(data_type: DataType) -> DataType:
-    """The type in which values of one are keys."""
+    """Return the key type for values of a type."""
     return LongType() if _is_encoded(data_type) else data_type
 
 
 def encoded(values: pa.Array, data_type: DataType) -> pa.Array:
-    """Values as they are keys; null stays null."""
+    """Encode values as keys; null stays null."""
     match data_type:
         case FloatType() | DoubleType():
             bits = one_of_each(values.cast(pa.float64()).fill_null(0.0)).view(np.int64)
@@ -54,7 +54,7 @@ def encoded(values: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def decoded(keys: pa.Array, data_type: DataType) -> pa.Array:
-    """The values of some keys, in the type of `arrow_type`."""
+    """Decode keys to values, in the type of `arrow_type`."""
     wanted = arrow_type(data_type)
     if not isinstance(data_type, FloatType | DoubleType | DecimalType) or not _is_encoded(
         data_type

@@ -1,7 +1,7 @@
-"""Ordered functions: which sorted multiset one is answered from, and how much of it is read.
+"""Ordered functions: the sorted multiset that answers each, and the part of it that is read.
 
-The invariant: types and values are those of Spark's function of that name; where Spark leaves open
-which of several values it gives, it is the least, nulls first.
+The invariant: types and values are those of Spark's function of that name; if Spark may return any
+of several values, this returns the least, nulls first.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from deltaproduce.stages.aggregates.agg import AggregateCall
 from deltaproduce.types.catalogue import atom
 
 Reach: TypeAlias = Literal["first", "last", "all", "changes"]
-"""What is read of a group: so many values from one end; all; or only how many came and went."""
+"""The part of a group that is read: values at one end; all; or only the counts that changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """An ordered function, for arguments of some types.
+    """An ordered function, for typed arguments.
 
     Attributes:
-        name: the function's.
-        arguments: the expressions that the multiset is sorted by; where the first is null the row
-            does not count.
-        types: of the arguments.
-        data_type: of its value.
-        reach: what it reads of a group.
-        count: how many values, if it reads them from one end.
-        parameters: what else it was called with.
+        name: the function's name.
+        arguments: the expressions that sort the multiset; a row whose first one is null does not
+            count.
+        types: the types of the arguments.
+        data_type: the type of its value.
+        reach: the part of a group that it reads.
+        count: how many values it reads, if from one end.
+        parameters: its other parameters.
     """
 
     name: str
@@ -45,17 +45,17 @@ class Ordered:
 
 
 def multiset_of(call: AggregateCall) -> tuple[str, ...] | None:
-    """The arguments that the multiset of a call is sorted by; None if it is of another kind."""
+    """Return the arguments that sort the multiset of a call; None for another kind of function."""
     if call.function not in _PLANS:
         return None
-    return call.arguments[::-1]  # a value by another is sorted by that
+    return call.arguments[::-1]  # max_by and min_by sort by their second argument
 
 
 def ordered(call: AggregateCall, types: Sequence[DataType]) -> Ordered | None:
-    """How an ordered function is answered; None if it takes no such arguments.
+    """Return how an ordered function is answered; None if it does not accept such arguments.
 
     Args:
-        types: those of the call's arguments.
+        types: the types of the call's arguments.
     """
     arguments, kinds = multiset_of(call), tuple(reversed(types))
     if arguments is None or any(atom(each) is None for each in kinds):
@@ -72,7 +72,7 @@ _Plan: TypeAlias = Callable[[AggregateCall, tuple[DataType, ...]], _Planned]
 
 
 def _of(reach: Reach, *, place: int = 0) -> _Plan:
-    """One of the values, as it is: which of the multiset's columns it is in."""
+    """Plan a function that returns a stored value; ``place`` is its column in the multiset."""
     return lambda _, types: (types[place], reach, 1)
 
 

@@ -1,8 +1,8 @@
-"""Partials: values of aggregate stages that another one merges, from the states they are kept by.
+"""Partials: values of aggregate stages that another stage merges, from the states kept of them.
 
-States are columns of a feeder's content, and are read as its other columns are. What merges them
+States are columns of a feeder's content, and are read like its other columns. The merging stage
 adds them up, and finishes as the feeder does. The invariant: feeders that are read as one keep a
-value by the same measures, so their states are terms of one sum.
+value by the same measures, so their states add up.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _READ_PREFIX: Final = "_merged_"
 
 
 class Partial(NamedTuple):
-    """A value of a stage.
+    """A value of a stage that another merges.
 
     Attributes:
-        function: makes it.
-        columns: in which columns of the stage its states are.
+        function: computes the value.
+        columns: the columns of the stage that hold its states.
     """
 
     function: Planned
@@ -37,9 +37,9 @@ class Partials:
     """The values that a stage merges.
 
     Attributes:
-        functions: what each of them is, by the name that the first feeder has for it.
-        states: which of `columns` are theirs.
-        columns: the columns that are read, each as every feeder has it.
+        functions: the function of each, by the first feeder's name for it.
+        states: which of `columns` hold their states.
+        columns: the columns that are read, with each feeder's name for them.
     """
 
     functions: Mapping[str, Planned]
@@ -48,13 +48,13 @@ class Partials:
 
     @staticmethod
     def of(found: Mapping[str, Sequence[Partial]]) -> Partials:
-        """What some values are merged from.
+        """Return how values are merged.
 
         Args:
-            found: by the first feeder's name for each, what it is in each of the feeders.
+            found: by the first feeder's name for each, the value in each of the feeders.
 
         Raises:
-            DefinitionError: states of one do not add up; with `column`.
+            DefinitionError: the states of a value do not add up; with `column`.
         """
         for name, partials in found.items():
             _check(name, partials)
@@ -71,21 +71,21 @@ class Partials:
 
     @property
     def read(self) -> tuple[Column, ...]:
-        """What the columns are called where they are read."""
+        """The names of the columns where they are read."""
         return tuple(
             Column(f"{_READ_PREFIX}{n}", of_feeders[0].data_type)
             for n, of_feeders in enumerate(self.columns)
         )
 
     def of_feeder(self, number: int) -> tuple[Column, ...]:
-        """The same as a feeder has them."""
+        """Return the same columns by a feeder's names."""
         return tuple(of_feeders[number] for of_feeders in self.columns)
 
     def planned(self, name: str, before: int) -> Planned:
-        """How a value is merged.
+        """Return how a value is merged.
 
         Args:
-            before: how many arguments the stage has before the columns that are read.
+            before: the number of the stage's arguments before the columns that are read.
         """
         function = self.functions[name]
         places = (before + place for place in self.states[name])
@@ -94,7 +94,7 @@ class Partials:
 
 
 NO_PARTIALS: Final = Partials(MappingProxyType({}), MappingProxyType({}), ())
-"""Of a stage that merges nothing."""
+"""For a stage that merges nothing."""
 
 
 def _check(name: str, partials: Sequence[Partial]) -> None:
@@ -112,6 +112,6 @@ def _check(name: str, partials: Sequence[Partial]) -> None:
 
 
 def _kept(function: Planned) -> object:
-    """What states are of: equal if they add up."""
+    """Return a key of a function's states: equal if they add up."""
     measures = tuple(Merged.of(measure, 0) for measure in function.measures)
     return function.name, function.parameters, function.data_type, measures

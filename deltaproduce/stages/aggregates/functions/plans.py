@@ -1,4 +1,4 @@
-"""Plans: an aggregate function, for arguments of some types."""
+"""Plans: an aggregate function, for typed arguments."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from deltaproduce.stages.aggregates.measures import GroupError, Measure
 
 Doubles: TypeAlias = NDArray[np.float64]
 Finish: TypeAlias = Callable[[Sequence[pa.Array]], pa.Array]
-"""From the states of a function's measures, a value for each group."""
+"""Computes a value for each group from the states of a function's measures."""
 
 
 class TooLargeError(GroupError):
-    """A value that its type does not hold."""
+    """A value that does not fit its type."""
 
     def __init__(self, message: str, group: int) -> None:
         super().__init__(f"is too large: {message}", group)
@@ -30,17 +30,16 @@ class TooLargeError(GroupError):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An aggregate function, for arguments of some types.
+    """An aggregate function, for typed arguments.
 
     Attributes:
-        data_type: that of its value.
-        measures: what it keeps.
-        finish: makes its values of them.
-        ordered: how it is answered, if that is from a sorted multiset; `finish` leaves it null.
-        name: the function's.
-        parameters: what it was called with behind its arguments.
-        clocked: makes `finish` for a clock that moments are on; None if it calls no function of the
-            user's.
+        data_type: the type of its value.
+        measures: the states that it keeps.
+        finish: computes its values from them.
+        ordered: how a sorted multiset answers it, if one does; `finish` then returns null.
+        name: the function's name.
+        parameters: the parameters after its arguments.
+        clocked: returns `finish` for timestamps on a clock; None if it calls no user function.
     """
 
     data_type: DataType
@@ -53,18 +52,18 @@ class Planned:
 
     @property
     def calls(self) -> bool:
-        """Whether it calls functions of the user's, so that it is not computed in the driver."""
+        """Whether it calls user functions, so that the driver does not compute it."""
         return self.clocked is not None
 
     def on_clock(self, zone: tzinfo) -> Planned:
-        """The same where moments are on this clock, if it calls functions of the user's."""
+        """Return the same function for timestamps on this clock, if it calls user functions."""
         return self if self.clocked is None else replace(self, finish=self.clocked(zone))
 
 
 Plan: TypeAlias = Callable[[int, DataType], Planned | None]
-"""From the place of an argument among the stage's, and its type; None if it is not taken."""
+"""Plans a function from the position and type of its argument; None if it is not accepted."""
 
 
 def where_more(values: pa.Array, than: int, found: pa.Array) -> pa.Array:
-    """What was found where there are more values than so many, else null."""
+    """Return what was found for groups with more values than ``than``, else null."""
     return pc.if_else(pc.greater(values, than), found, pa.scalar(None, found.type))

@@ -41,18 +41,18 @@ from deltaproduce.types.conversions import INTEGER_DIGITS
 
 _DIGITS: Final = 38
 _ADDED_DIGITS: Final = 10
-"""How many digits more a sum of decimals has than its terms, in Spark."""
+"""How many more digits Spark gives a sum of decimals than its terms."""
 _AVERAGE_DIGITS: Final = 4
-"""How many digits more an average of decimals has than its terms, behind the point, in Spark."""
+"""How many more digits after the point Spark gives an average of decimals than its terms."""
 
 Finite: TypeAlias = Callable[[ExactNumbers, Numbers], Doubles]
-"""From sums, and how many values each is of, to doubles."""
+"""Computes doubles from sums and the number of values in each."""
 Numbered: TypeAlias = Callable[[pa.Array], ExactNumbers]
-"""From a measure's states to the numbers that they are."""
+"""Converts a measure's states to numbers."""
 
 
 def total(argument: int, data_type: DataType) -> Planned | None:
-    """The sum."""
+    """Plan a sum."""
     match data_type:
         case FloatType() | DoubleType():
             return _of_doubles(argument, data_type, lambda totals, _: nearest_doubles(totals))
@@ -67,7 +67,7 @@ def total(argument: int, data_type: DataType) -> Planned | None:
 
 
 def average(argument: int, data_type: DataType) -> Planned | None:
-    """The sum, divided by how many values there are."""
+    """Plan an average: the sum, divided by the number of values."""
     match data_type:
         case FloatType() | DoubleType() | IntegralType():
             return _of_doubles(argument, data_type, lambda sums, n: nearest_doubles(sums, [n]))
@@ -78,10 +78,10 @@ def average(argument: int, data_type: DataType) -> Planned | None:
 
 
 def exact_sum(argument: int, data_type: DataType, power: int = 1) -> tuple[Measure, Numbered]:
-    """A measure of the sum of numbers, or of their squares, and how its states are read.
+    """Return a measure of the sum of numbers, or of their squares, and how its states are read.
 
     Args:
-        data_type: a numeric one; the sum of decimals is read without the point.
+        data_type: a numeric type; a sum of decimals is read without the point.
         power: 2 for squares.
     """
     if power * _digits(data_type) <= TOTAL_DIGITS:
@@ -90,25 +90,25 @@ def exact_sum(argument: int, data_type: DataType, power: int = 1) -> tuple[Measu
 
 
 def beyond(argument: int, data_type: DataType) -> tuple[Measure, ...]:
-    """What counts the values that are not finite: NaN, infinities, and negative ones."""
+    """Return the measures that count NaN, infinity, and negative infinity."""
     if not isinstance(data_type, FractionalType) or isinstance(data_type, DecimalType):
         return ()
     return tuple(Beyond(argument, which) for which in ("nan", "inf", "-inf"))
 
 
 def scale_of(data_type: DataType) -> int:
-    """How many digits numbers of a type have behind the point, of a fixed one."""
+    """Return how many digits numbers of a fixed-point type have after the point."""
     return data_type.scale if isinstance(data_type, DecimalType) else 0
 
 
 def divisors(values: pa.Array, less: int = 0) -> Numbers:
-    """How many values there are, less some, to divide by: 1 where it is less."""
+    """Return the number of values, minus ``less``, as a divisor: at least 1."""
     found: Numbers = np.maximum(values.to_numpy() - less, 1)
     return found
 
 
 def _narrow_total(argument: int, data_type: DataType, result: DataType) -> Planned:
-    """The sum of what Arrow adds up."""
+    """Plan a sum that Arrow adds up."""
     measure, _ = exact_sum(argument, data_type)
 
     def finish(states: Sequence[pa.Array]) -> pa.Array:
@@ -119,7 +119,7 @@ def _narrow_total(argument: int, data_type: DataType, result: DataType) -> Plann
 
 
 def _of_doubles(argument: int, data_type: DataType, finite: Finite) -> Planned:
-    """A function of the sum of numbers that is a double."""
+    """Plan a function of a sum that returns a double."""
     measure, numbered = exact_sum(argument, data_type)
 
     def finish(states: Sequence[pa.Array]) -> pa.Array:
@@ -142,10 +142,10 @@ def _quotient(
     result: DecimalType,
     by: Callable[[pa.Array], Numbers],
 ) -> Planned:
-    """The sum of decimals, divided, as a decimal of no fewer digits behind the point.
+    """Plan the sum of decimals, divided, as a decimal with at least as many digits after the point.
 
     Args:
-        by: what it is divided by, from how many values there are.
+        by: returns the divisor, given the number of values.
     """
     measure, numbered = exact_sum(argument, data_type)
     more = 10 ** (result.scale - data_type.scale)
@@ -165,16 +165,16 @@ def _quotient(
 
 
 def _narrowed(totals: pa.Array, result: DataType) -> pa.Array:
-    """Totals in the type of a sum.
+    """Convert totals to the type of a sum.
 
     Raises:
-        TooLargeError: it does not hold one of them.
+        TooLargeError: a total does not fit it.
     """
     wanted = arrow_type(result)
     try:
         return totals.cast(wanted)
     except pa.ArrowInvalid:
-        for group in range(len(totals)):  # to say which, once in a failing step
+        for group in range(len(totals)):  # to name the group; runs once, in a failing step
             try:
                 totals.slice(group, 1).cast(wanted)
             except pa.ArrowInvalid:
@@ -187,7 +187,7 @@ def _too_large(value: object, result: DataType, group: int) -> TooLargeError:
 
 
 def _digits(data_type: DataType) -> float:
-    """How many digits values of a numeric type have at most."""
+    """Return the most digits that values of a numeric type have."""
     if isinstance(data_type, DecimalType):
         return data_type.precision
     return INTEGER_DIGITS.get(type(data_type), math.inf)

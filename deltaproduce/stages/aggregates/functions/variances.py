@@ -1,6 +1,6 @@
 """Functions of a sum and a sum of squares: variance, and standard deviation.
 
-With n values of the sum s and the sum of squares q, the variance is (n q - s**2) / (n (n - d)). It
+For n values with the sum s and the sum of squares q, the variance is (n q - s**2) / (n (n - d)). It
 is computed exactly, and rounded once.
 """
 
@@ -25,10 +25,10 @@ _TENS: Final = 14
 
 
 def variance(*, less: int) -> Plan:
-    """The variance of numbers, a double.
+    """Plan the variance of numbers, a double.
 
     Args:
-        less: by how much fewer than the values are is divided: 0 for all, 1 for a sample of them.
+        less: subtracted from the number of values in the divisor: 0 for all, 1 for a sample.
     """
 
     def plan(argument: int, data_type: DataType) -> Planned | None:
@@ -54,7 +54,7 @@ def variance(*, less: int) -> Plan:
 
 
 def deviation(*, less: int) -> Plan:
-    """The root of a `variance`."""
+    """Plan the square root of a `variance`."""
     plan_variance = variance(less=less)
 
     def plan(argument: int, data_type: DataType) -> Planned | None:
@@ -73,7 +73,7 @@ def deviation(*, less: int) -> Plan:
 def _variances(
     values: pa.Array, total: ExactNumbers, squares: ExactNumbers, scale: int, less: int
 ) -> Doubles:
-    """Of numbers that are counted in units of 10**-scale."""
+    """Return the variances of numbers in units of 10**-scale."""
     groups = np.arange(len(values))
     counted = squares.times(of_integers(values.to_numpy()))
     squared = total.times(total)
@@ -84,6 +84,6 @@ def _variances(
 
 
 def _powers_of_ten(exponent: int) -> list[int]:
-    """Such powers that their product is this one."""
+    """Return powers of ten whose product is 10**exponent."""
     whole, rest = divmod(exponent, _TENS)
     return [10**_TENS] * whole + [10**rest]

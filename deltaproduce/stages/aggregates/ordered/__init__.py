@@ -1,8 +1,8 @@
-"""Ordered functions in a step: answered from a group's values in their order.
+"""Ordered functions in a step: computed from a group's values in order.
 
-What is here: which groups are looked up, and what their rows become in the stage's (`answers`), how
-they are found (`lookups`), and what the functions make of them (`kernels`), in Spark's tasks too
-(`in_spark`). The values of a group are rows of a stage beside the aggregate (`multisets`), whose
-keys they are in a form of the same order (`encodings`). The invariant: an answer depends on the
-multiset alone, and so on the group's rows, however they came.
+This package decides which groups to look up, and fills the results into the stage's rows
+(`answers`), looks them up (`lookups`), and computes the functions (`kernels`), also in Spark's
+tasks (`in_spark`). The values of a group are rows of a stage next to the aggregate (`multisets`),
+keyed in a form with the same order (`encodings`). The invariant: an answer depends on the multiset
+alone, and so on the group's rows, whatever their order.
 """

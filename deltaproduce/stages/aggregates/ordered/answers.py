@@ -1,8 +1,8 @@
 """Answers: the values of ordered functions in a step, for the keys whose rows it makes.
 
-A stage's own rows say what its functions gave before, and the steps of its multisets which groups
-have changed; only those are looked up. The invariant: afterwards each row has what its function
-gives for the multiset as it is after the step.
+A stage's own rows hold the previous answers, and the steps of its multisets tell which groups have
+changed; only these are looked up. The invariant: afterwards each row holds its function's value for
+the multiset after the step.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from deltaproduce.stages.inputs import StageInput
 from deltaproduce.types.columns import Column
 
 _Functions: TypeAlias = Mapping[str, Ordered]
-"""Value columns, and what they are."""
+"""Value columns, with their functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a stage had before a step.
+    """The rows that a stage had before a step.
 
     Attributes:
-        keys: those that the step is about.
-        rows: the content that they had.
+        keys: the keys of the step.
+        rows: their previous content.
     """
 
     keys: Selection
@@ -51,7 +51,7 @@ class Answers:
     """The ordered functions of a stage in one step.
 
     Attributes:
-        kept: the multisets that they are answered from.
+        kept: the multisets that answer them.
     """
 
     kept: Sequence[StageInput]
@@ -60,11 +60,11 @@ class Answers:
     engines: Engines
 
     def here(self, rows: pa.Table, known: Known | None) -> pa.Table:
-        """Rows of the stage on the driver, with their answers.
+        """Add answers to rows of the stage on the driver.
 
         Args:
-            known: what the stage had of their keys before; if None they are all of its keys, and
-                nothing that it had counts.
+            known: the stage's previous rows of these keys; if None, these are all of its keys, and
+                previous rows do not count.
         """
         keys = rows.select([c.name for c in self.layout.key])
         for lookup, functions in self._shares():
@@ -77,7 +77,7 @@ class Answers:
         return rows
 
     def in_spark(self, rows: DataFrame, known: Known | None) -> DataFrame:
-        """The same for rows in Spark; lazily."""
+        """Return the same for rows in Spark, lazily."""
         for lookup, functions in self._shares():
             for reach, asked in _demands(functions).items():
                 if known is None or reach != "changes":
@@ -95,7 +95,7 @@ class Answers:
     def _made(
         self, lookup: Lookup, functions: _Functions, keys: pa.Table
     ) -> Iterator[tuple[str, pa.Array]]:
-        """The answers for all keys, from all rows."""
+        """Compute the answers for all keys, from all rows."""
         for asked in _demands(functions).values():
             found = self._answered_here(lookup, None, asked)
             places = _places(keys, found)
@@ -105,7 +105,7 @@ class Answers:
     def _changed(
         self, lookup: Lookup, functions: _Functions, keys: pa.Table, known: Known
     ) -> Iterator[tuple[str, pa.Array]]:
-        """The answers for some keys: what they were, but of groups that have changed."""
+        """Return the answers for keys: the previous ones, except for groups that have changed."""
         before = self.engines.table(known.rows, self.layout.content)
         moved = self.engines.table(lookup.moved(), (*lookup.group, MOVED))
         old, change = _places(keys, before), _places(keys, moved)
@@ -125,7 +125,7 @@ class Answers:
                 yield name, _chosen(columns, [kept, places], function)
 
     def _answered(self, lookup: Lookup, groups: Selection | None, asked: _Functions) -> Rows:
-        """The groups that have values, of some or of all, and what functions give for them."""
+        """Return the groups that have values, out of the given ones or all, with their answers."""
         (reach,), count = _demands(asked), max(function.count for function in asked.values())
         rows = (
             lookup.rows(groups) if reach in ("all", "changes") else lookup.end(groups, reach, count)
@@ -146,7 +146,7 @@ class Answers:
         return self.engines.table(found, _columns(lookup, asked))
 
     def _shares(self) -> Iterator[tuple[Lookup, dict[str, Ordered]]]:
-        """Each multiset, and the value columns that it answers."""
+        """Yield each multiset, and the value columns that it answers."""
         shares = dict[tuple[str, ...], dict[str, Ordered]]()
         for result in self.grouping.results:
             function = result.function.ordered
@@ -158,7 +158,7 @@ class Answers:
 
 
 def _demands(functions: _Functions) -> dict[Reach, dict[str, Ordered]]:
-    """Functions by what they read: of those that read from one end, what the longest takes."""
+    """Group functions by what they read; from one end, the longest reach serves all."""
     found = dict[Reach, dict[str, Ordered]]()
     for name, function in functions.items():
         found.setdefault(function.reach, {})[name] = function
@@ -170,7 +170,7 @@ def _columns(lookup: Lookup, functions: _Functions) -> tuple[Column, ...]:
 
 
 def _places(keys: pa.Table, table: pa.Table) -> Numbers:
-    """Of each key its place in a table whose first columns have each once; -1 if not there."""
+    """Return each key's position in a table whose first columns hold distinct keys; else -1."""
     known = table.select(range(keys.num_columns)).rename_columns(keys.column_names)
     numbers = factorize(pa.concat_tables([known, keys]).columns)
     places = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int64)
@@ -181,7 +181,7 @@ def _places(keys: pa.Table, table: pa.Table) -> Numbers:
 def _chosen(
     columns: Sequence[pa.ChunkedArray], places: Sequence[Numbers], function: Ordered
 ) -> pa.Array:
-    """For each row the value at its place in the column that has one; else `nothing`."""
+    """Return each row's value at its place in the column that has one; else `nothing`."""
     default = nothing(function)
     pool = pa.chunked_array(
         [chunk for column in columns for chunk in column.chunks] + [default], default.type
@@ -194,6 +194,6 @@ def _chosen(
 
 
 def _numbers(column: pa.ChunkedArray, places: Numbers) -> Numbers:
-    """For each row the number at its place in a column; 0 if it has none."""
+    """Return each row's number at its place in a column; 0 if it has none."""
     known = np.append(np.asarray(column, np.int64), 0)
     return known[places]

@@ -1,4 +1,4 @@
-"""Answers in Spark: groups are brought together by it, and answered by the kernels in its tasks."""
+"""Answers in Spark: a shuffle brings groups together, and its tasks run the kernels."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _KEY, _FOUND = "_key_{}", "_found_{}"
 def answered(
     rows: DataFrame, lookup: Lookup, functions: Mapping[str, Ordered], columns: Sequence[Column]
 ) -> DataFrame:
-    """The groups of some rows of a multiset, and what functions give for them; lazily.
+    """Return the groups of a multiset's rows, with the functions' values, lazily.
 
     Args:
-        columns: of the group, and one of each function.
+        columns: those of the group, then one per function.
     """
     struct = StructType([StructField(c.name, c.data_type) for c in columns])
     if all(function.reach == "changes" for function in functions.values()):
@@ -52,10 +52,10 @@ def answered(
 def with_answers(
     rows: DataFrame, found: DataFrame, key: Sequence[Column], functions: Mapping[str, Ordered]
 ) -> DataFrame:
-    """Rows of a stage with the values that were found for their keys, or `nothing`; lazily.
+    """Add the values found for the keys of a stage's rows, or `nothing`; lazily.
 
     Args:
-        found: each key once, then a column for each function.
+        found: each key once, then a column per function.
     """
     joined = _beside(rows, found, key)
     for number, (name, function) in enumerate(functions.items()):
@@ -70,10 +70,10 @@ def with_answers(
 def with_count(
     rows: DataFrame, before: DataFrame, moved: DataFrame, key: Sequence[Column], name: str
 ) -> DataFrame:
-    """Rows of a stage with a number that was there before, and by how much it moved; lazily.
+    """Add a previous count, plus its change, to rows of a stage; lazily.
 
     Args:
-        before: rows of the stage, each key once.
+        before: the stage's previous rows, each key once.
         moved: each key once, then a number.
     """
     total: Expression = f.lit(0)
@@ -86,7 +86,7 @@ def with_count(
 
 
 def _beside(rows: DataFrame, found: DataFrame, key: Sequence[Column]) -> DataFrame:
-    """Rows, and beside each what was found for its key."""
+    """Join rows with what was found for their keys."""
     names = _names_of(found, key)
     renamed = found.toDF(*names)
     same = (col(c.name).eqNullSafe(f.col(n)) for c, n in zip(key, names, strict=False))

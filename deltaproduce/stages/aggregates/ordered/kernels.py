@@ -1,6 +1,6 @@
-"""Kernels: what ordered functions give, from the rows of sorted multisets, as whole columns.
+"""Kernels: the values of ordered functions, from the rows of sorted multisets, as whole columns.
 
-The invariant: the answer for a group depends on its rows alone, whichever others come with it.
+The invariant: the answer for a group depends on its rows alone, whatever other groups are there.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from deltaproduce.types.columns import Column
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows of a multiset, group after group in the order of their values.
+    """Rows of a multiset, group by group, in the order of their values.
 
     Attributes:
-        keys: the columns of the values, which are keys.
-        counts: of each row how often its group has the value.
-        ends: the rows before which a group ends; none is empty.
+        keys: the columns of the values, encoded as keys.
+        counts: how often each row's group has the value.
+        ends: for each group, the row after its last; no group is empty.
     """
 
     keys: tuple[pa.Array, ...]
@@ -41,11 +41,11 @@ class Groups:
     def of(
         rows: pa.Table, group: Sequence[Column], values: Sequence[Column], counted: str
     ) -> tuple[pa.Table, Groups]:
-        """The keys of the groups of some rows, and the groups.
+        """Return the keys of the groups of rows, and the groups.
 
         Args:
-            group: the columns of the key that rows of a group have in common.
-            values: those of the values.
+            group: the key columns that identify a group.
+            values: the columns of the values.
             counted: the column with the counts.
         """
         rows = sorted_by(rows, order_codes(rows, (*group, *values))).combine_chunks()
@@ -63,12 +63,12 @@ class Groups:
 
     @cached_property
     def of_row(self) -> Numbers:
-        """Which group each row is of."""
+        """The group of each row."""
         return np.repeat(np.arange(len(self.ends)), self.ends - self.starts)
 
     @cached_property
     def totals_until(self) -> Numbers:
-        """Of each row how many values there are up to and with it, in all groups."""
+        """For each row the number of values up to and including it, over all groups."""
         return np.cumsum(self.counts)
 
 
@@ -82,12 +82,12 @@ def answers(
     counted: str,
     functions: Mapping[str, Ordered],
 ) -> pa.Table:
-    """The groups of some rows of a multiset, and a column with what each function gives for them.
+    """Return the groups of a multiset's rows, and a column with each function's values.
 
     Args:
-        rows: all that the functions read of a group, of each that has any.
-        group: the columns of the key that rows of a group have in common.
-        values: those of the values.
+        rows: all rows that the functions read of a group, of each non-empty group.
+        group: the key columns that identify a group.
+        values: the columns of the values.
         counted: the column with the counts.
     """
     keys, groups = Groups.of(rows, group, values, counted)
@@ -97,7 +97,7 @@ def answers(
 
 
 def nothing(function: Ordered) -> pa.Array:
-    """What a function gives for a group without values, as a column of one row."""
+    """Return a function's value for a group without values, as a column of one row."""
     return pa.array([_OF_NOTHING.get(function.name)], arrow_type(function.data_type))
 
 
@@ -114,7 +114,7 @@ def _by_least(groups: Groups, function: Ordered) -> pa.Array:
 
 
 def _by_greatest(groups: Groups, function: Ordered) -> pa.Array:
-    """The first of the rows that have the greatest of the values that they are sorted by."""
+    """Return the first value in each group's rows with the greatest ``by``."""
     by = codes(pa.chunked_array([groups.keys[0]]))
     begins = np.append(True, by[1:] != by[:-1])
     begins[groups.starts] = True
@@ -132,7 +132,7 @@ def _count(groups: Groups, function: Ordered) -> pa.Array:
 
 
 def _top(groups: Groups, function: Ordered) -> pa.Array:
-    """The last values of each group, so many of them as there are, up to the count."""
+    """Return the last ``count`` values of each group, or all if it has fewer."""
     behind = groups.totals_until[groups.ends - 1][groups.of_row] - groups.totals_until
     taken = np.clip(function.count - behind, 0, groups.counts)
     backwards = (groups.starts + groups.ends - 1)[groups.of_row] - np.arange(len(taken))
@@ -144,7 +144,7 @@ def _all(groups: Groups, function: Ordered) -> pa.Array:
 
 
 def _lists(groups: Groups, function: Ordered, rows: Numbers, times: Numbers) -> pa.Array:
-    """Of each group the values of its rows, which are given in some order, each so many times."""
+    """Return for each group the values of the given rows, each repeated."""
     values = _values(groups, function, np.repeat(rows, times))
     sizes = np.add.reduceat(times, groups.starts) if len(groups.starts) else times
     offsets = np.append(0, np.cumsum(sizes)).astype(np.int32)
@@ -158,7 +158,7 @@ def _text(groups: Groups, function: Ordered) -> pa.Array:
 
 
 def _mode(groups: Groups, function: Ordered) -> pa.Array:
-    """The first of the most frequent values, which is the least."""
+    """Return the most frequent value; on a tie the first, which is the least."""
     most = np.maximum.reduceat(groups.counts, groups.starts) if len(groups.ends) else groups.counts
     found = np.flatnonzero(groups.counts == most[groups.of_row])
     _, firsts = np.unique(groups.of_row[found], return_index=True)
@@ -181,12 +181,12 @@ def _percentiles(groups: Groups, function: Ordered) -> pa.Array:
 
 
 def _at(groups: Groups, function: Ordered, p: float) -> NDArray[np.float64]:
-    """A percentile of each group, rounded as Spark's `Percentile` does.
+    """Return a percentile of each group, rounded as Spark's `Percentile` does.
 
-    It is at a place among the values, and if that is between two of them, in between.
+    A percentile between two values is interpolated.
     """
     totals = groups.totals_until[groups.ends - 1]
-    until = np.append(0, groups.totals_until)[groups.starts]  # of the groups before
+    until = np.append(0, groups.totals_until)[groups.starts]  # the total of the groups before
     place = (totals - until - 1) * p
     lower, higher = np.floor(place), np.ceil(place)
     rows = [
@@ -194,13 +194,13 @@ def _at(groups: Groups, function: Ordered, p: float) -> NDArray[np.float64]:
         for end in (lower, higher)
     ]
     low, high = (_doubles(_values(groups, function, row)) for row in rows)
-    with np.errstate(invalid="ignore"):  # of infinities there is nothing in between
+    with np.errstate(invalid="ignore"):  # between infinities there is no value
         between = (higher - place) * low + (place - lower) * high
     return np.where(rows[0] == rows[1], low, between)
 
 
 def _doubles(values: pa.Array) -> NDArray[np.float64]:
-    if pa.types.is_decimal(values.type):  # each is rounded once
+    if pa.types.is_decimal(values.type):  # each decimal is rounded once
         return np.array([float(value) for value in values.to_pylist()], np.float64)
     return np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
 
@@ -208,7 +208,7 @@ def _doubles(values: pa.Array) -> NDArray[np.float64]:
 _OF_NOTHING: Final = MappingProxyType[str, object](
     {"count_distinct": 0, "top_k": [], "array_sorted": []}
 )
-"""What functions give where there is no value, if it is not null."""
+"""The values of functions without input values, if not null."""
 _ANSWERS: Final = MappingProxyType[str, _Answer](
     {
         "min": _least,

@@ -1,7 +1,7 @@
-"""Look-ups: the rows of a sorted multiset as it is after a step, for some groups.
+"""Look-ups: the rows of a sorted multiset after a step, for selected groups.
 
-The invariant: what is found has all rows of each group that were asked for, after the step, and
-none of other groups; of groups without rows nothing.
+The invariant: a look-up returns all rows, after the step, of each group that was asked for, and no
+rows of other groups.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deltaproduce.stages.inputs import StageInput
 from deltaproduce.types.columns import Column
 
 MOVED = Column("_moved", LongType())
-"""By how many values a group has more than before."""
+"""The column that holds how many more values a group has than before."""
 _PLACE = "_place"
 
 
@@ -34,8 +34,8 @@ class Lookup:
     """A multiset in a step.
 
     Attributes:
-        given: it, as the stage that is answered from it reads it.
-        width: how many of its key columns are those of the group.
+        given: the multiset, as the stage that it answers reads it.
+        width: how many of its key columns are the group's key.
     """
 
     given: StageInput
@@ -54,12 +54,12 @@ class Lookup:
 
     @property
     def counted(self) -> Column:
-        """The column with how often a group has a value."""
+        """The column with the count of a value in a group."""
         (found,) = self.given.stage.schema.value
         return found
 
     def rows(self, groups: Selection | None) -> Rows:
-        """The rows of some groups; of all if None."""
+        """Return the rows of the groups; of all if None."""
         columns = self.given.content
         if groups is None:
             found = self.given.all_rows()
@@ -68,7 +68,7 @@ class Lookup:
         before, step = self.given.before(), self.given.step
         known = None if before is None else partial(before.of, wanted)
         if step is not None:
-            found = step.content_after(known)  # which reads nothing if the step has all rows
+            found = step.content_after(known)  # reads nothing if the step has all rows
         elif known is None:
             return empty(columns)
         else:
@@ -76,7 +76,7 @@ class Lookup:
         return wanted.only(found, columns)
 
     def end(self, groups: Selection | None, reach: Reach, count: int) -> Rows:
-        """So many rows of each of some groups from one end, and perhaps more; of all if None."""
+        """Return ``count`` rows of each group from one end, perhaps more; of all groups if None."""
         first, *others = self.values
         by = (replace(first, descending=reach == "last"), *others)
         found = None if groups is None else self._sought(groups.renamed(self.group), by, count)
@@ -88,7 +88,7 @@ class Lookup:
         return found.withColumn(_PLACE, place).where(f.col(_PLACE) <= count).drop(_PLACE)
 
     def _sought(self, groups: Selection, by: Sequence[Column], count: int) -> Rows | None:
-        """The first rows of some groups; None if they are not all to be had on the driver."""
+        """Return the first rows of the groups; None if the driver cannot get all of them."""
         step = self.given.step
         if not groups.is_here or (step is not None and not is_local(step.rows)):
             return None
@@ -99,7 +99,7 @@ class Lookup:
         return groups.only(stored.first(groups, by, count), self.given.content)
 
     def moved(self) -> Rows:
-        """The groups that the step has changed, and `MOVED` of each."""
+        """Return the groups that the step has changed, and `MOVED` of each."""
         columns = (*self.group, MOVED)
         if self.given.changed is None:
             return empty(columns)

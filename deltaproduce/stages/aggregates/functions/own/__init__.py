@@ -1,5 +1,5 @@
-"""Aggregate functions of users' own: what is kept of a group, and what its value is.
+"""User-defined aggregate functions: the state that each keeps, and the value of a state.
 
-What is here runs in worker processes. What may not be here: anything that checks or describes what
-a user has defined, which is `model.own_aggregates`, or that says where it runs.
+This code runs in worker processes. It may not check or describe the user's definition, which is
+`model.own_aggregates`, or decide where it runs.
 """

@@ -1,7 +1,7 @@
-"""Methods of aggregates that take a row, or a state, at a time, as Python values.
+"""Methods of aggregates that take one row or state at a time, as Python values.
 
-The invariant: a method gets what storing and reading gives, so that it cannot tell a state that was
-stored from one that it has just made.
+The invariant: a method gets values as storing and reading returns them, so it cannot tell a stored
+state from one that it has just made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deltaproduce.types.forms import Form
 from deltaproduce.types.row_readers import UnreadableError, row_reader
 
 _NOTHING: Final = object()
-"""In place of the state of a group that has not been met."""
+"""Stands for the state of a group that has no row yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class ByValue:
     """See `states.Methods`.
 
     Attributes:
-        types: those of the arguments.
-        zone: the clock that moments are on.
-        form: that of states.
+        types: the types of the arguments.
+        zone: the clock of timestamps.
+        form: the form of states.
     """
 
     aggregate: OwnAggregate
@@ -45,7 +45,7 @@ class ByValue:
 
     @staticmethod
     def of(aggregate: OwnAggregate, types: Sequence[DataType], zone: tzinfo) -> ByValue:
-        """Those of an aggregate."""
+        """Return the methods of an aggregate."""
         return ByValue(aggregate, types, zone, Form.of(aggregate.state, zone))
 
     def zero(self) -> pa.Array:
@@ -86,7 +86,7 @@ class ByValue:
         return _written(Form.of(self.aggregate.value, self.zone), found)
 
     def _rows(self, columns: Sequence[pa.Array], groups: Numbers) -> list[tuple[Any, ...]]:
-        """The arguments of each row."""
+        """Return the arguments of each row."""
         several = len(columns) > 1
         named = Columns(tuple(Column(f"x{n}", one) for n, one in enumerate(self.types)))
         read = row_reader(named, self.zone)
@@ -101,7 +101,7 @@ class ByValue:
             raise
 
     def _zero(self, group: int) -> Any:  # noqa: ANN401 as the user's
-        """A state of its own, also where the user's method gives the same object each time."""
+        """Return a fresh state, even if the user's method returns the same object each time."""
         return deepcopy(self._state("zero", group))
 
     def _state(self, method: str, group: int, *given: Any) -> Any:  # noqa: ANN401 as the user's
@@ -123,10 +123,10 @@ class ByValue:
 
 
 def _written(form: Form, values: Sequence[Any]) -> pa.Array:
-    """Values of groups as they are stored.
+    """Write the values of groups as they are stored.
 
     Raises:
-        GroupError: one is not of the type.
+        GroupError: a value is not of the type.
     """
     try:
         return form.written(values)

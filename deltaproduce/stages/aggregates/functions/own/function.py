@@ -16,14 +16,14 @@ from deltaproduce.stages.aggregates.functions.plans import Finish, Planned
 
 
 def own(aggregate: OwnAggregate, arguments: Sequence[int], types: Sequence[DataType]) -> Planned:
-    """How it is computed.
+    """Return how it is computed.
 
     Args:
-        arguments: where its arguments are among those of the stage.
-        types: those of its arguments.
+        arguments: the positions of its arguments among the stage's.
+        types: the types of its arguments.
 
     Raises:
-        DefinitionError: it says of which types they are, and one is of another.
+        DefinitionError: it declares its argument types, and one differs.
     """
     for column, found in zip(aggregate.inputs or (), types, strict=False):
         if column.data_type != found:

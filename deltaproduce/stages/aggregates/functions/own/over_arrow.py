@@ -1,8 +1,7 @@
 """Methods of aggregates that take whole columns, of many groups at once.
 
-The invariant: what a method returns has one item for each of the groups that it was called for, of
-the declared type. Which groups come together is chance; one that fails is found by calling again
-for fewer.
+The invariant: a method returns one item, of the declared type, for each group that it was called
+for. Which groups share a call is arbitrary; a failing group is found by calling again with fewer.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from deltaproduce.types.conversions import conformed
 from deltaproduce.types.excerpts import described, shown
 
 _Given: TypeAlias = Callable[[int, int], tuple[Any, ...]]
-"""What a method is called with for the groups from one number up to another."""
+"""Returns the arguments of a method for the groups from one number up to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class OverArrow:
 
     Attributes:
         inputs: the columns that it takes.
-        zone: the clock of timestamps without a zone that it returns.
+        zone: the clock of returned timestamps without a zone.
     """
 
     aggregate: OwnAggregate
@@ -80,10 +79,10 @@ class OverArrow:
         return self._called("result", self.aggregate.value, len(states), given)
 
     def _called(self, method: str, column: Column, size: int, given: _Given) -> pa.Array:
-        """What a method returns for all of some groups.
+        """Return a method's result for all groups.
 
         Raises:
-            GroupError: it fails; with the first group that it fails for alone, if there is one.
+            GroupError: it fails; with the first group that fails on its own, if there is one.
         """
 
         def once(low: int, high: int) -> pa.Array:
@@ -101,10 +100,10 @@ class OverArrow:
 
 
 def of_groups(found: object, size: int, column: Column, zone: tzinfo) -> pa.Array:
-    """What a method has returned for so many groups, as it is stored.
+    """Return a method's result for ``size`` groups as it is stored.
 
     Raises:
-        Misfit: it is no such thing.
+        Misfit: it has another form.
     """
     if isinstance(found, pa.ChunkedArray):
         found = found.combine_chunks()
@@ -118,7 +117,7 @@ def of_groups(found: object, size: int, column: Column, zone: tzinfo) -> pa.Arra
 def _of_groups(
     arrays: Sequence[pa.Array], groups: Numbers, size: int, low: int, high: int
 ) -> tuple[Any, ...]:
-    """Of each row of some groups the number of its group; how many there are; and the rows."""
+    """Return the group number of each row in a range of groups; their count; and the rows."""
     if high - low < size:
         inside = (groups >= low) & (groups < high)
         arrays, groups = [array.filter(pa.array(inside)) for array in arrays], groups[inside] - low
@@ -126,7 +125,7 @@ def _of_groups(
 
 
 def _first_failing(call: Callable[[int, int], object], size: int) -> int:
-    """The first group that a call fails for alone; that of the fewest groups if there is none."""
+    """Return the first group that fails alone, or the first of the smallest range that fails."""
 
     def fails(low: int, high: int) -> bool:
         try:

@@ -1,8 +1,8 @@
-"""States of users' own aggregates, as measures.
+"""States of user-defined aggregates, as measures.
 
-What a step adds to a group is a difference: a state of what has come, and one of what is gone. So
-an aggregate is never asked for a state with its sign turned, only to take from a group what the
-group has. The invariant: what is stored of a group is one state, that of its rows.
+A step adds a difference to a group: one state of added rows, and one of removed rows. So an
+aggregate never has to flip the sign of a state, but only to subtract rows from a group that has
+them. The invariant: a group is stored as one state, that of its rows.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ from deltaproduce.types.conversions import conformed
 
 
 class Methods(Protocol):
-    """The methods of an aggregate, for whole columns; what fails is a GroupError."""
+    """The methods of an aggregate, over whole columns; a failure is a GroupError."""
 
     def zero(self) -> pa.Array:
-        """The state of no rows."""
+        """Return the state of no rows."""
 
     def added(self, columns: Sequence[pa.Array], groups: Numbers, size: int) -> pa.Array:
-        """The states of so many groups, of which some may have no rows.
+        """Return the states of ``size`` groups; groups may have no rows.
 
         Args:
             columns: the arguments of each row.
-            groups: of each row the number of its group.
+            groups: the group number of each row.
         """
 
     def merged(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
-        """The states of so many groups, from some of each."""
+        """Return the states of ``size`` groups, each merged from at least one state."""
 
     def subtracted(self, states: pa.Array, gone: pa.Array) -> pa.Array:
-        """The states without what is gone of each."""
+        """Return the states, minus the removed rows of each."""
 
     def values(self, states: pa.Array) -> pa.Array:
-        """What the groups' values are."""
+        """Return the groups' values."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnStates(Measure):
-    """What an aggregate of a user's own keeps of a group.
+    """The state that a user-defined aggregate keeps of a group.
 
     Attributes:
-        argument: None; the stage's arguments that it is of are `arguments`.
-        aggregate: the user's.
-        places: which of the stage's arguments it is of.
-        types: theirs.
-        which: tells objects apart that hold different things, but look the same to fingerprints.
-        zone: the clock that moments are on.
+        argument: None; `arguments` are its arguments among the stage's.
+        aggregate: the user's aggregate.
+        places: the positions of its arguments among the stage's.
+        types: their types.
+        which: distinguishes objects with different content that have equal fingerprints.
+        zone: the clock of timestamps.
     """
 
     aggregate: OwnAggregate
@@ -71,7 +71,7 @@ class OwnStates(Measure):
 
     @property
     def data_type(self) -> DataType:
-        """See `Measure.data_type`: what has come, and what is gone of it, null where nothing is."""
+        """See `Measure.data_type`: the added rows' state and the removed rows', null if none."""
         gone = StructType([StructField("state", self.aggregate.state.data_type)])
         return StructType(
             [StructField("has", self.aggregate.state.data_type), StructField("lost", gone)]
@@ -110,7 +110,7 @@ class OwnStates(Measure):
 
     def added(self, states: pa.Array, groups: Numbers, size: int) -> pa.Array:
         """See `Measure.added`."""
-        if len(states) == size:  # there is nothing to merge
+        if len(states) == size:  # nothing to merge
             return states.take(pa.array(np.argsort(groups)))
         has, lost, those = self._read(states)
         merged = self._methods.merged(has, groups, size)
@@ -122,7 +122,7 @@ class OwnStates(Measure):
         return self._stored(merged, gone, losing)
 
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`, of states as they are stored."""
+        """See `Measure.turned`, for states as they are stored."""
         has, _, _ = self._read(states)
         losing = np.flatnonzero(turned)
         if not len(losing):
@@ -144,7 +144,7 @@ class OwnStates(Measure):
         return methods_of(self.aggregate, self.types, self.zone)
 
     def _read(self, states: pa.Array) -> tuple[pa.Array, pa.Array, Numbers]:
-        """What has come; what is gone, where something is; and where that is."""
+        """Return the added state, the removed state where there is one, and where that is."""
         has, lost = conformed(states, self.data_type).flatten()
         losing = np.flatnonzero(lost.is_valid().to_numpy(zero_copy_only=False))
         return has, lost.take(pa.array(losing)).flatten()[0], losing
@@ -152,11 +152,11 @@ class OwnStates(Measure):
     def _stored(
         self, has: pa.Array, lost: pa.Array | None = None, losing: Numbers | None = None
     ) -> pa.Array:
-        """States as they are kept.
+        """Return states as they are stored.
 
         Args:
-            has: what has come of each group.
-            lost: what is gone of some.
+            has: the added state of each group.
+            lost: the removed state of the losing groups.
             losing: which groups these are.
         """
         of_type = arrow_type(self.data_type)
@@ -168,11 +168,11 @@ class OwnStates(Measure):
 
 
 def methods_of(aggregate: OwnAggregate, types: Sequence[DataType], zone: tzinfo) -> Methods:
-    """The methods of an aggregate, by what they take.
+    """Return the methods of an aggregate, by the form of its arguments.
 
     Args:
-        types: those of its arguments, if rows are to be added.
-        zone: the clock that moments are on.
+        types: the types of its arguments, if rows are to be added.
+        zone: the clock of timestamps.
     """
     if aggregate.inputs is None:
         return ByValue.of(aggregate, types, zone)
@@ -180,7 +180,7 @@ def methods_of(aggregate: OwnAggregate, types: Sequence[DataType], zone: tzinfo)
 
 
 def values_of(aggregate: OwnAggregate, states: pa.Array, zone: tzinfo) -> pa.Array:
-    """The values of groups, from their states as they are stored."""
+    """Return the values of groups, from their stored states."""
     of_groups = conformed(states, OwnStates(None, aggregate).data_type).flatten()[0]
     return methods_of(aggregate, (), zone).values(of_groups)
 
@@ -190,7 +190,7 @@ def _chosen(columns: Sequence[pa.Array], marks: Marks) -> list[pa.Array]:
 
 
 def _replaced(array: pa.Array, some: pa.Array, places: Numbers) -> pa.Array:
-    """An array with other items at some places."""
+    """Replace the items of an array at the given places."""
     taken = np.arange(len(array))
     taken[places] = len(array) + np.arange(len(places))
     return pa.concat_arrays([array, some]).take(pa.array(taken))
@@ -198,7 +198,7 @@ def _replaced(array: pa.Array, some: pa.Array, places: Numbers) -> pa.Array:
 
 @contextmanager
 def _in_groups(those: Numbers) -> Iterator[None]:
-    """Says which of all groups an error is of, that was raised for some."""
+    """Translate the group of an error, raised for a subset, to its number among all groups."""
     try:
         yield
     except GroupError as error:

@@ -1,12 +1,12 @@
-"""How many different values there are, by HyperLogLog.
+"""The number of distinct values, by HyperLogLog.
 
-A sketch is a function of the set of its values: of equal sets the bytes are equal, too. For that
-its coupons, the values of small sketches, are put in order; and a large one is marked as out of
-order, which is what the library does to a union of large ones. Such a sketch is read by its
-registers alone; others by how their values happened to come.
+A sketch is a function of the set of its values: equal sets have equal bytes. For this, its coupons,
+the values of small sketches, are sorted; and a large sketch is marked as out of order, as the
+library marks a union of large ones. Such a sketch is estimated by its registers alone; other
+sketches also by the order in which their values came.
 
 Source of the algorithm and of its errors: Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the
-analysis of a near-optimal cardinality estimation algorithm", 2007; where bytes are:
+analysis of a near-optimal cardinality estimation algorithm", 2007; of the byte layout:
 https://datasketches.apache.org/docs/HLL/HllPreamble.html.
 """
 
@@ -38,12 +38,12 @@ from deltaproduce.types.catalogue import atom
 _TYPE: Final = tgt_hll_type.HLL_8
 """Spark's."""
 _MARK: Final = "="
-"""Before each text: the library leaves out empty ones."""
+"""Prefix of each text: the library skips empty ones."""
 _FLAGS, _MODE, _HISTORY = 5, 7, slice(8, 16)
 _OUT_OF_ORDER: Final = 16
 _MODE_BITS: Final = 3
 _COUPONS: Final = {0: 8, 1: 12}
-"""By the mode of a small sketch where its coupons begin."""
+"""The offset of the coupons in a small sketch, by its mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class Distinct(Sketch):
     """A HyperLogLog sketch.
 
     Attributes:
-        lg_k: the binary logarithm of how many registers it has, each a byte.
+        lg_k: the binary logarithm of its number of registers, one byte each.
     """
 
     lg_k: int
 
     def items(self, values: pa.Array) -> Items:
-        """See `Sketch.items`: whole numbers, or texts behind a mark."""
+        """See `Sketch.items`: whole numbers, or texts with a prefix."""
         match self.of:
             case BinaryType():
                 texts = pa.array([value.hex().upper() for value in values.to_pylist()], pa.string())
@@ -104,7 +104,7 @@ class Distinct(Sketch):
 
 
 def approx_count_distinct(lg_k: int) -> Plan:
-    """About how many different values there are.
+    """Plan an estimate of the number of distinct values.
 
     Args:
         lg_k: see `Distinct`.
@@ -125,7 +125,7 @@ def _estimates(states: Sequence[pa.Array]) -> pa.Array:
 
 
 def _canonical(sketch: hll_sketch) -> bytes:
-    """A sketch in bytes that its set of values alone decides."""
+    """Serialize a sketch to bytes that depend on its set of values alone."""
     found = np.frombuffer(sketch.serialize_compact(), np.uint8).copy()
     begin = _COUPONS.get(int(found[_MODE]) & _MODE_BITS)
     if begin is None:

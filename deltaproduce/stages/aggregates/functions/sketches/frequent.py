@@ -1,12 +1,12 @@
-"""The most frequent values of a group, by counters that are merged.
+"""The most frequent values of a group, by mergeable counters.
 
-A state has so many values with how often each came, in the order of the values; all that the group
-has, if they are no more. Of more, the count of the most frequent one that has no place is taken
-from all counts, and who has none left gives its place up. So a count is too low by at most a share
-of ``1 / (tracked + 1)`` of all values, in any order of merging.
+A state holds up to ``tracked`` values with their counts, in the order of the values; if a group has
+no more distinct values, all of them. Otherwise the count of the most frequent value without a place
+is subtracted from all counts, and a value whose count reaches zero loses its place. So a count is
+too low by at most a share of ``1 / (tracked + 1)`` of all values, whatever the order of merges.
 
-Source of the algorithm and of its error: Misra and Gries, "Finding repeated elements", 1982; that
-it merges: Agarwal et al., "Mergeable summaries", 2012.
+Source of the algorithm and of its error: Misra and Gries, "Finding repeated elements", 1982; of
+merging: Agarwal et al., "Mergeable summaries", 2012.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 
 TRACKED: Final = 10_000
-"""So many values have a count; Spark's number."""
+"""The number of values with a count; Spark's default."""
 _GROUP, _ITEM, _COUNT = "group", "item", "count"
 
 
 @dataclass(frozen=True, slots=True)
 class Frequent(Measure):
-    """Counts of the most frequent values, null not among them.
+    """Counts of the most frequent values, without null.
 
     Attributes:
         of: the type of the values.
-        tracked: how many values have a count at most.
+        tracked: the most values with a count.
     """
 
     of: DataType
@@ -56,7 +56,7 @@ class Frequent(Measure):
         return False
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`: rows only come."""
+        """See `Measure.here`: rows are only added."""
         assert values is not None
         del signs
         there = values.is_valid()
@@ -71,15 +71,15 @@ class Frequent(Measure):
         return self._states(_counted(of_rows, rows.column(_ITEM), rows.column(_COUNT)), size)
 
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`: none is."""
+        """See `Measure.turned`: no sign is ever flipped."""
         assert not turned.any()
         return states
 
     def _states(self, counted: pa.Table, size: int) -> pa.Array:
-        """The states of some groups.
+        """Return the states of groups.
 
         Args:
-            counted: groups, items of each, and how often they came, in any order.
+            counted: group, item and count, in any order.
         """
         rows = counted.group_by([_GROUP, _ITEM], use_threads=False).aggregate([(_COUNT, "sum")])
         rows = rows.rename_columns([_GROUP, _ITEM, _COUNT])
@@ -92,7 +92,7 @@ class Frequent(Measure):
 
 
 def approx_top_k(k: int) -> Plan:
-    """About the ``k`` most frequent values with their counts, the most frequent first."""
+    """Plan an estimate of the ``k`` most frequent values with counts, most frequent first."""
 
     def plan(argument: int, data_type: DataType) -> Planned | None:
         if atom(data_type) is None:
@@ -115,7 +115,7 @@ def approx_top_k(k: int) -> Plan:
 
 
 def _counts_of(data_type: DataType) -> ArrayType:
-    """Values with counts, as Spark's function gives them."""
+    """Return the type of values with counts, as Spark's function returns them."""
     return ArrayType(StructType([StructField(_ITEM, data_type), StructField(_COUNT, LongType())]))
 
 
@@ -124,14 +124,14 @@ def _counted(groups: Numbers, items: pa.Array, counts: pa.Array) -> pa.Table:
 
 
 def _rows(states: pa.Array) -> pa.Table:
-    """The counts of states, with the place of each state as its group."""
+    """Return the counts in states; a state's position is its group."""
     inside = states.flatten()
     groups = np.repeat(np.arange(len(states)), np.asarray(pc.list_value_length(states), np.int64))
     return _counted(groups, pc.struct_field(inside, [0]), pc.struct_field(inside, [1]))
 
 
 def _lowered(rows: pa.Table, size: int, tracked: int) -> Numbers:
-    """The counts, of groups that have too many items less that of the first without a place."""
+    """Return the counts; in groups with too many items, minus the first count without a place."""
     groups = rows.column(_GROUP).to_numpy()
     counts: Numbers = rows.column(_COUNT).to_numpy().copy()
     bounds = np.searchsorted(groups, np.arange(size + 1))
@@ -142,7 +142,7 @@ def _lowered(rows: pa.Table, size: int, tracked: int) -> Numbers:
 
 
 def _lists(rows: pa.Table, items: pa.Array, size: int, data_type: DataType) -> pa.Array:
-    """Rows with a group, in their order, as a list for each group."""
+    """Return rows with a group, in their order, as one list per group."""
     ends = np.searchsorted(rows.column(_GROUP).to_numpy(), np.arange(size + 1)).astype(np.int32)
     counts = rows.column(_COUNT).combine_chunks()
     found = pa.StructArray.from_arrays([items, counts], [_ITEM, _COUNT])

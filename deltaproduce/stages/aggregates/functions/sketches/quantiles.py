@@ -1,11 +1,11 @@
 """Quantiles of a group, by the sketch of Karnin, Lang and Liberty.
 
-Values are whole numbers in their order (`encodings`), which every type has that is taken. A sketch
-of up to `EXACT_VALUES` has all of them, in order; a larger one leaves out values by chance, so two
+Values of every accepted type are encoded as whole numbers in their order (`encodings`). A sketch of
+up to `EXACT_VALUES` holds all of them, sorted; a larger one drops values at random, so two sketches
 of the same values differ, within the error.
 
 Source of the algorithm and of its error: Karnin, Lang, Liberty, "Optimal quantile approximation in
-streams", 2016, as the Apache DataSketches library has it.
+streams", 2016, as implemented by the Apache DataSketches library.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from deltaproduce.stages.aggregates.functions.sketches.sketch import (
 )
 
 EXACT_VALUES: Final = 200
-"""What Spark and the library call k. With it a rank is 1.33 % off at most, in 99 cases of 100."""
+"""The k of Spark and the library: a rank is at most 1.33 % off, in 99 cases of 100."""
 _SERDE: Final = PyLongsSerDe()
 
 
@@ -81,7 +81,7 @@ class Quantiles(Sketch):
 
 
 def approx_percentile(p: float | tuple[float, ...]) -> Plan:
-    """About the least value that is not below so large a share of all; or several."""
+    """Plan an estimate of the least value not below the share ``p`` of all; or of several."""
     shares = list(p) if isinstance(p, tuple) else [p]
 
     def plan(argument: int, data_type: DataType) -> Planned | None:
@@ -107,7 +107,7 @@ def approx_percentile(p: float | tuple[float, ...]) -> Plan:
 
 
 def _is_taken(data_type: DataType) -> bool:
-    """Whether values are numbers or moments, and whole numbers of 64 bits as they are keys."""
+    """Return whether values are numbers or timestamps, encoded as whole numbers of 64 bits."""
     if isinstance(encoded_type(data_type), DecimalType):
         return False
     return isinstance(data_type, NumericType | DateType | TimestampType | TimestampNTZType)
@@ -130,12 +130,12 @@ def _sketch_of(items: Items) -> kll_items_sketch:
 
 
 def _where(values: pa.Array, some: Marks) -> pa.Array:
-    """The values at some places, null at the others."""
+    """Return the values at the marked places, null elsewhere."""
     return values.take(pa.array(np.cumsum(some) - 1, mask=~some))
 
 
 def _lists(values: pa.Array, some: Marks) -> pa.Array:
-    """Lists of as many values each at some places, null at the others."""
+    """Return lists of equal length at the marked places, null elsewhere."""
     width = len(values) // max(int(some.sum()), 1)
     offsets = np.append(0, np.cumsum(some * width)).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~some))

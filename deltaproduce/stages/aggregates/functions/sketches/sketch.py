@@ -1,8 +1,8 @@
 """Sketches of the Apache DataSketches library, as measures.
 
-Spark's sketches are of the same library, in Java: either reads the bytes of the other, and values
-become items alike. So a state may be made in Spark, and merged on the driver. The invariant: what
-is stored has gone through `Sketch.united`, wherever its parts were made.
+Spark uses the same library, in Java: each reads the other's bytes, and both turn values into items
+the same way. So Spark may make a state that the driver merges. The invariant: every stored state is
+a result of `Sketch.united`, wherever its parts were made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Items: TypeAlias = Sequence[int | str]
 
 @dataclass(frozen=True, slots=True)
 class Sketch(Measure):
-    """A sketch of the values of a group, null not among them.
+    """A sketch of the values of a group, without null.
 
     Attributes:
         of: the type of the values.
@@ -58,30 +58,30 @@ class Sketch(Measure):
 
     @abstractmethod
     def items(self, values: pa.Array) -> Items:
-        """Values as a sketch takes them; none is null."""
+        """Return values as a sketch takes them; none is null."""
 
     @abstractmethod
     def item_in_spark(self, value: Expression) -> Expression | None:
-        """The same for a value in Spark, where null stays null; None if Spark cannot make it."""
+        """Return the same for a value in Spark, with null for null; None if Spark cannot do it."""
 
     @abstractmethod
     def sketched(self, items: Items) -> bytes:
-        """The sketch of some items."""
+        """Return the sketch of items."""
 
     @abstractmethod
     def sketched_in_spark(self, item: Expression) -> Expression:
-        """The same as an aggregate expression, which leaves out nulls."""
+        """Return the same as an aggregate expression, which skips nulls."""
 
     @abstractmethod
     def united(self, states: Sequence[bytes]) -> bytes:
-        """The sketch of all that some sketches are of."""
+        """Return the union of sketches."""
 
     @abstractmethod
     def united_in_spark(self, state: Expression) -> Expression:
-        """The same as an aggregate expression."""
+        """Return the same as an aggregate expression."""
 
     def here(self, values: pa.Array | None, signs: Numbers, groups: Numbers, size: int) -> pa.Array:
-        """See `Measure.here`: rows only come."""
+        """See `Measure.here`: rows are only added."""
         assert values is not None
         del signs
         there = values.is_valid()
@@ -89,7 +89,7 @@ class Sketch(Measure):
         return pa.array((self.sketched(self.items(part)) for part in parts), pa.binary(), size=size)
 
     def in_spark(self, value: Expression | None, sign: Expression) -> Expression | None:
-        """See `Measure.in_spark`: rows only come."""
+        """See `Measure.in_spark`: rows are only added."""
         assert value is not None
         del sign
         item = self.item_in_spark(value)
@@ -101,31 +101,31 @@ class Sketch(Measure):
         return pa.array((self.united(part.to_pylist()) for part in parts), pa.binary(), size=size)
 
     def turned(self, states: pa.Array, turned: Marks) -> pa.Array:
-        """See `Measure.turned`: none is."""
+        """See `Measure.turned`: no sign is ever flipped."""
         assert not turned.any()
         return states
 
     def added_in_spark(self, state: Expression, sign: Expression) -> Expression:
-        """See `Measure.added_in_spark`: states only come."""
+        """See `Measure.added_in_spark`: states are only added."""
         del sign
         return self.united_in_spark(state)
 
 
 def whole_numbers(values: pa.Array, data_type: DataType) -> pa.Array:
-    """Values as whole numbers in their order; those of a type that `encodings` makes such."""
+    """Encode values as whole numbers in their order, for the types that `encodings` encodes so."""
     found = encoded(values, data_type)
     return (found.cast(pa.int32()) if pa.types.is_date(found.type) else found).cast(pa.int64())
 
 
 def from_whole_numbers(numbers: pa.Array, data_type: DataType) -> pa.Array:
-    """The values that `whole_numbers` made numbers of, in the type of `arrow_type`."""
+    """Decode the numbers of `whole_numbers` to values, in the type of `arrow_type`."""
     if isinstance(data_type, DateType):
         return numbers.cast(pa.int32()).cast(arrow_type(data_type))
     return decoded(numbers, data_type)
 
 
 def whole_number_in_spark(value: Expression, data_type: DataType) -> Expression | None:
-    """As `whole_numbers`, of a value in Spark; None where Spark has no expression for it."""
+    """Encode a value in Spark as `whole_numbers` does; None if Spark has no expression for it."""
     match data_type:
         case IntegralType() | BooleanType():
             return value.cast(LongType())
@@ -139,7 +139,7 @@ def whole_number_in_spark(value: Expression, data_type: DataType) -> Expression 
 
 
 def _by_group(values: pa.Array, groups: Numbers, size: int) -> Iterator[pa.Array]:
-    """The values of each group."""
+    """Yield the values of each group."""
     order = np.argsort(groups, kind="stable")
     bounds = np.searchsorted(groups[order], np.arange(size + 1))
     in_order = values.take(pa.array(order))
