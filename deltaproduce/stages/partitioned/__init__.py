@@ -1,6 +1,5 @@
-"""Partitioned stages: queries that are run for one partition at a time, as tasks.
+"""Partitioned stages: queries that tasks run, one partition at a time.
 
-Which partitions are to exist follows from the date alone, and which partitions of its feeders a
-task reads from its query's text (`conditions`). The invariant: nothing here reads a row to find
-that out.
+The expected partitions follow from the date alone, and the partitions of feeders that a task reads
+follow from its query's text (`conditions`). The invariant: nothing here reads a row to find either.
 """

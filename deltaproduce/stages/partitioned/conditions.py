@@ -1,9 +1,9 @@
-"""Conditions: which partitions of a feeder a query can read rows of, found from its text.
+"""Conditions: the partitions of a feeder whose rows a query can read, found from its text.
 
-Of every place where a query names a feeder in a FROM, the conditions are taken that a row must
-meet: the WHERE of that SELECT, the ON of inner joins, and the ON of the other side of outer ones.
-The invariant: a row of a partition that does not meet them makes no difference to the query's rows.
-Which partitions meet them is found by `links`.
+For each place where a query names a feeder in a FROM, this collects the conditions that a row must
+meet: the WHERE of that SELECT, the ON of inner joins, and the ON of outer joins on the side that
+they do not keep. The invariant: a row of a partition that does not meet them cannot change the
+query's rows. `links` finds the partitions that meet them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from deltaproduce.stages.sql.expressions.expression import Expression
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A condition as it is said of partitions: a tree of AND, OR and NOT over its leaves.
+    """A condition on partitions: a tree of AND, OR and NOT over its leaves.
 
     Attributes:
-        operator: ``and``, ``or``, ``not``; ``of nulls``, as if all partition columns were null; of
-            a leaf ``is``, or ``is not`` where it is to be false.
-        parts: what it joins.
-        leaf: what is computed of the partition columns and the scope; None if it is about
-            something else.
+        operator: ``and``, ``or``, ``not``; ``of nulls``, evaluated with null in all partition
+            columns; for a leaf ``is``, or ``is not`` if it must be false.
+        parts: its operands.
+        leaf: an expression over the partition columns and the scope; None if it reads anything
+            else.
     """
 
     operator: str
@@ -37,9 +37,10 @@ class Part:
     leaf: Expression | None = None
 
     def where(self, *, false: bool = False) -> Part:
-        """What says in which rows it may be true, or false: the same without a NOT.
+        """Return a condition that holds where this may be true, or false; it has no NOT.
 
-        What is not about the partition may be both: it counts as true, and under NOT as false.
+        A part that does not depend on the partition may be both: it counts as true, and under NOT
+        as false.
         """
         match self.operator:
             case "not":
@@ -59,11 +60,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a row of a feeder must meet.
+    """A condition that rows of a feeder must meet.
 
     Attributes:
-        unless_null: it only counts if a row of nulls, which an outer join puts in the place of
-            rows that are not there, does not meet it.
+        unless_null: whether it counts only if a row of nulls, which an outer join adds for missing
+            rows, does not meet it.
     """
 
     part: Part
@@ -87,11 +88,11 @@ class Read:
 def conditions_of(
     item: Item, select: exp.Select, frame: Frame, names: Mapping[str, str]
 ) -> tuple[Condition, ...]:
-    """What rows of one item of a SELECT's FROM must meet.
+    """Return the conditions for rows of one item of a SELECT's FROM.
 
     Args:
-        frame: what the SELECT's expressions can name.
-        names: those of the scope, by lower-case name.
+        frame: the columns that the SELECT's expressions can name.
+        names: the names of the scope, by lower-case name.
     """
     return tuple(
         Condition(_part(tree, item, frame, names), unless_null)
@@ -108,7 +109,7 @@ _LIMITED: Final[Mapping[str, tuple[Side, ...]]] = MappingProxyType(
         "FULL": (),
     }
 )
-"""Sides of a join whose rows make no difference if they do not meet its ON."""
+"""The sides of a join whose rows do not matter if they do not meet its ON."""
 
 _NULLABLE: Final[Mapping[str, tuple[Side, ...]]] = MappingProxyType(
     {
@@ -118,11 +119,11 @@ _NULLABLE: Final[Mapping[str, tuple[Side, ...]]] = MappingProxyType(
         "FULL": _BOTH,
     }
 )
-"""Sides of a join in the place of whose rows it puts nulls."""
+"""The sides of a join that it fills with nulls where no row matches."""
 
 
 def _above(item: Item, select: exp.Select) -> Iterator[tuple[exp.Expr, bool]]:
-    """The conditions above an item, and whether rows of nulls may have taken its rows' place."""
+    """Yield the conditions above an item, and whether nulls may have replaced its rows there."""
     nullable = False
     for join, side in item.joins:
         kind, on = join.kind if join.kind in ONE_SIDED else join.side, join.args.get("on")
@@ -152,7 +153,7 @@ def _part(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) ->
 
 
 def _leaf(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) -> Expression | None:
-    """A condition over the item's partition columns and the scope; None if it is about others."""
+    """Return a condition on the item's partition columns and the scope; None if it reads others."""
     if node.find(exp.Query, exp.Window, exp.Lambda):
         return None
     tree, read = node.copy(), list[str]()
@@ -172,7 +173,7 @@ def _leaf(node: exp.Expr, item: Item, frame: Frame, names: Mapping[str, str]) ->
 
 
 def _partition_column(column: exp.Column, item: Item, frame: Frame) -> str | None:
-    """The partition column of an item that a column stands for; None if it is something else."""
+    """Return the partition column of an item that a column refers to; None if it is another."""
     found = frame.found(column)
     if found is None or item.feeder is None:
         return None
@@ -186,5 +187,5 @@ def _partition_column(column: exp.Column, item: Item, frame: Frame) -> str | Non
 
 
 def column_name(name: str) -> str:
-    """What a partition column is called in a leaf, where a name of the scope may be the same."""
+    """Return a partition column's name in a leaf, distinct from names of the scope."""
     return f"_partition_{name}"

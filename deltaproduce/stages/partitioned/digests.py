@@ -1,9 +1,9 @@
-"""Digests of partitions: whether the rows that tasks read are those that they were made of.
+"""Digests of partitions: whether the rows that tasks read have changed since the tasks ran.
 
-Beside each stage that tasks read, and that tasks do not make, a hidden one has a row for each of
-its partitions that has rows: how many, and the sum of their hashes. It moves as the rows do, so
-nobody reads them again to find out what is dirty. The invariant: a digest depends on the rows of
-the partition alone, as a set in which each counts as often as it is there; not on their order.
+Each stage that tasks read but do not make has a hidden stage with one row per non-empty partition:
+its row count, and the sum of its rows' hashes. It is updated with the rows, so nobody rereads them
+to find dirty tasks. The invariant: a digest depends on the multiset of the partition's rows alone,
+not on their order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from deltaproduce.types.columns import ORDINAL, Column, RowSchema, row_schema
 COUNT: Final = Column("digest_rows", LongType())
 DIGEST: Final = Column("digest_sum", LongType())
 _WHOLE: Final = Column("digest_of_all", BooleanType())
-"""The key of a stage without partitions, which is one."""
+"""The key of a stage without partitions, which has one digest."""
 _HALF: Final = 32
 _HALVES: Final = (Column("_low", LongType()), Column("_high", LongType()))
 
@@ -48,7 +48,7 @@ class Digests(DerivedKind):
     """The digests of another stage's partitions.
 
     Attributes:
-        by: its partition columns; none if it has no partitions.
+        by: that stage's partition columns; none if it has no partitions.
     """
 
     by: tuple[str, ...]
@@ -60,7 +60,7 @@ class Digests(DerivedKind):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: a digest is made from no one key."""
+        """See `Kind.tables`: a digest comes from no single key."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
@@ -69,7 +69,7 @@ class Digests(DerivedKind):
         return ("digests", *self.by)
 
     def reads_again(self, feeders: int) -> bool:
-        """See `Kind.reads_again`: what has moved is all that it needs."""
+        """See `Kind.reads_again`: it needs only the rows that changed."""
         del feeders
         return False
 
@@ -91,7 +91,7 @@ class Digests(DerivedKind):
         content: Stored | None,
         mappings: Callable[[], Stored | None],
     ) -> Found | None:
-        """See `DerivedKind.changed`: what is gone is taken away, and what has come is added."""
+        """See `DerivedKind.changed`: removed rows are subtracted, and new ones added."""
         del mappings
         (each,) = inputs
         if each.changed is None:
@@ -114,18 +114,18 @@ class Digests(DerivedKind):
 
 
 def digests_stage(stage: Stage) -> Producer:
-    """The stage that has the digests of another one's partitions."""
+    """Return the stage that holds the digests of a stage's partitions."""
     by = stage.kind.partitioned_by
     return Producer(digests_name(stage.name), ((stage,),), _schema(stage), Digests(by))
 
 
 def digests(rows: Rows, stage: Stage, engines: Engines) -> pa.Table:
-    """The digests of those of a stage's partitions that have rows, as `digests_stage` has them.
+    """Return the digests of a stage's non-empty partitions, as `digests_stage` holds them.
 
     Costs a pass over the rows; in Spark a shuffle by partition.
 
     Args:
-        rows: in the columns of its content.
+        rows: in the columns of the stage's content.
     """
     by = _schema(stage).key.columns
     read = (*stage.schema.key, *stage.schema.value)
@@ -143,7 +143,7 @@ def _schema(stage: Stage) -> RowSchema:
 
 
 def _hashed(rows: pa.Table, read: Sequence[Column], by: Sequence[Column]) -> pa.Table:
-    """The partition of each row, and its hash."""
+    """Return the partition of each row, and its hash."""
     hashes = row_hashes(rows.select([c.name for c in read]))
     ones = np.ones(len(rows), np.int64)
     named = {
@@ -163,10 +163,10 @@ def _summed(hashed: pa.Table, by: Sequence[Column]) -> pa.Table:
 
 
 def _added(partitions: pa.Table, parts: Sequence[tuple[int, pa.Table]]) -> pa.Table:
-    """The digests of some partitions, by what is added up; of those that have rows then.
+    """Add digests to those of partitions; return those that are not empty afterwards.
 
     Args:
-        parts: digests of these partitions, and whether they are added, or taken away.
+        parts: digests of these partitions, each with 1 to add or -1 to subtract it.
     """
     names, size = partitions.column_names, len(partitions)
     counts, sums = np.zeros(size, np.int64), np.zeros(size, np.uint64)
@@ -186,7 +186,7 @@ def _numbers(table: pa.Table, column: Column) -> Numbers:
 
 
 def _in_spark(rows: DataFrame, read: Sequence[Column], by: Sequence[Column]) -> pa.Table:
-    """As `digests`: each task adds up what it has, and then the tasks are added up by halves."""
+    """Return the same as `digests`: tasks digest their rows, and Spark adds up the halves."""
     parts = (*by, COUNT, *_HALVES)
     struct = StructType([StructField(c.name, c.data_type) for c in parts])
     told = partial(in_halves, read=read, by=by)
@@ -196,7 +196,7 @@ def _in_spark(rows: DataFrame, read: Sequence[Column], by: Sequence[Column]) -> 
 
 
 def of_halves(table: pa.Table, by: Sequence[Column]) -> pa.Table:
-    """The digests of partitions whose halves are added up; see `in_halves`."""
+    """Return the digests of partitions from sums of halves; see `in_halves`."""
     low, high = (_numbers(table, half).view(np.uint64) for half in _HALVES)
     hashes = (low + (high << np.uint64(_HALF))).view(np.int64)
     named = {c.name: table.column(c.name) for c in (*by, COUNT)}
@@ -206,7 +206,7 @@ def of_halves(table: pa.Table, by: Sequence[Column]) -> pa.Table:
 def in_halves(
     batches: Iterable[pa.RecordBatch], read: Sequence[Column], by: Sequence[Column]
 ) -> Iterator[pa.RecordBatch]:
-    """What batches of rows add to the digests of their partitions, as Spark can add it up.
+    """Yield the contribution of batches of rows to their partitions' digests, as halves.
 
     Args:
         read: the columns that are hashed.
@@ -218,7 +218,7 @@ def in_halves(
 
 
 def _halved(found: pa.Table) -> pa.Table:
-    """Digests whose halves can be added up without an overflow."""
+    """Split digests into halves that can be added up without overflow."""
     whole = _numbers(found, DIGEST).view(np.uint64)
     halves = (whole & np.uint64((1 << _HALF) - 1), whole >> np.uint64(_HALF))
     table = found.drop_columns([ORDINAL, DIGEST.name])

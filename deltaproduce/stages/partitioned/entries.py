@@ -1,9 +1,8 @@
-"""Entries: the tasks of a stage, what each depends on, and whether it is as it should be.
+"""Entries: the tasks of a stage, their dependencies, and whether they are clean.
 
-Pure, and by columns: what is known of all tasks costs some passes over arrays, and only the tasks
-that are due, or that someone looks at, become objects. The invariant: a task is dirty if it was
-made by another definition, or of other rows than its dependencies have now, and for no other
-reason.
+Pure and columnar: the state of all tasks takes a few passes over arrays, and only tasks that are
+due, or that someone looks at, become objects. The invariant: a task is dirty if another definition
+made it, or if the rows of its dependencies have changed since, and for no other reason.
 """
 
 from __future__ import annotations
@@ -39,16 +38,17 @@ _AT_ONCE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of the tasks of a stage that were made.
+    """The records of a stage's tasks that were made.
 
     Attributes:
         keys: their partitions, each once.
-        definitions: of each a hash of what made it.
-        inputs: a hash of the rows that it was made of.
+        definitions: for each a hash of the definition that made it.
+        inputs: a hash of the rows that it read.
         made: the sum of the hashes of the rows that it made.
-        rows: how many these are.
+        rows: the number of these rows.
         scheduled: the date, or time, in ISO 8601, that it was last made for.
-        droppable: what of its inputs may be dropped, as `inputs_text`; None if nothing may.
+        droppable: the part of its inputs that may be dropped, as `inputs_text`; None if nothing
+            may.
     """
 
     keys: pa.Table
@@ -69,12 +69,12 @@ class Fed:
 
     Attributes:
         columns: its partition columns, with their types.
-        table: its partitions that are to exist, a row each, in its columns, and one of nulls.
-        digests: the sums of the hashes of their rows; 0 where there are none.
+        table: its expected partitions, one row each, in its columns and a column of nulls.
+        digests: the sums of their rows' hashes; 0 for an empty partition.
         before: the same before this version.
-        waiting: which of them are not there as they should be.
-        stuck: which of these no task brings that is left for later.
-        drops: partitions that are not to exist any more are dropped.
+        waiting: which of them are not present.
+        stuck: which of these no task left for later can make.
+        drops: whether partitions that are no longer expected are dropped.
     """
 
     stage: str
@@ -93,12 +93,12 @@ class Fed:
 
     @property
     def factor(self) -> np.uint64:
-        """By what its digests are multiplied, so that those of two feeders differ."""
+        """The factor of its digests, which distinguishes equal digests of two feeders."""
         told = int.from_bytes(sha256(self.stage.encode()).digest()[:8], "big")
         return np.uint64(told | 1)
 
     def named(self, rows: Numbers) -> list[Partition]:
-        """Some of its partitions, by their places."""
+        """Return its partitions at the given positions."""
         names = [name for name, _ in self.columns]
         return [
             Partition(self.stage, tuple(zip(names, values, strict=True)))
@@ -108,10 +108,10 @@ class Fed:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A task that is to exist.
+    """An expected task.
 
     Attributes:
-        row: its place among the tasks of its stage.
+        row: its position among the tasks of its stage.
         dependencies: the partitions that it reads, by feeder.
     """
 
@@ -124,7 +124,7 @@ class Entry:
     state: State
 
     def task(self, columns: Mapping[str, DataType]) -> Task:
-        """The task as users see it."""
+        """Return the task as users see it."""
         return Task(
             self.of.stage,
             dict(self.of.values),
@@ -138,15 +138,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Entries:
-    """The tasks of a stage that are to exist.
+    """The expected tasks of a stage.
 
     Attributes:
         columns: the stage's partition columns, with their types.
-        planned: their partitions and scopes; first those of the date that is scheduled.
-        current: how many these are; others are of the date that they were last made for.
-        links: what they read of each feeder.
-        definitions: of each a hash of what makes it.
-        kept: what is kept of those that were made.
+        planned: their partitions and scopes; those of the scheduled date come first.
+        current: the number of these; the others are of the date that they were last made for.
+        links: the partitions that they read of each feeder.
+        definitions: for each a hash of its definition.
+        kept: the records of those that were made.
     """
 
     stage: str
@@ -163,17 +163,17 @@ class Entries:
 
     @property
     def partitions(self) -> pa.Table:
-        """Those that they make, in the partition columns."""
+        """The partitions that they make, in the partition columns."""
         return self.planned.partitions
 
     @cached_property
     def places(self) -> Numbers:
-        """Where each is among those that were made; -1 if it was not."""
+        """The position of each among those that were made; -1 if it was not."""
         return matched(self.planned.partitions, self.kept.keys)
 
     @cached_property
     def inputs(self) -> Hashes:
-        """A hash of the rows that each reads."""
+        """For each a hash of the rows that it reads."""
         return self._inputs({name: fed.digests for name, fed in self.fed.items()})
 
     @cached_property
@@ -183,16 +183,16 @@ class Entries:
 
     @cached_property
     def waits(self) -> Marks:
-        """Which have a dependency that is not there as it should be."""
+        """Whether each has a dependency that is not present."""
         return self.depend_on({name: fed.waiting for name, fed in self.fed.items()})
 
     @cached_property
     def stuck(self) -> Marks:
-        """Which have a dependency that is not there, and that no task brings which is left."""
+        """Whether each has a dependency that is not present and that no remaining task can make."""
         return self.depend_on({name: fed.stuck for name, fed in self.fed.items()})
 
     def depend_on(self, marks: Mapping[str, Marks]) -> Marks:
-        """Which have a dependency among some partitions of feeders."""
+        """Return whether each depends on one of the marked partitions of feeders."""
         found = np.zeros(len(self), bool)
         for name, some in marks.items():
             if some.any():
@@ -201,7 +201,7 @@ class Entries:
 
     @cached_property
     def states(self) -> NDArray[np.int8]:
-        """The state of each, as its place in `STATES`."""
+        """The state of each, as its index in `STATES`."""
         return self._states(self.inputs)
 
     @cached_property
@@ -211,21 +211,21 @@ class Entries:
 
     @property
     def present(self) -> Marks:
-        """Which are as they should be."""
+        """Whether each is made and clean."""
         return np.asarray(self.states == _PRESENT)
 
     @property
     def missing(self) -> Marks:
-        """Which were never made."""
+        """Whether each was never made."""
         return np.asarray(self.states == _MISSING)
 
     @property
     def turned_dirty(self) -> Marks:
-        """Which were as they should be before this version, and are not after it."""
+        """Whether each was clean before this version, and is not after it."""
         return np.asarray((self.states == _DIRTY) & (self.states_before == _PRESENT))
 
     def named(self, rows: Numbers) -> list[Partition]:
-        """The partitions of some of them, by their places."""
+        """Return the partitions of tasks, by position."""
         names = [name for name, _ in self.columns]
         return [
             Partition(self.stage, tuple(zip(names, values, strict=True)))
@@ -233,7 +233,7 @@ class Entries:
         ]
 
     def entries(self, rows: Numbers) -> Iterator[Entry]:
-        """Some of them, by their places."""
+        """Yield tasks, by position."""
         for first in range(0, len(rows), _AT_ONCE):
             yield from self._entries(rows[first : first + _AT_ONCE])
 
@@ -255,7 +255,7 @@ class Entries:
             )
 
     def _reads(self, name: str, rows: Numbers) -> Iterator[list[Partition]]:
-        """The partitions of a feeder that each of some tasks reads, in order."""
+        """Yield the partitions of a feeder that each of the tasks reads, in order."""
         links = self.links[name]
         of, partitions = links.pairs(links.groups[rows])
         order = np.lexsort((partitions, of))
@@ -267,10 +267,10 @@ class Entries:
             yield [named[number] for number in numbers[first:last].tolist()]
 
     def scheduled(self, rows: Numbers, moment: str) -> pa.Array:
-        """For which date some of them are made, as text.
+        """Return the dates that tasks are made for, as text.
 
         Args:
-            moment: the one that is scheduled.
+            moment: the scheduled date.
         """
         current = rows < self.current
         known = self.kept.scheduled.take(pa.array(self.places[rows[~current]])).to_pylist()
@@ -279,21 +279,21 @@ class Entries:
         return pa.array(found, pa.string())
 
     def tasks(self, rows: Numbers) -> Iterator[Task]:
-        """Some of them as users see them, by their places."""
+        """Yield tasks as users see them, by position."""
         types = dict(self.columns)
         return (entry.task(types) for entry in self.entries(rows))
 
     def among(self, partitions: pa.Table) -> Marks:
-        """Which are of some partitions, in the partition columns."""
+        """Return which tasks make one of the partitions, given in the partition columns."""
         return matched(self.planned.partitions, partitions) >= 0
 
     def rows_of(self, rows: Numbers) -> int:
-        """How many rows some of them made when they were last made."""
+        """Return how many rows the tasks made when they last ran."""
         places = self.places[rows]
         return int(self.kept.rows[places[places >= 0]].sum())
 
     def reading(self, partitions: Mapping[str, pa.Table]) -> Marks:
-        """Which read one of some partitions, by feeder."""
+        """Return which tasks read one of the partitions, by feeder."""
         marks = {
             name: matched(self.fed[name].partitions, some) >= 0
             for name, some in partitions.items()
@@ -302,7 +302,7 @@ class Entries:
         return self.depend_on(marks)
 
     def droppable(self, row: int) -> str:
-        """The rows that a task reads of feeders which drop partitions, as a record has them."""
+        """Return digests of what a task reads of feeders that drop partitions, for its record."""
         found = dict[str, int]()
         for name, fed in self.fed.items():
             if fed.drops:
@@ -310,7 +310,7 @@ class Entries:
         return json.dumps(dict(sorted(found.items())), separators=(",", ":"))
 
     def _read(self, name: str, fed: Fed, row: int) -> dict[str, int]:
-        """The partitions with rows that a task reads of a feeder, by name, and their digests."""
+        """Return the digests of non-empty partitions that a task reads of a feeder, by name."""
         rows = self.links[name].partitions(row)
         rows = rows[fed.digests[rows] != 0]
         return dict(zip(map(str, fed.named(rows)), fed.digests[rows].tolist(), strict=True))
@@ -336,7 +336,7 @@ class Entries:
         return found
 
     def _lacks_dropped_alone(self, row: int, inputs: int) -> bool:
-        """Whether all that a task lacks is what no task asks for any more, which dirties nobody."""
+        """Return whether a task lacks only partitions no longer expected, so it stays clean."""
         assert self.kept.droppable is not None
         place = int(self.places[row])
         known = parsed(self.kept.droppable[place].as_py())
@@ -357,10 +357,10 @@ class Entries:
 
 
 def definitions_of(planned: Planned, text: str, names: Sequence[str]) -> Hashes:
-    """Of each task a hash of what makes it.
+    """Return a hash of the definition of each task.
 
     Args:
-        text: what is the same for all.
+        text: the part that is equal for all.
         names: the names of the scope that its query uses.
     """
     base = np.uint64(int.from_bytes(sha256(text.encode()).digest()[:8], "big"))
@@ -376,7 +376,7 @@ def definitions_of(planned: Planned, text: str, names: Sequence[str]) -> Hashes:
 
 
 def _literals(column: Coded) -> pa.Array:
-    """The values of a column as text."""
+    """Return the values of a column as SQL literals."""
     each = replace(column, codes=np.arange(len(column.values)))
     return pa.array([literal(each.constant(row)) for row in range(len(each))], pa.string())
 

@@ -1,9 +1,8 @@
-"""Frames: what the names of columns in one SELECT stand for.
+"""Frames: the columns that names in one SELECT refer to.
 
-A frame has the items of a FROM, and those of the SELECT that it stands in. The invariant: a name
-that is a column of an item is that column, whatever the scope calls so, and so is one that a SELECT
-has given with AS where Spark knows it; a name that no item and no alias has is the scope's, or is
-refused.
+A frame has the items of a FROM, and those of the enclosing SELECT. The invariant: a name of an
+item's column is that column, whatever the scope defines, and so is an alias of a SELECT where Spark
+resolves it; a name without item or alias is a name of the scope, or refused.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from deltaproduce.stages.sql.text import line_at, start_of
 from deltaproduce.types.columns import Column
 
 Outputs: TypeAlias = tuple[tuple[str, DataType], ...]
-"""The columns of rows: names and types; of type `NullType` if only Spark knows it."""
+"""The columns of rows: names and types; `NullType` if only Spark knows the type."""
 
 UNKNOWN: Final = NullType()
 
@@ -31,8 +30,8 @@ class Feeder:
     """A stage as a query sees it.
 
     Attributes:
-        columns: those that the query can name, in order.
-        partition: which of them its partitions are named by.
+        columns: the columns that the query can name, in order.
+        partition: the partition columns among them.
     """
 
     name: str
@@ -48,7 +47,7 @@ class Feeder:
 Side: TypeAlias = Literal["left", "right"]
 
 ONE_SIDED: Final = frozenset({"SEMI", "ANTI"})
-"""Joins whose rows are those of the left side."""
+"""Joins that return only rows of the left side."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +55,10 @@ class Item:
     """A table, subquery or generator of a FROM.
 
     Attributes:
-        alias: what its columns are qualified by, in lower case.
+        alias: the qualifier of its columns, in lower case.
         outputs: its columns; None if only Spark knows them.
-        feeder: the stage that it is; None if it is none.
-        joins: the joins above it, from the inside out, and on which side of each it is.
+        feeder: the stage that it names; None if it names none.
+        joins: the joins above it, from the inside out, and its side in each.
     """
 
     alias: str
@@ -68,34 +67,34 @@ class Item:
     joins: tuple[tuple[exp.Join, Side], ...] = ()
 
     def has(self, name: str) -> bool:
-        """Whether a column has this name, in lower case."""
+        """Return whether a column has this name, in lower case."""
         return self.type_of(name) is not None
 
     def type_of(self, name: str) -> DataType | None:
-        """The type of the column of this name, in lower case; None if there is none."""
+        """Return the type of the column of this lower-case name; None if there is none."""
         return next((kind for own, kind in self.outputs or () if own.lower() == name), None)
 
     def column(self, name: str) -> str | None:
-        """The feeder's column that a name here, in lower case, stands for; None if it is none."""
+        """Return the feeder's column that a lower-case name refers to; None if there is none."""
         both = zip(self.outputs or (), self.feeder.outputs if self.feeder else (), strict=False)
         return next((theirs for (own, _), (theirs, _) in both if own.lower() == name), None)
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it is what a semi or anti join looks into: outside of its ON nobody sees it."""
+        """Whether a semi or anti join looks into it, so that it is invisible outside the ON."""
         return any(join.kind in ONE_SIDED and side == "right" for join, side in self.joins)
 
     def is_merged(self, name: str) -> bool:
-        """Whether a join above makes one column of all that have this name, in lower case."""
+        """Return whether a join above merges all columns of this lower-case name."""
         return any(name in _using(join) or join.method == "NATURAL" for join, _ in self.joins)
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What a FROM gives, or a part of it.
+    """The rows of a FROM, or of a part of it.
 
     Attributes:
-        outputs: what ``*`` stands for; None if only Spark knows.
+        outputs: the columns of ``*``; None if only Spark knows.
     """
 
     items: tuple[Item, ...] = ()
@@ -103,27 +102,27 @@ class Relation:
 
     @staticmethod
     def of(item: Item) -> Relation:
-        """That of one item."""
+        """Return the relation of one item."""
         return Relation((item,), item.outputs)
 
     def joined(self, other: Relation, join: exp.Join) -> Relation:
-        """It and another one, which is joined to it."""
+        """Join another relation to it."""
         items = (*self._under(join, "left"), *other._under(join, "right"))
         return Relation(items, _of_join(self.outputs, other.outputs, join))
 
     def _under(self, join: exp.Join, side: Side) -> Iterator[Item]:
-        """The items below one more join."""
+        """Yield the items below one more join."""
         for item in self.items:
             yield replace(item, joins=(*item.joins, (join, side)))
 
     def beside(self, item: Item) -> Relation:
-        """It, with the columns of a generator (``LATERAL VIEW``)."""
+        """Add the columns of a generator (``LATERAL VIEW``)."""
         known = self.outputs is not None and item.outputs is not None
         outputs = (*(self.outputs or ()), *(item.outputs or ())) if known else None
         return Relation((*self.items, item), outputs)
 
     def starred(self, star: exp.Expr) -> Outputs | None:
-        """The columns that ``*`` or ``a.*`` stands for, but for those of its EXCEPT."""
+        """Return the columns of ``*`` or ``a.*``, without those of its EXCEPT."""
         found = self.outputs
         if isinstance(star, exp.Column):
             alias = star.table.lower()
@@ -137,12 +136,12 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a SELECT's expressions can name.
+    """The columns that a SELECT's expressions can name.
 
     Attributes:
-        items: those of its FROM.
-        aliases: the names of its columns that can be named there, in lower case.
-        outer: the SELECT in whose expressions it stands.
+        items: the items of its FROM.
+        aliases: the aliases that can be named there, in lower case.
+        outer: the SELECT whose expressions contain it.
     """
 
     items: tuple[Item, ...] = ()
@@ -150,12 +149,12 @@ class Frame:
     outer: Frame | None = None
 
     def found(self, column: exp.Column) -> tuple[Item, str] | None:
-        """The item that a column is of, and its name there in lower case; None if it is of none.
+        """Return a column's item, and its name there in lower case; None if it belongs to none.
 
-        Of several items, the first.
+        If several items have it, the first.
 
         Raises:
-            DefinitionError: an item that is named has no such column.
+            DefinitionError: the item that it names has no such column.
         """
         first, *others = (part.name.lower() for part in column.parts)
         frame: Frame | None = self
@@ -171,10 +170,10 @@ class Frame:
         return None
 
     def among(self, item: Item, name: str) -> bool:
-        """Whether a name without qualifier is a column of an item and of no other.
+        """Return whether an unqualified name is a column of an item and of no other.
 
-        A column that ``USING`` makes of several items is one of each of them: all that a row of
-        theirs is joined to has its value.
+        A column that ``USING`` merges belongs to each of its items, since all joined rows share its
+        value.
         """
         others = [one for one in self.items if one is not item and one.has(name)]
         return item.has(name) and all(one.is_hidden or _are_one(item, one, name) for one in others)
@@ -186,24 +185,24 @@ class Frame:
         return own and (self.outer is None or self.outer.is_known)
 
     def calls(self, name: str) -> bool:
-        """Whether a SELECT, this one or an outer one, calls a column so."""
+        """Return whether a SELECT, this one or an outer one, defines this alias."""
         outer = self.outer is not None and self.outer.calls(name)
         return name in self.aliases or outer
 
 
 def _using(join: exp.Join) -> list[str]:
-    """The names that a join's USING has, in lower case."""
+    """Return the names in a join's USING, in lower case."""
     return [node.name.lower() for node in join.args.get("using") or ()]
 
 
 def _are_one(item: Item, other: Item, name: str) -> bool:
-    """Whether columns of two items are one, of one type."""
+    """Return whether columns of two items are merged, with one type."""
     merged = item.is_merged(name) and other.is_merged(name)
     return merged and item.type_of(name) == other.type_of(name)
 
 
 def _of_join(left: Outputs | None, right: Outputs | None, join: exp.Join) -> Outputs | None:
-    """The columns of a join: first those that USING and NATURAL make one, as Spark has them."""
+    """Return the columns of a join, as in Spark: those that USING and NATURAL merge come first."""
     one_sided = join.kind in ONE_SIDED
     names = _using(join)
     if left is None or (right is None and not (one_sided and join.method != "NATURAL")):
@@ -221,7 +220,7 @@ def _of_join(left: Outputs | None, right: Outputs | None, join: exp.Join) -> Out
 def _key(
     left: tuple[str, DataType] | None, right: tuple[str, DataType] | None, join: exp.Join
 ) -> tuple[str, DataType] | None:
-    """The one column that a join makes of two; None if Spark is to refuse it."""
+    """Return the column that a join merges two into; None if Spark will refuse it."""
     if join.side == "RIGHT":
         return right
     if join.side == "FULL" and left is not None and right is not None and left[1] != right[1]:
@@ -230,7 +229,7 @@ def _key(
 
 
 def is_star(node: exp.Expr) -> bool:
-    """Whether a column of a SELECT is ``*`` or ``a.*``."""
+    """Return whether a column of a SELECT is ``*`` or ``a.*``."""
     return isinstance(node, exp.Star) or (
         isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
     )
@@ -239,14 +238,14 @@ def is_star(node: exp.Expr) -> bool:
 def scope_name(
     column: exp.Column, frame: Frame, names: Mapping[str, str], lambdas: Iterable[str]
 ) -> str | None:
-    """The name in the scope that a column stands for; None if it stands for something else.
+    """Return the name of the scope that a column refers to; None if it refers to something else.
 
     Args:
-        names: those of the scope, by lower-case name.
-        lambdas: the lower-case names of parameters around it.
+        names: the names of the scope, by lower-case name.
+        lambdas: the lower-case names of enclosing lambda parameters.
 
     Raises:
-        DefinitionError: it stands for nothing.
+        DefinitionError: it refers to nothing.
     """
     name = column.parts[0].name.lower()
     if frame.found(column) is not None or name in frame.aliases or name in lambdas:
@@ -277,7 +276,7 @@ def _check_has(item: Item, name: str, column: exp.Column) -> None:
 
 
 def _is_word(column: exp.Column) -> bool:
-    """Recognises the ``DAY`` of ``datediff(DAY, a, b)``, and names of arguments."""
+    """Recognise the ``DAY`` of ``datediff(DAY, a, b)``, and names of arguments."""
     parent = column.parent
     if isinstance(parent, exp.Anonymous) and len(parent.expressions) > 1:
         return parent.expressions[0] is column
@@ -285,6 +284,6 @@ def _is_word(column: exp.Column) -> bool:
 
 
 def place_of(column: exp.Column) -> tuple[int, int]:
-    """Where a column without qualifier stands in the text."""
+    """Return the position of an unqualified column in the text."""
     identifier = column.parts[0]
     return start_of(identifier), int(identifier.meta["end"]) + 1

@@ -1,7 +1,7 @@
-"""Tasks in Spark: the query of one task over the partitions that it depends on.
+"""Tasks in Spark: one task's query over the partitions that it depends on.
 
-The invariant: a task sees rows of its dependencies and no others, so its result does not depend on
-what else there is.
+The invariant: a task sees the rows of its dependencies and no others, so its result does not depend
+on any other rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deltaproduce.types.columns import ORDINAL, Column
 from deltaproduce.types.ddl import identifier
 
 _LINE: Final = re.compile(r"\bline ([0-9]+),? pos [0-9]+")
-"""Where Spark says that a query is wrong."""
+"""Where Spark locates an error in a query."""
 
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
@@ -41,7 +41,7 @@ _UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 def query_types(
     stage: Stage, query: TaskQuery, sample: Scope, spark: SparkSession
 ) -> dict[str, DataType]:
-    """The types of a query's columns, as Spark finds them without any data.
+    """Return the types of a query's columns, which Spark finds without any data.
 
     Raises:
         DefinitionError: Spark refuses the query; with `stage`.
@@ -71,10 +71,10 @@ def queried(
     feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
     engines: Engines,
 ) -> Iterator[DataFrame]:
-    """What a task's query makes of its dependencies, lazily, while the context lasts.
+    """Run a task's query over its dependencies, lazily, while the context lasts.
 
     Args:
-        feeders: each with all rows that it has.
+        feeders: each with all its rows.
     """
     spark = engines.spark
     _check_zone(query, entry.scope, spark)
@@ -87,7 +87,7 @@ def queried(
 
 
 def numbered(rows: DataFrame, stage: Stage, entry: Entry) -> DataFrame:
-    """What a query has made, in the columns of the stage's content.
+    """Return a query's rows in the columns of the stage's content.
 
     ``_ordinal`` counts the rows of a key in the order of their values.
     """
@@ -112,7 +112,7 @@ def numbered(rows: DataFrame, stage: Stage, entry: Entry) -> DataFrame:
 def _dependency(
     stage: Stage, fed: Fed, rows: Rows | None, wanted: Sequence[Values], engines: Engines
 ) -> DataFrame:
-    """The rows of some partitions of a feeder, in the columns that queries see."""
+    """Return the rows of partitions of a feeder, in the columns that queries see."""
     columns = _visible(stage)
     if rows is None or not wanted:
         struct = StructType([StructField(c.name, c.data_type) for c in columns])
@@ -131,7 +131,7 @@ def _visible(stage: Stage) -> tuple[Column, ...]:
 
 
 def _check_zone(query: TaskQuery, scope: Scope, spark: SparkSession) -> None:
-    """Refuse a session on whose clock a time is another day than in UTC, by which tasks read."""
+    """Refuse a session in another time zone than UTC if the query uses times."""
     zone = spark.conf.get("spark.sql.session.timeZone")
     named = [(slot.name, scope[slot.name].data_type) for slot in query.slots]
     named += [column for read in query.reads for column in read.columns]
@@ -145,7 +145,7 @@ def _check_zone(query: TaskQuery, scope: Scope, spark: SparkSession) -> None:
 
 @contextmanager
 def _views(frames: Mapping[str, DataFrame], spark: SparkSession) -> Iterator[dict[str, str]]:
-    """Temporary views of the feeders' rows, under names that nobody else has."""
+    """Create temporary views of the feeders' rows, under unique names."""
     views = {name: f"_deltaproduce_{uuid.uuid4().hex}" for name in frames}
     try:
         for name, rows in frames.items():

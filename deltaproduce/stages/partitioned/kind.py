@@ -1,4 +1,4 @@
-"""Stages that are made a partition at a time: a query, or a function of what a query reads."""
+"""Stages made one partition at a time: by a query, or by a function of a query's rows."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from deltaproduce.types.ddl import DESCENDING, struct_from_ddl
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Partitioned(ScheduledKind):
-    """A stage whose partitions tasks make, one each.
+    """A stage whose partitions are made by one task each.
 
     Attributes:
-        query: what a task reads, or makes.
-        partitions: which partitions are to exist.
+        query: the rows that a task reads, or makes.
+        partitions: the expected partitions.
         key: the names of the result's key columns, and whether each sorts descending.
-        keeps: partitions that no task asks for any more are kept, and not dropped.
-        function: what makes the rows of what the query reads; None if the query makes them.
+        keeps: whether partitions that are no longer expected are kept, and not dropped.
+        function: makes the partition's rows from the query's rows; None if the query makes them.
     """
 
     query: TaskQuery
@@ -62,7 +62,7 @@ class Partitioned(ScheduledKind):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: no key mappings, since a row is made from no one key."""
+        """See `Kind.tables`: no key mappings, since no row comes from a single key."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
@@ -105,11 +105,11 @@ class Partitioned(ScheduledKind):
 
     @property
     def select(self) -> tuple[str, Scope]:
-        """See `StageKind.select`: with a scope of any date."""
+        """See `StageKind.select`: with a scope of an arbitrary date."""
         return self.query.text, self.partitions.scopes.sample
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: with the types that Spark finds, if there is a session."""
+        """See `StageKind.resolved`: Spark finds the types, if there is a session."""
         if tables.engines.session is None:
             if all(column.is_known for column in (*stage.schema.key, *stage.schema.value)):
                 return stage
@@ -151,7 +151,7 @@ class Partitioned(ScheduledKind):
         return tasked(tasks, production, inputs, content, kept, agenda, version=version, anew=anew)
 
     def schema(self, *, stage: str) -> RowSchema:
-        """The columns of such a stage; of no type if only Spark knows some.
+        """Return the columns of such a stage, without types if only Spark knows some.
 
         Raises:
             DefinitionError: a column is refused; with `stage` and `column`.
@@ -161,10 +161,10 @@ class Partitioned(ScheduledKind):
         return schema
 
     def declared(self, schema: str, *, stage: str) -> RowSchema:
-        """The columns of a stage whose function makes its rows.
+        """Return the columns of a stage whose function makes its rows.
 
         Args:
-            schema: those that it makes, as DDL.
+            schema: the columns that the function makes, as DDL.
 
         Raises:
             DefinitionError: a column is refused; with `stage` and `column`.
@@ -213,16 +213,16 @@ def partitioned(
     function: ForeignFunction | None = None,
     schema: str | None = None,
 ) -> Partitioned:
-    """The kind of a stage, from what its definition says.
+    """Build the kind of a stage from its definition.
 
     Args:
         feeders: the stages that the query may read.
         key: finds the key among the names of the columns.
-        function: a user's, which gets what the query reads; the query makes the rows if None.
-        schema: the columns that it makes, as DDL.
+        function: a user function over the query's rows; the query makes the rows if None.
+        schema: the columns that the function makes, as DDL.
 
     Raises:
-        DefinitionError: something in it is wrong; with `stage`.
+        DefinitionError: the definition is wrong; with `stage`.
     """
     try:
         keeps = are_kept(retention)
@@ -241,10 +241,10 @@ def partitioned(
 
 
 def are_kept(retention: str) -> bool:
-    """Whether partitions that no task asks for stay.
+    """Return whether partitions that are no longer expected are kept.
 
     Raises:
-        DefinitionError: nothing is known by that word.
+        DefinitionError: the word is unknown.
     """
     if retention not in {"keep", "tasks"}:
         raise DefinitionError(f"retention is {retention!r}; use 'keep' or 'tasks'")
@@ -252,12 +252,12 @@ def are_kept(retention: str) -> bool:
 
 
 def digests_for(stages: Iterable[Stage]) -> tuple[Producer, ...]:
-    """The stages that have digests of what tasks read, and that no tasks make."""
+    """Return the stages that hold digests of what tasks read and do not make."""
     return tuple(digests_stage(one) for one in stages if not one.kind.scheduled)
 
 
 def records_of(stage: Stage) -> tuple[Stage, ...]:
-    """The stage that keeps records of another one's tasks, or of its partitions, if it has some."""
+    """Return the stage that keeps records of a stage's tasks, or of its partitions, if any."""
     if isinstance(stage.kind, ScheduledKind):
         return (stage.kind.records(stage),)
     return (presence_stage(stage),) if stage.kind.partitioned_by else ()
@@ -266,10 +266,10 @@ def records_of(stage: Stage) -> tuple[Stage, ...]:
 def source_partitions(
     partition: str, scopes: str | None, schema: RowSchema, *, stage: str
 ) -> tuple[tuple[str, ...], Callable[[datetime], pa.Table] | None]:
-    """The partition columns of a source, and what finds the partitions that it is to have.
+    """Return a source's partition columns, and the function that finds its expected partitions.
 
     Raises:
-        DefinitionError: a column is not there, or the scopes are refused; with `stage`.
+        DefinitionError: a column does not exist, or the scopes are refused; with `stage`.
     """
     try:
         if scopes is None:
@@ -316,7 +316,7 @@ def _check_partition(name: str, columns: Mapping[str, Column]) -> None:
 
 
 def feeder_of(stage: Stage) -> Feeder:
-    """A stage as queries see it."""
+    """Return a stage as queries see it."""
     columns = (*stage.schema.key, *stage.schema.value)
     return Feeder(stage.name, columns, stage.kind.partitioned_by)
 

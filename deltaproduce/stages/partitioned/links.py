@@ -1,10 +1,10 @@
-"""Links: which partitions of a feeder the tasks of a stage read, for all tasks at once.
+"""Links: the partitions of a feeder that the tasks of a stage read, for all tasks at once.
 
-A condition that several parts must meet (AND) is looked at part by part. A part links values of the
-scope with values of partition columns, of which there are few, and is computed once for each two of
-them; what is equal is looked up. So a thousand tasks a day of a thousand days are linked without a
-look at each two of them. The invariant: a task is linked with the partitions that a look at each
-would find.
+A condition with several parts (AND) is evaluated part by part. A part links values of the scope
+with values of partition columns; there are few of either, so it is computed once per pair of
+values, and equality is a look-up. So a thousand tasks a day over a thousand days are linked without
+looking at each pair of task and partition. The invariant: a task is linked with the partitions that
+looking at each pair would find.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from deltaproduce.stages.sql.expressions.terms import Constant, Term
 Pairs: TypeAlias = tuple[Numbers, Numbers]
 
 _PAIRS: Final = 1 << 21
-"""How many pairs are looked at at a time, about."""
+"""About how many pairs are evaluated at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What the tasks of a stage read of one feeder.
+    """The partitions of one feeder that the tasks of a stage read.
 
     Attributes:
-        groups: of each task, the number of its group; tasks of a group read the same.
-        count: how many groups there are.
-        places: what each place of the query that names the feeder reads.
+        groups: for each task the number of its group; tasks of a group read the same partitions.
+        count: the number of groups.
+        places: the partitions read at each place of the query that names the feeder.
     """
 
     groups: Numbers
@@ -54,12 +54,12 @@ class Links:
 
     @staticmethod
     def of(reads: Iterable[Read], scopes: Scoped, partitions: pa.Table) -> Links:
-        """Those of some tasks.
+        """Link tasks with partitions.
 
         Args:
             reads: the places that name the feeder.
-            scopes: a scope for each task.
-            partitions: those of the feeder that are to exist; in its columns, and one of nulls.
+            scopes: one scope per task.
+            partitions: the feeder's expected partitions, in its columns and a column of nulls.
         """
         some = list(reads)
         conditions = [_parts(read) for read in some]
@@ -75,13 +75,13 @@ class Links:
         return Links(groups, count, places)
 
     def partitions(self, task: int) -> Numbers:
-        """The places of the partitions that a task reads, in order."""
+        """Return the positions of the partitions that a task reads, in order."""
         return np.sort(self.pairs(self.groups[[task]])[1])
 
     def pairs(self, groups: Numbers) -> Pairs:
-        """For some groups the partitions that they read: places in ``groups``, and of partitions.
+        """Return the partitions that groups read: positions in ``groups``, and of partitions.
 
-        In the order of the groups, each once.
+        Sorted by group, without duplicates.
         """
         if len(self.places) == 1:
             return self.places[0].pairs(groups)
@@ -94,7 +94,7 @@ class Links:
         return of[~again], partitions[~again]
 
     def sums(self, columns: Sequence[Hashes]) -> list[Hashes]:
-        """For each task the sums of some numbers of the partitions that it reads.
+        """Return for each task the sums of numbers over the partitions that it reads.
 
         Args:
             columns: a number for each partition.
@@ -110,7 +110,7 @@ class Links:
         return [sums[self.groups] for sums in found]
 
     def _chunks(self) -> Iterator[Numbers]:
-        """All groups, as many at a time as have not too many partitions together."""
+        """Yield all groups in chunks, each with a bounded number of partitions."""
         if not self.count:
             return
         most = reduce(np.add, (place.most for place in self.places)) + 1
@@ -121,12 +121,12 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What one place of a query reads, by parts of its condition.
+    """The partitions read at one place of a query, by the parts of its condition.
 
     Attributes:
         steps: for each part, the values of partition columns that a group reads; and the numbers of
-            what these are together with those of the steps before.
-        ends: after the last step, by number, where the partitions end that have these values.
+            their combinations with the values of earlier steps.
+        ends: after the last step, by number, where the partitions with these values end.
         rows: the partitions, by number.
         open: the groups that read any partition at all.
     """
@@ -175,7 +175,7 @@ class _Place:
 
     @property
     def most(self) -> Numbers:
-        """How many partitions each group reads at most, and how many pairs are looked at."""
+        """An upper bound of the partitions that each group reads, and of the pairs evaluated."""
         found = np.ones(len(self.open), np.int64)
         for lists, _ in self.steps:
             found = np.minimum(found * lists.sizes, 1 << 40)
@@ -199,7 +199,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """A list of numbers for each group.
+    """One list of numbers per group.
 
     Attributes:
         ends: where the lists begin and end among `items`.
@@ -216,11 +216,11 @@ class _Lists:
         columns: Mapping[str, Coded],
         number: int,
     ) -> _Lists:
-        """The values of partition columns that meet all parts, for each group.
+        """Return the values of partition columns that meet all parts, for each group.
 
         Args:
-            named: what the names of the scope are that the parts read, a row for each group.
-            columns: some combinations of values, of which there are ``number``.
+            named: the values of the scope's names that the parts read, one row per group.
+            columns: the ``number`` combinations of values that occur.
         """
         scopes, some = combined(list(named.values()), count)
         scoped = dict(zip(named, some, strict=True))
@@ -244,21 +244,21 @@ class _Lists:
 
     @property
     def sizes(self) -> Numbers:
-        """How long each list is."""
+        """The length of each list."""
         return np.diff(self.ends)
 
     def expanded(self, groups: Numbers) -> Pairs:
-        """The lists of some groups: places in ``groups``, and numbers."""
+        """Return the lists of groups: positions in ``groups``, and numbers."""
         places, at = _expanded(self.ends, groups)
         return places, self.items[at]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Which values of some partition columns occur together.
+    """The combinations of partition columns' values that occur.
 
     Attributes:
-        joint: those that do, in order, each as one number.
+        joint: the combinations that occur, sorted, each encoded as one number.
         span: how many values the last columns have.
     """
 
@@ -266,7 +266,7 @@ class _Known:
     span: int
 
     def found(self, numbers: Numbers, items: Numbers) -> Numbers:
-        """The numbers of values together with others; -1 if they do not occur."""
+        """Return the numbers of combinations; -1 if one does not occur."""
         wanted = numbers * self.span + items
         places = np.minimum(np.searchsorted(self.joint, wanted), max(len(self.joint) - 1, 0))
         if not len(self.joint):
@@ -275,7 +275,7 @@ class _Known:
 
 
 def _expanded(ends: Numbers, numbers: Numbers) -> Pairs:
-    """The runs of some numbers: places in ``numbers``, and in what the runs are of."""
+    """Expand runs: return positions in ``numbers``, and in the items of the runs."""
     sizes = ends[numbers + 1] - ends[numbers]
     places = np.repeat(np.arange(len(numbers)), sizes)
     within = np.arange(len(places)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -283,11 +283,11 @@ def _expanded(ends: Numbers, numbers: Numbers) -> Pairs:
 
 
 def _parts(read: Read) -> list[Part]:
-    """What a partition must meet, part by part; all of them."""
+    """Return the parts that a partition must all meet."""
     found = list[Part]()
     for condition in read.conditions:
         part = condition.part.where()
-        if condition.unless_null:  # whatever there is, where nulls in its columns meet it
+        if condition.unless_null:  # waived if nulls in its columns meet it
             found.append(Part("or", (part, Part("of nulls", (part,)))))
         elif part.operator == "and":
             found += _flat(part)
@@ -312,7 +312,7 @@ def _taken(named: Mapping[str, Coded], names: Iterable[str]) -> dict[str, Coded]
 
 
 def _apart(parts: Sequence[Part], columns: Iterable[str]) -> list[list[Part]]:
-    """Parts that read no partition column in common, each with those that do."""
+    """Split parts into groups that share no partition column with each other."""
     own, found = set(columns), list[tuple[set[str], list[Part]]]()
     for part in parts:
         read, together = set(part.columns & own), [part]
@@ -324,7 +324,7 @@ def _apart(parts: Sequence[Part], columns: Iterable[str]) -> list[list[Part]]:
 
 
 def _crossed(size: int, number: int) -> Iterator[Pairs]:
-    """Each of some things with each of others, about so many at a time."""
+    """Yield the cross product, in chunks of bounded size."""
     step = max(1, _PAIRS // max(number, 1))
     for first in range(0, size, step):
         last = min(first + step, size)
@@ -344,7 +344,7 @@ def _equal(
     columns: Mapping[str, Coded],
     number: int,
 ) -> Pairs | None:
-    """The pairs that meet a part which says that two values are equal; None if none says so."""
+    """Return the pairs that meet an equality among the parts; None if there is none."""
     for part in parts:
         tree = None if part.leaf is None or part.operator != "is" else part.leaf.tree
         if not isinstance(tree, exp.EQ):
@@ -361,7 +361,7 @@ def _equal(
 def _side(
     node: exp.Expr, named: Mapping[str, Coded], size: int
 ) -> tuple[DataType, pa.Array] | None:
-    """The values of one side of an equation; None if they are not of these columns alone."""
+    """Return the values of one side of an equality; None if it reads other columns."""
     read = dict.fromkeys(column.name for column in node.find_all(exp.Column))
     if not read or not read.keys() <= named.keys():
         return None
@@ -376,7 +376,7 @@ def _side(
 
 
 def _looked_up(left: pa.Array, right: pa.Array) -> Pairs:
-    """The places of equal values, none of them null."""
+    """Return the positions of equal values, ignoring nulls."""
     numbers = factorize([pa.chunked_array([left, right])])
     wanted, there = numbers[: len(left)], numbers[len(left) :]
     rows = np.flatnonzero(np.asarray(right.is_valid()))
@@ -393,10 +393,10 @@ def _table(columns: Mapping[str, Coded], size: int) -> pa.Table:
 
 
 def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int) -> Marks:
-    """Which rows may meet all parts.
+    """Return which rows may meet all parts.
 
     Args:
-        columns: what the parts read: names of the scope, and partition columns.
+        columns: the columns that the parts read: names of the scope, and partition columns.
     """
     found = np.ones(size, bool)
     for part in parts:
@@ -405,7 +405,7 @@ def _held(parts: Sequence[Part], columns: Mapping[str, Coded], size: int) -> Mar
 
 
 def _may(part: Part, columns: Mapping[str, Coded], size: int) -> Marks:
-    """Which rows may meet a part."""
+    """Return which rows may meet a part."""
     if part.operator == "of nulls":
         return _may(part.parts[0], _nulls(columns, size), size)
     if part.operator in {"and", "or"}:
@@ -421,7 +421,7 @@ def _may(part: Part, columns: Mapping[str, Coded], size: int) -> Marks:
 
 
 def _nulls(columns: Mapping[str, Coded], size: int) -> dict[str, Coded]:
-    """The same, with null in all partition columns."""
+    """Return the columns with null in all partition columns."""
     nothing = np.zeros(size, np.int64)
     return {
         name: Coded(column.data_type, pa.nulls(1, column.values.type), nothing)
@@ -436,14 +436,14 @@ def _is_partition(name: str) -> bool:
 
 
 def _marks(leaf: Expression, named: Mapping[str, Coded], size: int, *, false: bool) -> Marks:
-    """In which rows a leaf is true, or false; null is neither. What cannot be told is both."""
+    """Return where a leaf is true, or false: null is neither, and an unknown result is both."""
     term = _term(leaf, {name: column.data_type for name, column in named.items()}, {})
     if term is not None:
         return _evaluated(term, _table(named, size), false=false)
     own = {name: c for name, c in named.items() if not _is_partition(name)}
     numbers, some = combined(list(own.values()), size)
     found = np.ones(size, bool)
-    for number in range(len(some[0]) if some else 0):  # as if the scope's values were written there
+    for number in range(len(some[0]) if some else 0):  # with constants for the scope's names
         rows = np.flatnonzero(numbers == number)
         scope = {name: c.constant(number) for name, c in zip(own, some, strict=True)}
         read = {name: c.taken(rows) for name, c in named.items() if name not in own}
@@ -457,10 +457,10 @@ def _marks(leaf: Expression, named: Mapping[str, Coded], size: int, *, false: bo
 def _term(
     leaf: Expression, types: Mapping[str, DataType], scope: Mapping[str, Constant]
 ) -> Term | None:
-    """A leaf with its types; None if it is left to Spark."""
+    """Return a leaf with types; None if it is left to Spark."""
     try:
         term = analysed(leaf, types, ZONE, scope)
-    except DefinitionError:  # Spark will say so
+    except DefinitionError:  # Spark will raise it
         return None
     return term if term is not None and isinstance(term.data_type, BooleanType) else None
 
@@ -468,7 +468,7 @@ def _term(
 def _evaluated(term: Term, rows: pa.Table, *, false: bool) -> Marks:
     try:
         found = evaluated(term, rows)
-    except EvaluationError:  # of some rows it may be either, which halving finds
+    except EvaluationError:  # true or false for a failing row, which halving finds
         if len(rows) == 1:
             return np.ones(1, bool)
         half = len(rows) // 2

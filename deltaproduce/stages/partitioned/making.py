@@ -1,8 +1,8 @@
-"""Making: one stage's tasks in one version.
+"""Making: the tasks of one stage in one version.
 
-What tasks make takes the place of the partitions that they are for, and is published with a record
-of each in one version. The invariant: a partition's rows are those of one run of its task, or of
-none; what a task that failed would have made stays as it was.
+The rows that tasks make replace their partitions, and are published with a record of each task in
+one version. The invariant: a partition holds the rows of one run of its task, or of none; the
+partition of a failed task stays unchanged.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import escaped
 
 Feeders: TypeAlias = Mapping[str, tuple[Fed, Stage, Rows | None]]
-"""What tasks read, by name: the feeder as they see it, and rows, with those that they depend on."""
+"""The input of tasks, by name: the feeder as they see it, the stage, and rows with dependencies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How the tasks of a stage are found and made.
+    """How a stage's tasks are found and made.
 
     Attributes:
-        keeps: partitions that no task asks for any more are kept.
-        function: a user's, which gets what the query reads; None if the query makes the rows.
-        definition: what makes a task beside its query, as text.
+        keeps: whether partitions that are no longer expected are kept.
+        function: a user function over the query's rows; None if the query makes the rows.
+        definition: the definition of a task apart from its query, as text.
     """
 
     stage: Stage
@@ -71,7 +71,7 @@ class Tasks:
     def entries(
         self, inputs: Mapping[str, StageInput], kept: Kept, agenda: Agenda, engines: Engines
     ) -> Entries:
-        """The tasks that are to exist."""
+        """Return the expected tasks."""
         planned, current, definitions = self._defined(kept, agenda)
         fed = {each.name: _fed(each, inputs, agenda, engines) for each in self.stage.merged}
         links = {name: self._linked(planned, one, agenda) for name, one in fed.items()}
@@ -87,7 +87,7 @@ class Tasks:
         )
 
     def _defined(self, kept: Kept, agenda: Agenda) -> tuple[Planned, int, Hashes]:
-        """The tasks, as `planned`, and what makes them; found once a run."""
+        """Return the tasks, as `planned`, with their definitions; computed once a run."""
         name = self.stage.name
         if name not in agenda.known or agenda.marked is not None:
             planned, current = self.planned(kept, agenda)
@@ -98,7 +98,7 @@ class Tasks:
         return found
 
     def _linked(self, planned: Planned, fed: Fed, agenda: Agenda) -> Links:
-        """What the tasks read of a feeder; found once a run while it has the same partitions."""
+        """Return the links of tasks with a feeder; computed once a run if its partitions stay."""
         name = f"{self.stage.name}/{fed.stage}"
         of, found = agenda.known.get(name, (None, None))
         if of is None or agenda.marked is not None or not of.equals(fed.table):
@@ -109,9 +109,9 @@ class Tasks:
         return links
 
     def planned(self, kept: Kept, agenda: Agenda) -> tuple[Planned, int]:
-        """The partitions that are to exist, and how many they are.
+        """Return the expected partitions, and how many of them are of the scheduled date.
 
-        Where tasks are marked, those are among them, behind, that were made for other dates.
+        If tasks are marked, tasks that were made for other dates follow.
         """
         found = self.partitions.at(agenda.moment, stage=self.stage.name)
         current = len(found)
@@ -127,7 +127,7 @@ class Tasks:
         return found, current
 
     def named(self, partitions: pa.Table) -> list[Partition]:
-        """Some partitions of the stage."""
+        """Return partitions of the stage."""
         names = self.partitions.names
         return [
             Partition(self.stage.name, tuple(zip(names, values, strict=True)))
@@ -135,10 +135,10 @@ class Tasks:
         ]
 
     def rows(self, entry: Entry, feeders: Feeders, production: Production) -> Rows:
-        """What one task makes, computed.
+        """Compute the rows that one task makes.
 
         Raises:
-            ProducerError: its query, or its function, failed.
+            ProducerError: its query or its function failed.
             SessionError: it needs Spark.
         """
         engines, stage = production.engines, self.stage
@@ -171,13 +171,13 @@ def tasked(
     version: int,
     anew: bool,
 ) -> Tasked:
-    """Make the tasks of a stage that are due.
+    """Make the due tasks of a stage.
 
     Args:
         content: the stage's rows; None if there are none that count.
-        records: those of its tasks that were made; None if there are none that count.
-        version: the number of the version that they are made for.
-        anew: what is made are all rows of the stage.
+        records: the records of its tasks; None if there are none that count.
+        version: the version number that they are made for.
+        anew: whether the tasks make all rows of the stage.
     """
     engines, stage = production.engines, tasks.stage
     keeper = records_stage(stage, tasks.partitions.types)
@@ -212,7 +212,7 @@ def tasked(
 
 
 def _rehearsed(tasks: Tasks, found: Entries, chosen: Chosen, agenda: Agenda) -> Tasked:
-    """As if some tasks were made, with the rows that they have."""
+    """Return the result as if the tasks were made, with their current row counts."""
     agenda.done += found.named(chosen.rows)
     gone = _dropped(tasks, found, agenda)
     agenda.dropped += tasks.named(found.kept.keys.take(pa.array(gone)))
@@ -228,7 +228,7 @@ def _made(
     production: Production,
     agenda: Agenda,
 ) -> tuple[Numbers, Rows]:
-    """The tasks of some that did not fail, by their places, and all rows that they make."""
+    """Run tasks; return the positions of those that did not fail, and all rows that they make."""
     made, parts = list[int](), list[Rows]()
     for entry in entries:
         try:
@@ -247,12 +247,12 @@ def _made(
 def _records(
     found: Entries, rows: Numbers, made: Hashes, counts: Numbers, scheduled: pa.Array
 ) -> pa.Table:
-    """The records of some tasks as they are now; see `records_batch`.
+    """Return the current records of tasks; see `records_batch`.
 
     Args:
-        rows: their places.
-        made: the sum of the hashes of the rows of each.
-        counts: how many rows each made.
+        rows: their positions.
+        made: for each the sum of the hashes of its rows.
+        counts: the number of rows that each made.
         scheduled: the date that each was made for, as text.
     """
     hashes = {
@@ -271,7 +271,7 @@ def _records(
 
 
 def _accepted(found: Entries, made: Numbers) -> pa.Table:
-    """New records of tasks that are not marked, were clean, and would not be."""
+    """Return new records for clean tasks that would turn dirty without being marked."""
     marks = found.turned_dirty
     marks[made] = False
     rows = np.flatnonzero(marks)
@@ -286,7 +286,7 @@ def _drops(stage: Stage) -> bool:
 
 
 def _fed(feeder: Stage, inputs: Mapping[str, StageInput], agenda: Agenda, engines: Engines) -> Fed:
-    """A feeder as tasks see it."""
+    """Return a feeder as tasks see it."""
     if feeder.name in agenda.fed:
         known: Fed = agenda.fed[feeder.name]
         return known
@@ -311,7 +311,7 @@ def _fed(feeder: Stage, inputs: Mapping[str, StageInput], agenda: Agenda, engine
 
 
 def _at(table: pa.Table, some: pa.Table, names: Sequence[str], size: int) -> Hashes:
-    """The digests of some partitions; 0 of those without rows."""
+    """Return the digests of partitions; 0 for empty ones."""
     found = np.asarray(some.column(DIGEST.name), np.int64).view(np.uint64)
     if not names:
         return found if len(found) else np.zeros(size, np.uint64)
@@ -321,10 +321,10 @@ def _at(table: pa.Table, some: pa.Table, names: Sequence[str], size: int) -> Has
 def _digested(
     feeder: Stage, inputs: Mapping[str, StageInput], engines: Engines, *, is_before: bool
 ) -> pa.Table:
-    """The digests of a feeder's partitions that have rows; all its rows are read if none has them.
+    """Return the digests of a feeder's non-empty partitions; reads all its rows if it keeps none.
 
     Args:
-        is_before: before this version, and not after it.
+        is_before: the digests before this version instead of after it.
     """
     keeper = inputs[digests_name(feeder.name)]
     columns = keeper.content
@@ -349,12 +349,12 @@ def _after(
     made: Numbers,
     sums: Hashes,
 ) -> Fed:
-    """What those who read the stage find: its tasks, and what is kept beside them.
+    """Return the stage as its readers' tasks see it: its tasks, and other partitions it keeps.
 
     Args:
-        gone: the partitions that are dropped, as places among what is kept.
-        made: the tasks that were made, as their places.
-        sums: the sums of the hashes of their rows.
+        gone: the dropped partitions, as positions among the kept records.
+        made: the positions of the tasks that were made.
+        sums: the sums of their rows' hashes.
     """
     kept = found.kept
     there = found.places >= 0
@@ -378,22 +378,22 @@ def _after(
 
 
 def _sums(made: pa.Table, found: Entries, rows: Numbers) -> Hashes:
-    """The digests of the partitions that were made; 0 of those without rows."""
+    """Return the digests of the partitions that were made; 0 for empty ones."""
     names = [name for name, _ in found.columns]
     return _at(found.planned.partitions.take(pa.array(rows)), made, names, len(rows))
 
 
 def _counts(made: pa.Table, found: Entries, rows: Numbers) -> Numbers:
-    """How many rows the partitions have that were made."""
+    """Return the row counts of the partitions that were made."""
     names = [name for name, _ in found.columns]
     places = matched(found.partitions.take(pa.array(rows)), made.select(names))
     return np.append(np.asarray(made.column(COUNT.name), np.int64), 0)[places]
 
 
 def _dropped(tasks: Tasks, found: Entries, agenda: Agenda) -> Numbers:
-    """The partitions that no task asks for any more, as places among what is kept.
+    """Return the partitions no longer expected, as positions among the kept records.
 
-    A date before the newest one that was run drops nothing.
+    Only the newest date that ran, or a later one, drops partitions.
     """
     nothing = np.zeros(0, np.int64)
     if tasks.keeps or not agenda.makes or agenda.marked is not None or agenda.changed_only:
@@ -409,7 +409,7 @@ def _dropped(tasks: Tasks, found: Entries, agenda: Agenda) -> Numbers:
 def _feeders(
     found: Entries, chosen: Numbers, inputs: Mapping[str, StageInput], engines: Engines
 ) -> Feeders:
-    """The rows that some tasks read, and perhaps others: those of their dependencies are sought."""
+    """Return the rows that tasks read, perhaps with others; only dependencies are looked up."""
     feeders = dict[str, tuple[Fed, Stage, Rows | None]]()
     for name, fed in found.fed.items():
         each = inputs[name]
@@ -438,7 +438,7 @@ def _batch(
     *,
     anew: bool,
 ) -> Batch:
-    """What takes the place of the rows of some partitions."""
+    """Return the batch that replaces the rows of partitions."""
     stage, layout = tasks.stage, Layout.of(tasks.stage)
     if anew:
         return Batch.snapshot(rows, stage, engines)

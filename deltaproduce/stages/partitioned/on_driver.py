@@ -1,7 +1,7 @@
-"""Tasks on the driver: what needs no Spark: plain queries, and functions of users.
+"""Tasks on the driver, without Spark: plain queries, and user functions.
 
-A plain query is ``SELECT … FROM stage WHERE …`` of expressions that are computed here. The
-invariant: it gives what Spark gives, or is left to Spark.
+A plain query is ``SELECT … FROM stage WHERE …`` of expressions that the driver can compute. The
+invariant: it returns what Spark returns, or is left to Spark.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Plain:
     """A plain query.
 
     Attributes:
-        outputs: the names of its columns, and what they are.
-        where: the rows that count; all if None.
+        outputs: the names of its columns, with their expressions.
+        where: the condition of the rows that count; all count if None.
     """
 
     outputs: tuple[tuple[str, Expression], ...]
@@ -67,10 +67,10 @@ class Plain:
     @staticmethod
     @lru_cache(maxsize=64)
     def of(text: str, columns: tuple[Column, ...]) -> Plain | None:
-        """A query as one; None if it is more than that.
+        """Read a query as a plain one; None if it is not plain.
 
         Args:
-            columns: those of the stage that it reads.
+            columns: the columns of the stage that it reads.
         """
         tree = QueryText.read(text).tree
         if not isinstance(tree, exp.Select) or any(
@@ -93,10 +93,10 @@ class Plain:
         return Plain(tuple(outputs), None if where is None else _bare(where.this, columns))
 
     def made(self, rows: pa.Table, columns: Sequence[Column], entry: Entry) -> pa.Table:
-        """What it makes of rows.
+        """Compute its result over rows.
 
         Raises:
-            SessionError: an expression is computed by Spark only.
+            SessionError: only Spark computes one of the expressions.
             EvaluationError: a value cannot be computed.
         """
         if self.where is not None:
@@ -110,7 +110,7 @@ class Plain:
 def dependencies_of(
     stage: Stage, fed: Fed, rows: Rows | None, entry: Entry, engines: Engines
 ) -> pa.Table:
-    """The rows of a feeder that a task depends on, on the driver."""
+    """Return the rows of a feeder that a task depends on, on the driver."""
     columns = (*stage.schema.key, *stage.schema.value)
     found = empty(columns) if rows is None else engines.table(rows, columns)
     if not fed.columns:
@@ -127,10 +127,10 @@ def plainly_made(
     feeders: Mapping[str, tuple[Fed, Stage, Rows | None]],
     engines: Engines,
 ) -> pa.Table:
-    """What a plain query makes of a task's dependencies.
+    """Run a plain query over a task's dependencies.
 
     Raises:
-        SessionError: it is not plain.
+        SessionError: the query is not plain.
         ProducerError: a value cannot be computed.
     """
     ((fed, stage, rows),) = feeders.values() if len(feeders) == 1 else (_needs_spark(),)
@@ -144,10 +144,10 @@ def plainly_made(
 
 
 def called(function: ForeignFunction, rows: pa.Table, task: Task, values: Values) -> pa.Table:
-    """What a user's function makes of a task's rows.
+    """Call a user function with a task's rows.
 
     Raises:
-        ProducerError: it failed, or gives no Table.
+        ProducerError: it failed, or did not return a Table.
     """
     try:
         found = function(rows, task)
@@ -167,7 +167,7 @@ def called(function: ForeignFunction, rows: pa.Table, task: Task, values: Values
 
 
 def conforming(found: pa.Table, stage: Stage, entry: Entry, engines: Engines) -> pa.Table:
-    """Rows that a task has made, in the columns of the stage's content.
+    """Return rows that a task made in the columns of the stage's content.
 
     ``_ordinal`` counts the rows of a key in the order of their values.
 
@@ -211,7 +211,7 @@ def _types(entry: Entry, stage: Stage) -> list[tuple[str, DataType]]:
 
 
 def _bare(node: exp.Expr, columns: Sequence[Column]) -> Expression:
-    """An expression whose columns are named as the stage has them, without its alias."""
+    """Return an expression without its alias, with the stage's spelling of columns."""
     tree = node.copy()
     names = {c.name.lower(): c.name for c in columns}
     read = list[str]()

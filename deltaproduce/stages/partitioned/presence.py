@@ -1,7 +1,7 @@
-"""Presence: the hidden stage that says which partitions of a source there are, or ever were.
+"""Presence: the hidden stage with the partitions that a source has, or ever had.
 
-A partition is present once it has had rows, or was named. The invariant: none ever goes, whatever
-becomes of its rows.
+A partition is present once it has had rows, or was named by the user. The invariant: a partition is
+never removed, whatever becomes of its rows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Presence(SourceKind):
 
 
 def presence_stage(source: Stage) -> Source:
-    """The stage that says which partitions of a source there are."""
+    """Return the stage with the partitions that a source has."""
     types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
     names = source.kind.partitioned_by
     key = StructType([StructField(name, types[name]) for name in names])
@@ -63,12 +63,12 @@ def presence_batches(
     named: Mapping[str, Sequence[Values]],
     engines: Engines,
 ) -> dict[str, Batch]:
-    """What comes into the stages that say which partitions of sources there are.
+    """Return the batches for the stages with the partitions of sources.
 
     Args:
         given: the rows that come into sources.
-        arrived: what has come into sources that are read in place: all that they have now counts.
-        named: the partitions that are named, by source.
+        arrived: the arrivals in sources that are read in place: all their current rows count.
+        named: the partitions that the user names, by source.
     """
     found = dict[str, Batch]()
     for source in sources:
@@ -85,7 +85,7 @@ def presence_batches(
 def _batch(
     source: Source, come: Iterable[Rows], named: Iterable[Values], engines: Engines
 ) -> Batch:
-    """The partitions of rows, and those that are named."""
+    """Return the partitions of rows, and the named ones."""
     stage = presence_stage(source)
     key = stage.schema.key.columns
     types = [(c.name, c.data_type) for c in key]
@@ -100,7 +100,7 @@ def _batch(
 
 
 def present(stored: Stored | None, source: Stage) -> pa.Table:
-    """The partitions of a source that there are, or ever were, in its partition columns, in order.
+    """Return the partitions that a source has, or ever had, sorted, in its partition columns.
 
     Args:
         stored: the rows of its `presence_stage`.
@@ -113,16 +113,16 @@ def present(stored: Stored | None, source: Stage) -> pa.Table:
 
 
 def partitions_table(source: Stage, values: Iterable[Values]) -> pa.Table:
-    """Some partitions of a source, in its partition columns."""
+    """Return partitions of a source as a table, in its partition columns."""
     key = presence_stage(source).schema.key.columns
     return table_of(values, [(c.name, c.data_type) for c in key]).select([c.name for c in key])
 
 
 def named_partitions(source: Stage, given: object) -> list[Values]:
-    """Partitions of a source that are named, as dicts of all its partition columns.
+    """Return the partitions that a user names, as dicts of all partition columns of a source.
 
     Raises:
-        InvalidArgumentError: one is no such dict, or has a value of another type.
+        InvalidArgumentError: one is not such a dict, or has a value of another type.
     """
     types = {c.name: c.data_type for c in (*source.schema.key, *source.schema.value)}
     names = source.kind.partitioned_by
@@ -142,7 +142,7 @@ def named_partitions(source: Stage, given: object) -> list[Values]:
 
 
 def _date(value: object) -> object:
-    """A date, also as text in ISO 8601."""
+    """Convert text in ISO 8601, or a datetime, to a date; return others unchanged."""
     if isinstance(value, str):
         try:
             return date.fromisoformat(value)

@@ -1,7 +1,7 @@
-"""A partitioned stage's query: which feeders it reads, where, and what is put into its text.
+"""The query of a partitioned stage: its feeders, its references to the scope, and its edits.
 
-Invariant: what `TaskQuery.sql` writes is the user's text, with the names of views in place of
-stages and literals in place of the scope's names.
+The invariant: `TaskQuery.sql` returns the user's text, with views in place of stages and literals
+in place of the scope's names.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from deltaproduce.stages.sql.text import Edit, QueryText, edited, end_of, line_a
 from deltaproduce.types.ddl import identifier
 
 _BEFORE_ALIASES: Final = frozenset({"where", "laterals", "windows"})
-"""Clauses that cannot name what the SELECT calls its columns."""
+"""Clauses that cannot name the aliases of the SELECT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place in the text where a name of the scope stands.
+    """A name of the scope in the text.
 
     Attributes:
-        aliased: it is a column of a SELECT, which is to keep the name.
+        aliased: whether it is a column of a SELECT, which must keep the name.
     """
 
     start: int
@@ -54,14 +54,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """A query that is run for one scope at a time.
+    """A query that runs for one scope at a time.
 
     Attributes:
-        text: as the user wrote it.
+        text: the user's text.
         reads: the places where it reads feeders.
         outputs: its columns, with the types that are known.
-        views: the changes of the text that put views in the place of feeders.
-        slots: where names of the scope stand.
+        views: the edits that replace feeders by views.
+        slots: the places of the scope's names.
     """
 
     text: str
@@ -72,29 +72,29 @@ class TaskQuery:
 
     @property
     def feeders(self) -> tuple[str, ...]:
-        """The names of the stages that it reads, each once, as the text names them."""
+        """The names of the stages that it reads, each once, as the text spells them."""
         return tuple(dict.fromkeys(read.feeder for read in self.reads))
 
     def sql(self, views: Mapping[str, str], scope: Scope) -> str:
-        """The query of one task.
+        """Return the query of one task.
 
         Args:
-            views: feeder -> the name of a view.
+            views: feeder -> view name.
         """
         end = len(self.text.rstrip().rstrip(";"))
         return edited(self.text[:end], (*self.views, *_literals(self.slots, scope)), views)
 
 
 def read_query(text: str, feeders: Iterable[Feeder], sample: Scope) -> TaskQuery:
-    """Reads a query.
+    """Read a query.
 
     Args:
         text: one SELECT in Spark's SQL, which names stages as its tables.
         feeders: the stages that it may read.
-        sample: any scope, for its names and their types.
+        sample: a scope of any date, for its names and their types.
 
     Raises:
-        DefinitionError: it cannot be read, names what is not there, or gives other rows each time.
+        DefinitionError: it cannot be parsed, names something unknown, or is not deterministic.
     """
     tree = QueryText.read(text).tree
     _check_determined(tree)
@@ -111,10 +111,10 @@ def read_query(text: str, feeders: Iterable[Feeder], sample: Scope) -> TaskQuery
 
 
 def with_values(text: str, feeders: Iterable[Feeder], values: Scope) -> str:
-    """A query with literals in the place of names.
+    """Replace names in a query by literals.
 
     Raises:
-        DefinitionError: as `read_query`.
+        DefinitionError: as for `read_query`.
     """
     reader = _Reader(text, {feeder.name.lower(): feeder for feeder in feeders}, values)
     reader.query(QueryText.read(text).tree, {}, None)
@@ -122,7 +122,7 @@ def with_values(text: str, feeders: Iterable[Feeder], values: Scope) -> str:
 
 
 def _literals(slots: Iterable[Slot], scope: Scope) -> Iterator[Edit]:
-    """Puts literals in the place of names."""
+    """Yield the edits that replace names by literals."""
     for slot in slots:
         text = literal(scope[slot.name])
         named = f"{text} AS {identifier(slot.name)}" if slot.aliased else text
@@ -130,10 +130,10 @@ def _literals(slots: Iterable[Slot], scope: Scope) -> Iterator[Edit]:
 
 
 def columns_used(text: str, feeders: Iterable[Feeder], sample: Scope) -> dict[str, frozenset[str]]:
-    """The columns of each stage that a query names, in lower case; all of it through ``*``.
+    """Return the columns of each stage that a query names, in lower case; ``*`` names all.
 
     Raises:
-        DefinitionError: as `read_query`.
+        DefinitionError: as for `read_query`.
     """
     reader = _Reader(text, {feeder.name.lower(): feeder for feeder in feeders}, sample)
     reader.query(QueryText.read(text).tree, {}, None)
@@ -178,10 +178,10 @@ def _check_outputs(outputs: Outputs) -> None:
 
 @dataclass
 class _Reader:
-    """What is gathered on the way through a query.
+    """Collects what a query reads, node by node.
 
     Attributes:
-        slots: by the place where they begin.
+        slots: by the position where they begin.
         used: the columns of each feeder that are named, in lower case.
     """
 
@@ -195,13 +195,13 @@ class _Reader:
 
     @property
     def names(self) -> dict[str, str]:
-        """Those of the scope, by lower-case name."""
+        """The names of the scope, by lower-case name."""
         return {name.lower(): name for name in self.sample}
 
     def query(
         self, node: exp.Expr, ctes: Mapping[str, Outputs | None], outer: Frame | None
     ) -> Outputs | None:
-        """The columns of a query; its reads and slots are kept."""
+        """Return the columns of a query; collect its reads and slots."""
         ctes = self._with(node, ctes, outer)
         match node:
             case exp.Select():
@@ -265,7 +265,7 @@ class _Reader:
         frame: Frame,
         ctes: Mapping[str, Outputs | None],
     ) -> Outputs | None:
-        """The columns of a SELECT; each may name those before it."""
+        """Return the columns of a SELECT; a column may name those before it."""
         outputs: list[tuple[str, DataType]] | None = []
         for place, node in enumerate(select.expressions):
             here = replace(frame, aliases=_aliases(select.expressions[:place]))
@@ -286,7 +286,7 @@ class _Reader:
         ctes: Mapping[str, Outputs | None],
         outer: Frame | None,
     ) -> Relation:
-        """A relation, and what is joined to it."""
+        """Return a relation with its joins."""
         for join in holder.args.get("joins") or ():
             found = found.joined(self._relation(join.this, ctes, outer), join)
         return found
@@ -294,7 +294,7 @@ class _Reader:
     def _relation(
         self, node: exp.Expr, ctes: Mapping[str, Outputs | None], outer: Frame | None
     ) -> Relation:
-        """One table or subquery, and what is joined to it inside parentheses."""
+        """Return a table or subquery, with its joins inside parentheses."""
         if _is_parenthesis(node):
             found = self._relation(node.this, ctes, outer)
         else:
@@ -341,7 +341,7 @@ class _Reader:
     def _names_in(
         self, select: exp.Select, frame: Frame, ctes: Mapping[str, Outputs | None]
     ) -> None:
-        """Keeps the scope's names in a SELECT's clauses, and what queries in them read."""
+        """Collect the scope's names in a SELECT's clauses, and the reads of their subqueries."""
         named = replace(frame, aliases=_aliases(select.expressions))
         for key, part in _parts(select):
             if key in {"from_", "joins"}:
@@ -350,7 +350,7 @@ class _Reader:
                 self._expression(part, frame if key in _BEFORE_ALIASES else named, ctes)
 
     def _from(self, node: exp.Expr, frame: Frame, ctes: Mapping[str, Outputs | None]) -> None:
-        """As `_names_in`, for a part of a FROM, whose tables and subqueries are read already."""
+        """Do the same as `_names_in` for a part of a FROM, whose tables and subqueries are done."""
         match node:
             case exp.From() | exp.Join():
                 self._from(node.this, frame, ctes)
@@ -376,7 +376,7 @@ class _Reader:
         ctes: Mapping[str, Outputs | None],
         outputs: Outputs | None,
     ) -> None:
-        """As `_names_in`, for ORDER BY and LIMIT after a set operation."""
+        """Do the same as `_names_in` for ORDER BY and LIMIT after a set operation."""
         own = Frame((Item("", outputs),), outer=frame.outer)
         for key, part in _parts(node):
             if key in {"order", "limit", "offset"}:
@@ -413,7 +413,7 @@ class _Reader:
 
 
 def _parts(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
-    """What a node consists of, by the names of its arguments."""
+    """Return the children of a node, by argument name."""
     found: list[tuple[str, exp.Expr]] = []
     for key, value in node.args.items():
         values = value if isinstance(value, list) else [value]
@@ -432,20 +432,20 @@ def _lambdas(node: exp.Expr) -> list[exp.Lambda]:
 
 
 def _aliases(nodes: Iterable[exp.Expr]) -> frozenset[str]:
-    """The names that are given with AS, in lower case."""
+    """Return the aliases given with AS, in lower case."""
     return frozenset(node.alias.lower() for node in nodes if isinstance(node, exp.Alias))
 
 
 def _is_parenthesis(node: exp.Expr) -> bool:
-    """Recognises the ``(a JOIN b)`` of a FROM."""
+    """Return whether a node is a parenthesis in a FROM, such as ``(a JOIN b)``."""
     return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias
 
 
 def _shaped(item: Item, node: exp.Expr) -> Item:
-    """An item, and what is done to it before anything else sees it.
+    """Apply the operations on an item that come before all others, such as PIVOT.
 
     Raises:
-        DefinitionError: its rows would be taken by chance, or from another time.
+        DefinitionError: they would sample rows, or read another version.
     """
     for key in ("sample", "version", "when"):
         if node.args.get(key) is not None:
@@ -453,13 +453,13 @@ def _shaped(item: Item, node: exp.Expr) -> Item:
                 f"{spelled(node)!r} is not supported in a query of tasks; name the rows in a WHERE",
                 line=line_at(node),
             )
-    if node.args.get("pivots"):  # whose columns only Spark knows, and no condition is about
+    if node.args.get("pivots"):  # only Spark knows its columns, and no condition reads them
         return replace(item, alias="", outputs=None)
     return item
 
 
 def _of_both(left: Outputs | None, right: Outputs | None) -> Outputs | None:
-    """The columns of a set operation; types that differ are Spark's to find."""
+    """Return the columns of a set operation; Spark resolves types that differ."""
     if left is None or right is None or len(left) != len(right):
         return left
     both = zip(left, right, strict=True)
@@ -467,7 +467,7 @@ def _of_both(left: Outputs | None, right: Outputs | None) -> Outputs | None:
 
 
 def _renamed(outputs: Outputs | None, node: exp.Expr) -> Outputs | None:
-    """Columns by the names that an alias gives them."""
+    """Rename columns as an alias does."""
     alias = node.args.get("alias")
     names = [] if not isinstance(alias, exp.TableAlias) else [c.name for c in alias.columns]
     if not names:

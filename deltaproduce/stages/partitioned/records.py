@@ -1,7 +1,7 @@
-"""Records: the hidden stage that says of what each task of another stage was made.
+"""Records: the hidden stage that stores the inputs and results of another stage's tasks.
 
-It has a row for each partition that was made, with or without rows, and is published with them. The
-invariant: a record is of the run of the task whose rows the partition has.
+It has one row for each partition that was made, empty or not, and is published with them. The
+invariant: a record describes the task run that made the partition's current rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TaskRecords(MadeByTasks):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """See `Kind.tables`: a record is made from no one key."""
+        """See `Kind.tables`: a record comes from no single key."""
         return (CONTENT, UPDATES, RUNS)
 
     @property
@@ -53,10 +53,10 @@ class TaskRecords(MadeByTasks):
 
 
 def records_stage(stage: Stage, types: Sequence[tuple[str, DataType]]) -> Producer:
-    """The stage that keeps the records of another one's tasks.
+    """Return the stage that keeps the records of a stage's tasks.
 
     Args:
-        types: the partition columns of that stage, with their types.
+        types: that stage's partition columns, with their types.
     """
     key = StructType([StructField(name, kind) for name, kind in types])
     schema = row_schema(key, _VALUE, stage=stage.name)
@@ -64,7 +64,7 @@ def records_stage(stage: Stage, types: Sequence[tuple[str, DataType]]) -> Produc
 
 
 def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kept:
-    """The records that a stage keeps; only the columns that are needed are read.
+    """Read the records of a stage; only the needed columns are read.
 
     Args:
         droppable: whether a feeder drops partitions.
@@ -90,7 +90,7 @@ def read_records(stored: Stored | None, stage: Stage, *, droppable: bool) -> Kep
 
 
 def newest(stored: Stored, stage: Stage) -> str:
-    """The newest date, or time, that a task was made for, in ISO 8601."""
+    """Return the newest date, or time, that a task was made for, in ISO 8601."""
     return str(pc.max(read_records(stored, stage, droppable=False).scheduled).as_py() or "")
 
 
@@ -103,16 +103,16 @@ def records_batch(
     version: int,
     anew: bool,
 ) -> Batch | None:
-    """The records of tasks that were made, and the end of those whose partitions are dropped.
+    """Return the records of tasks that were made, and delete those of dropped partitions.
 
     Args:
-        told: a row each, in the columns of the stage but the ordinal and the version.
+        told: one row per record, in the columns of the stage without ordinal and version.
         dropped: partitions, in the key columns.
-        version: the number of the version that they are made for.
-        anew: these are all records that there are.
+        version: the version number that they are made for.
+        anew: whether these are all records of the stage.
 
     Returns:
-        None if there are none.
+        None if nothing changes.
     """
     if not len(told) and not len(dropped) and not anew:
         return None

@@ -1,7 +1,6 @@
-"""Typing: the types of a query's columns, as far as they can be told without Spark.
+"""Typing: the types of a query's columns, as far as they are certain without Spark.
 
-The invariant: a type that is told is the one that Spark finds; of what has no sure rule here it is
-not known.
+The invariant: a type found here is the type that Spark finds; without a certain rule it is unknown.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _SAME: Final = frozenset({"min", "max", "first", "last", "any_value", "mode"})
 
 
 def type_of(node: exp.Expr, frame: Frame, names: Mapping[str, str], sample: Scope) -> DataType:
-    """The type of an expression of a SELECT; `UNKNOWN` if it cannot be told.
+    """Return the type of an expression in a SELECT; `UNKNOWN` if no rule is certain.
 
     Args:
-        names: those of the scope, by lower-case name.
-        sample: a scope.
+        names: the names of the scope, by lower-case name.
+        sample: a scope of any date.
     """
     if isinstance(node, exp.Alias):
         node = node.this
@@ -64,18 +63,18 @@ def type_of(node: exp.Expr, frame: Frame, names: Mapping[str, str], sample: Scop
         return UNKNOWN
     try:
         term = analysed(Expression(tree.sql("spark"), tuple(types), tree), types)
-    except DefinitionError:  # Spark will say so
+    except DefinitionError:  # Spark will raise it
         return UNKNOWN
     return UNKNOWN if term is None else term.data_type
 
 
 def check_fit(node: exp.Expr, frame: Frame, names: Mapping[str, str], sample: Scope) -> None:
-    """Refuse what Spark surely refuses, whatever its settings; all else is left to it.
+    """Refuse what Spark certainly refuses, whatever its settings; the rest is left to Spark.
 
     Args:
         node: a part of an expression, or a clause with a condition.
-        names: those of the scope, by lower-case name.
-        sample: a scope.
+        names: the names of the scope, by lower-case name.
+        sample: a scope of any date.
 
     Raises:
         DefinitionError: its types do not fit; with `line`.
@@ -105,7 +104,7 @@ _PRODUCTS: Final = (exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
-    """The parts of a node whose types have to fit."""
+    """Return the children of a node whose types must fit."""
     match node:
         case exp.Where() | exp.Having():
             return [node.this]
@@ -129,7 +128,7 @@ _PLACE: Final = "_place_"
 
 
 def _put(tree: exp.Expr, node: exp.Expr, kind: DataType, types: dict[str, DataType]) -> exp.Expr:
-    """A tree with a column of a type in the place of a node."""
+    """Return a tree in which a typed column replaces a node."""
     name = f"{_PLACE}{len(types)}"
     types[name] = kind
     column = exp.column(exp.to_identifier(name, quoted=True))
@@ -156,7 +155,7 @@ def _of_column(
 def _of_aggregate(
     call: exp.Func, frame: Frame, names: Mapping[str, str], sample: Scope
 ) -> DataType | None:
-    """The type of an aggregate; None if it is no aggregate that is known here."""
+    """Return the type of an aggregate; None if it is not one that is known here."""
     name = function_name(call)
     if name in _COUNTS:
         return LongType()

@@ -1,7 +1,7 @@
-"""Scopes: what the names in a task's query stand for, by ``FOR x IN list`` and ``LET x = value``.
+"""Scopes: the values of names in a task's query, by ``FOR x IN list`` and ``LET x = value``.
 
-A scope is made of the date that is scheduled, and of nothing else. The invariant: two evaluations
-for one date give the same scopes in the same order, on every machine and in every session.
+A scope depends on the scheduled date alone. The invariant: two evaluations for one date give the
+same scopes in the same order, on every machine and in every session.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from deltaproduce.stages.sql.syntax import DEPTHS, reason, shortened, spark_dial
 from deltaproduce.types.atoms import arrow_type
 
 Scope: TypeAlias = Mapping[str, Constant]
-"""The names of one task, in the order in which they are defined, and what they stand for."""
+"""The names of one task, in the order of their definitions, with their values."""
 
 _SAMPLE: Final = datetime(2000, 1, 1, tzinfo=UTC)
-"""Types do not depend on the date; this one is as good as any other."""
+"""An arbitrary date, since types do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Clause:
     """``FOR name IN expression``, or ``LET name = expression``.
 
     Attributes:
-        repeats: whether it is a FOR, which makes a scope of each item of a list.
+        repeats: whether it is a FOR, which creates a scope for each item of a list.
     """
 
     repeats: bool
@@ -48,11 +48,11 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """What the scopes of a stage are made of.
+    """The definition of a stage's scopes.
 
     Attributes:
-        text: as the user wrote it, on one line.
-        sample: a scope, for the names and the types of what they stand for.
+        text: the user's text, on one line.
+        sample: a scope of any date, for the names and their types.
     """
 
     text: str
@@ -61,10 +61,10 @@ class Scopes:
 
     @staticmethod
     def read(text: str) -> Scopes:
-        """The scopes that a text defines; one scope without names if it is empty.
+        """Read the scopes that a text defines; one scope without names if it is empty.
 
         Raises:
-            DefinitionError: it cannot be read, or a part is not determined by the date; with the
+            DefinitionError: it cannot be parsed, or a part depends on more than the date; with the
                 `line` in the text.
         """
         clauses = list[Clause]()
@@ -78,20 +78,20 @@ class Scopes:
 
     @property
     def types(self) -> dict[str, DataType]:
-        """The names, in order, and the types of what they stand for."""
+        """The names, in order, and the types of their values."""
         return {name: value.data_type for name, value in self.sample.items()}
 
     @property
     def timeless(self) -> Scoped | None:
-        """The scopes of all dates, if they are the same at each."""
+        """The scopes of every date, if they do not depend on it."""
         is_timeless = not any(is_dated(clause.expression) for clause in self.clauses)
         return self.of(_SAMPLE) if is_timeless else None
 
     def of(self, moment: datetime) -> Scoped:
-        """The scopes of a date, in the order of their lists.
+        """Return the scopes of a date, in the order of their lists.
 
         Args:
-            moment: the date that is scheduled, in UTC.
+            moment: the scheduled date, in UTC.
 
         Raises:
             DefinitionError: a value cannot be computed.
@@ -104,8 +104,8 @@ class Scoped(Sequence[Scope]):
     """Scopes, in order.
 
     Attributes:
-        names: what each name stands for, in all of them.
-        size: how many they are.
+        names: the values of each name, in all scopes.
+        size: the number of scopes.
     """
 
     names: Mapping[str, Coded]
@@ -128,7 +128,7 @@ class Scoped(Sequence[Scope]):
         return {name: column.constant(place) for name, column in self.names.items()}
 
     def listed(self) -> list[Scope]:
-        """All of them as mappings."""
+        """Return all of them as mappings."""
         columns = [
             [known[code] for code in column.codes.tolist()]
             for column in self.names.values()
@@ -139,7 +139,7 @@ class Scoped(Sequence[Scope]):
         ]
 
     def beside(self, other: Scoped) -> Scoped:
-        """These, and then others of the same names."""
+        """Append other scopes with the same names."""
         if not self.size or not other.size:
             return self if self.size else other
         names = {
@@ -153,12 +153,12 @@ class Scoped(Sequence[Scope]):
         return Scoped(names, self.size + other.size)
 
     def taken(self, rows: Numbers) -> Scoped:
-        """Some of them, by their places."""
+        """Return scopes, by position."""
         return Scoped({name: one.taken(rows) for name, one in self.names.items()}, len(rows))
 
 
 def _parts(text: str) -> Iterator[list[Token]]:
-    """The clauses of a text, which commas part."""
+    """Yield the clauses of a text, which commas separate."""
     try:
         tokens = spark_dialect().tokenize(text)
     except SqlglotError as error:
@@ -176,7 +176,7 @@ def _parts(text: str) -> Iterator[list[Token]]:
 
 
 def _clause(tokens: Sequence[Token], text: str, known: Sequence[str]) -> Clause:
-    """One clause, whose expression may name those before it."""
+    """Return one clause, whose expression may use the names before it."""
     words = [token.text.upper() for token in tokens[:3]]
     if len(tokens) < 4 or (words[0], words[2]) not in {("FOR", "IN"), ("LET", "=")}:
         told = shortened(text[tokens[0].start : tokens[-1].end + 1])
@@ -197,10 +197,11 @@ def _expanded(
     moment: datetime,
     types: Mapping[str, DataType] | None = None,
 ) -> Scoped:
-    """All scopes of a date.
+    """Return all scopes of a date.
 
     Args:
-        types: those of the names; None to find them: then there is one scope, as no list is empty.
+        types: the names' types; None to find them: then one scope results, as if no list were
+            empty.
     """
     found = Scoped({}, 1)
     for clause in clauses:
@@ -216,7 +217,7 @@ def _expanded(
 
 
 def _extended(found: Scoped, clause: Clause, moment: datetime, *, typing: bool) -> Scoped:
-    """Scopes with one more name."""
+    """Extend scopes by one more name."""
     expression = clause.expression
     used = [name for name in expression.columns if name in found.names]
     numbers, columns = combined([found.names[name] for name in used], found.size)
@@ -251,10 +252,10 @@ def _names_a_list(expression: Expression, found: Scoped) -> bool:
 def _repeated(
     found: Scoped, name: str, lists: Sequence[Sequence[Constant]], numbers: Numbers
 ) -> Scoped:
-    """A scope of each item of a list, for each scope.
+    """Repeat each scope for each item of a list.
 
     Args:
-        numbers: which of the lists each scope has.
+        numbers: the number of each scope's list.
     """
     items = [item for one in lists for item in one]
     sizes = np.array([len(one) for one in lists], np.int64)

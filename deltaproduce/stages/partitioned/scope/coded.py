@@ -1,7 +1,7 @@
-"""Coded columns: values by number, so that what follows from values is computed once for each.
+"""Coded columns: dictionary-encoded values, so that each value is processed once.
 
-The names of a hundred thousand scopes stand for a few hundred days and stores. The invariant: rows
-with the same code have the same value.
+The names of a hundred thousand scopes take a few hundred days and stores as values. The invariant:
+rows with the same code have the same value.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _MARKS_A_ROW: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column.
+    """A dictionary-encoded column.
 
     Attributes:
-        values: what occurs in it, and perhaps others.
-        codes: the place of each row's value among them.
+        values: the values that occur in it, and perhaps others.
+        codes: the index of each row's value.
     """
 
     data_type: DataType
@@ -43,7 +43,7 @@ class Coded:
 
     @staticmethod
     def of(column: pa.ChunkedArray, data_type: DataType) -> Coded:
-        """A column of Arrow."""
+        """Encode a column of Arrow."""
         found = column.combine_chunks().dictionary_encode(null_encoding="encode")
         return Coded(data_type, found.dictionary, np.asarray(found.indices, np.int64))
 
@@ -51,18 +51,18 @@ class Coded:
         return len(self.codes)
 
     def taken(self, rows: Numbers) -> Coded:
-        """Some rows, by their places."""
+        """Return rows, by position."""
         return replace(self, codes=self.codes[rows])
 
     def constant(self, row: int) -> Constant:
-        """The value of a row."""
+        """Return the value of a row."""
         found = self.values[int(self.codes[row])].as_py()
         if isinstance(found, datetime):
             found = found.astimezone(UTC)
         return Constant(self.data_type, tuple(found) if isinstance(found, list) else found)
 
     def constants(self) -> dict[int, Constant]:
-        """The values that occur, by code."""
+        """Return the values that occur, by code."""
         codes, rows = np.unique(self.codes, return_index=True)
         return {
             code: self.constant(row)
@@ -76,13 +76,13 @@ class Coded:
 
 
 def combined(columns: Sequence[Coded], size: int) -> tuple[Numbers, list[Coded]]:
-    """The combinations of values that occur in some columns.
+    """Return the combinations of values that occur in columns.
 
     Args:
-        size: how many rows there are.
+        size: the number of rows.
 
     Returns:
-        Of each row the number of its combination, and the columns with a row for each of these.
+        The number of each row's combination, and the columns with one row per combination.
     """
     numbers, rows = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
     for column in columns:
@@ -101,13 +101,13 @@ def combined(columns: Sequence[Coded], size: int) -> tuple[Numbers, list[Coded]]
 
 
 def computed(expression: Expression, named: Mapping[str, Coded], size: int) -> Coded:
-    """The values of an expression over the names of some scopes, of which there is one at least.
+    """Compute an expression over the names of scopes; there is at least one scope.
 
     Args:
-        named: by name, with a row for each scope.
+        named: by name, with one row per scope.
 
     Raises:
-        DefinitionError: one cannot be computed, or not without Spark.
+        DefinitionError: a value cannot be computed, or not without Spark.
     """
     used = [name for name in expression.columns if name in named]
     numbers, columns = combined([named[name] for name in used], size)

@@ -1,7 +1,7 @@
-"""Lists: what a FOR goes through: ``array(…)``, ``sequence(…)`` and ``timeseries(…)``.
+"""Lists, which a FOR iterates over: ``array(…)``, ``sequence(…)`` and ``timeseries(…)``.
 
-The invariant: all items of a list have one type, and a list depends on the scope and the date that
-is scheduled alone.
+The invariant: all items of a list have one type, and a list depends on the scope and the scheduled
+date alone.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from deltaproduce.stages.sql.syntax import function_name
 _LISTS: Final = frozenset({"array", "sequence", "timeseries"})
 _STEP: Final = re.compile(r"\s*([1-9][0-9]{0,5})\s+(hour|day|week|month)s?\s*", re.IGNORECASE)
 _MOST: Final = 1_000_000
-"""How many items a list has at most."""
+"""The most items of a list."""
 
 
 def is_list(expression: Expression, scope: Mapping[str, Constant]) -> bool:
-    """Whether an expression is a list, or the name of one."""
+    """Return whether an expression is a list, or the name of one."""
     if function_name(expression.tree.unnest()) in _LISTS:
         return True
     return isinstance(_named(expression, scope).data_type, ArrayType)
 
 
 def is_dated(expression: Expression) -> bool:
-    """Whether an expression depends on the date that is scheduled."""
+    """Return whether an expression depends on the scheduled date."""
     return function_name(expression.tree.unnest()) == "timeseries"
 
 
@@ -53,14 +53,14 @@ def as_one(
     scope: Mapping[str, Constant],
     moment: datetime,
 ) -> Constant:
-    """A list as one value, which may be empty."""
+    """Return a list, which may be empty, as one value."""
     sample = items or listed(expression, scope, moment, typing=True)
     kind = ArrayType(sample[0].data_type)
     return Constant(kind, tuple(item.value for item in items))
 
 
 def _named(expression: Expression, scope: Mapping[str, Constant]) -> Constant:
-    """The value that an expression names; null if it is no name."""
+    """Return the value that an expression names; null if it is not a name."""
     column = expression.column
     return scope.get(column or "", Constant(NullType(), None))
 
@@ -72,14 +72,14 @@ def listed(
     *,
     typing: bool = False,
 ) -> list[Constant]:
-    """The items of a list.
+    """Return the items of a list.
 
     Args:
-        moment: the date that is scheduled, in UTC.
-        typing: at least one, whose type is all that matters.
+        moment: the scheduled date, in UTC.
+        typing: return at least one item, of which only the type matters.
 
     Raises:
-        DefinitionError: it is no list, or an item cannot be computed.
+        DefinitionError: it is not a list, or an item cannot be computed.
     """
     named = _named(expression, scope)
     if isinstance(named.data_type, ArrayType):
@@ -103,12 +103,12 @@ def listed(
 
 
 def timeseries(step: object, count: int, moment: datetime) -> list[Constant]:
-    """So many times, a step apart, that end at a moment cut to the step's unit; newest first.
+    """Return ``count`` times, a step apart, up to a moment truncated to the unit; newest first.
 
     Weeks begin on Mondays.
 
     Raises:
-        DefinitionError: the step is no such text.
+        DefinitionError: the step is invalid.
     """
     match = _STEP.fullmatch(step) if isinstance(step, str) else None
     if match is None:
@@ -149,7 +149,7 @@ def _count(steps: Constant) -> int:
 
 
 def _sequence(bounds: list[Constant], expression: Expression) -> list[Constant]:
-    """Whole numbers, or days, from the first to the last, both among them."""
+    """Return whole numbers, or days, from the first to the last, inclusive."""
     first, last, *steps = bounds
     kinds = (IntegralType, DateType) if not steps else (IntegralType,)
     values = [bound.value for bound in bounds]
@@ -184,6 +184,6 @@ def _array(
 
 
 def _argument(node: exp.Expr, expression: Expression) -> Expression:
-    """A part of an expression as one; whose text is that of the whole, as the user wrote it."""
+    """Return a part of an expression; it keeps the text of the whole, for messages."""
     names = dict.fromkeys(column.name for column in node.find_all(exp.Column))
     return Expression(expression.text, tuple(names), node)

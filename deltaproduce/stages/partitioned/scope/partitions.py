@@ -1,4 +1,4 @@
-"""Partitions: which ones are to exist at a date, by scopes and what the partition columns are.
+"""Partitions: the expected ones at a date, from scopes and definitions of partition columns.
 
 The invariant: no two scopes of a date make the same partition.
 """
@@ -25,11 +25,11 @@ from deltaproduce.types.atoms import arrow_type
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """The partitions of a stage.
+    """The expected partitions of a stage.
 
     Attributes:
-        columns: the names of its partition columns, and what they are in a scope.
-        types: the names, and their types.
+        columns: the names of its partition columns, with their expressions over a scope.
+        types: the names, with their types.
     """
 
     text: str
@@ -39,10 +39,10 @@ class Partitions:
 
     @staticmethod
     def read(text: str, scopes: Scopes) -> Partitions:
-        """The partition columns that a text defines: ``"day = partition_day, store"``.
+        """Read the partition columns that a text defines: ``"day = partition_day, store"``.
 
         Raises:
-            DefinitionError: it cannot be read, names what no scope has, or two scopes make one
+            DefinitionError: it cannot be parsed, names what no scope has, or two scopes make one
                 partition at any date.
         """
         columns = list[tuple[str, Expression]]()
@@ -68,7 +68,7 @@ class Partitions:
         return tuple(name for name, _ in self.columns)
 
     def at(self, moment: datetime, *, stage: str) -> Planned:
-        """The partitions that are to exist at a date, in order, and the scope of each.
+        """Return the expected partitions at a date, in order, and the scope of each.
 
         Raises:
             DefinitionError: a value cannot be computed, or two scopes make one partition.
@@ -79,7 +79,7 @@ class Partitions:
             raise DefinitionError(f"stage {stage!r}: {error}", stage=stage) from None
 
     def _planned(self, scopes: Scoped) -> Planned:
-        """The partitions of some scopes."""
+        """Return the partitions of scopes."""
         if not scopes.size:
             return Planned(table_of([], self.types), scopes)
         columns = {
@@ -99,10 +99,10 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Partitions that are to exist, in order.
+    """Expected partitions, in order.
 
     Attributes:
-        table: a row each, in the partition columns, behind one of nulls.
+        table: one row each, in the partition columns, after one column of nulls.
         scopes: the scope of each.
     """
 
@@ -118,22 +118,22 @@ class Planned:
         return self.table.drop_columns(["_"])
 
     def values(self, row: int) -> Values:
-        """Those of one partition."""
+        """Return the values of one partition."""
         return tuple(values_at(self.partitions, [row])[0])
 
     def beside(self, other: Planned) -> Planned:
-        """These, and then others."""
+        """Append other partitions."""
         return Planned(
             pa.concat_tables([self.table, other.table]), self.scopes.beside(other.scopes)
         )
 
     def taken(self, rows: Numbers) -> Planned:
-        """Some of them, by their places."""
+        """Return partitions, by position."""
         return Planned(self.table.take(pa.array(rows)), self.scopes.taken(rows))
 
 
 def values_at(partitions: pa.Table, rows: Sequence[int] | Numbers) -> list[Values]:
-    """Some partitions by their places."""
+    """Return the values of partitions, by position."""
     some = partitions.take(pa.array(rows, pa.int64()))
     found = [
         tuple(map(_plain, row)) for row in zip(*(c.to_pylist() for c in some.columns), strict=True)
@@ -146,7 +146,7 @@ def _plain(value: object) -> object:
 
 
 def table_of(values: Iterable[Values], columns: Sequence[tuple[str, DataType]]) -> pa.Table:
-    """Partitions as rows, in their columns."""
+    """Return partitions as a table, in their columns."""
     rows = list(values)
     arrays = {
         name: pa.array([row[place] for row in rows], arrow_type(kind))

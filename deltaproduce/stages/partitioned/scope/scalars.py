@@ -1,7 +1,7 @@
-"""Scalars: what an expression over the names of a scope is.
+"""Scalars: values of expressions over the names of a scope.
 
-It is computed as for rows (`sql.expressions`), in UTC. The invariant: a value is the one that Spark
-gives in ANSI mode in a session whose time zone is UTC.
+They are computed as for rows (`sql.expressions`), in UTC. The invariant: a value is the one that
+Spark returns in ANSI mode in a session with time zone UTC.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ONE_ROW: Final = pa.table({"_": [0]})
 
 
 def scalar(expression: Expression, scope: Mapping[str, Constant]) -> Constant:
-    """The value of an expression.
+    """Compute the value of an expression.
 
     Raises:
         DefinitionError: it cannot be computed, or not without Spark.
@@ -47,7 +47,7 @@ def scalar(expression: Expression, scope: Mapping[str, Constant]) -> Constant:
 
 
 def value_of(term: Term, text: str) -> Constant:
-    """The value of a term that reads no column.
+    """Compute the value of a term that reads no column.
 
     Raises:
         DefinitionError: it cannot be computed.
@@ -62,7 +62,7 @@ def value_of(term: Term, text: str) -> Constant:
 
 
 def literal(value: Constant) -> str:
-    """A value as Spark's SQL has it, in its type."""
+    """Return a value as a literal of its type in Spark's SQL."""
     found, data_type = value.value, value.data_type
     if found is None:
         return f"CAST(NULL AS {data_type.simpleString()})"
@@ -82,7 +82,7 @@ def literal(value: Constant) -> str:
 
 
 def type_name(data_type: DataType) -> str:
-    """A type as people read it."""
+    """Return a type's name for messages."""
     return data_type.simpleString().upper()
 
 
