@@ -1,1 +1,1 @@
-"""Sources that are Delta tables of someone else, read in place and never written."""
+"""Sources that are existing Delta tables, read in place and never written."""

@@ -1,9 +1,9 @@
-"""Delta sources: sources that are Delta tables of someone else, read in place and never written.
+"""Arrivals: new rows in existing Delta tables, which sources read in place and never write.
 
-The content of such a source in a version is its table at one delta version, which the version log
-keeps; so nothing is copied, and no user keeps a watermark. A `TableArrival` is what an update finds
-new in the table. The invariant: the delta version that a version names is the one that went into
-every stage of it, and what was between two of them is found, or the update fails and says why.
+A version's content of such a source is its table at one Delta version, which the version log
+records; so nothing is copied, and no user keeps a watermark. A `TableArrival` is what an update
+finds new in the table. The invariant: the Delta version that a version names is the one that all
+its stages read, and all changes between two of them are found, or the update fails and says why.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _LONG_AGO: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class TableArrival:
-    """What is new in the table of a source (an `Arrival`).
+    """New rows in the table of a source (an `Arrival`).
 
     Attributes:
-        now: the table's state.
+        now: the table's current state.
         last: the source's figures in the head.
-        begins: its rows before are none, or do not count: all that there are are new.
-        redefined: the source has other columns than it had in the head.
+        begins: the source had no rows before, or they do not count, so that all its rows are new.
+        redefined: the source has other columns than in the head.
     """
 
     source: Source
@@ -59,36 +59,36 @@ class TableArrival:
 
     @property
     def place(self) -> InPlace:
-        """Where the source's content is from now on."""
+        """The location of the source's content from now on."""
         now = self.now
         return InPlace(self.table.name, now.id, now.delta_version, now.micros)
 
     @property
     def reason(self) -> str:
-        """What an update says of it."""
+        """The text that an update shows for it."""
         newest = f"delta version {self.now.delta_version}"
         if self.begins or self.last is None:
             return f"its table is read from {newest} on"
         return f"its table went from delta version {self.last.delta_versions[CONTENT]} to {newest}"
 
     def is_overdue(self, now: datetime) -> bool:
-        """Whether the delta version in the head is so old that a VACUUM may soon remove its files.
+        """Return whether the head's Delta version is so old that VACUUM may soon remove its files.
 
-        Then the new one is put into a version, even if no row differs.
+        If so, a version records the new one, even if no row differs.
         """
         if self.last is None:
             return False
         return now.timestamp() - self.last.origin.table_micros / 1e6 > _LONG_AGO.total_seconds()
 
     def content(self) -> Stored:
-        """The source's rows as they are now."""
+        """Return the source's current rows."""
         last = self.last or StageFigures("skipped")
         layout, rows = Layout.of(self.source), max(last.rows, 1)
         found = numbered_by_values(self.tables.read(self.table, self.now.delta_version), layout)
         return Stored(found, layout.content, None, rows, last.row_bytes, self.tables.engines)
 
     def batch(self) -> Batch:
-        """The rows that the keys which changed have now; all rows if only they can tell."""
+        """Return the current rows of the changed keys; all rows if only a comparison can tell."""
         content, schema = self.content(), self.source.schema
         last, engines = self.last, self.tables.engines
         if last is None or self.begins or self.redefined:
@@ -103,10 +103,10 @@ class TableArrival:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Says what to do where the rows that the head had can be read no more.
+        """Explain what to do if the rows of the head can no longer be read.
 
         Raises:
-            InvalidChangesError: they cannot.
+            InvalidChangesError: they cannot be read.
         """
         try:
             yield
@@ -124,14 +124,14 @@ class TableArrival:
 def arrival(
     source: Source, address: str, head: Version, tables: Tables, *, begins: bool
 ) -> TableArrival | None:
-    """What is new in the table of a source since the head; None if there is nothing.
+    """Find what is new in a source's table since the head; None if nothing is.
 
     Args:
         address: the table's path or name.
         begins: as if the source were read for the first time.
 
     Raises:
-        InvalidChangesError: the table is gone, or is another one, or its columns have changed.
+        InvalidChangesError: the table is gone or was replaced, or its columns have changed.
     """
     table = tables.existing(address)
     now = state(tables, table)
@@ -155,9 +155,9 @@ def arrival(
 def _goes_on(
     tables: Tables, table: Table, now: TableState, last: StageFigures, pinned: int
 ) -> bool:
-    """Whether the pinned delta version is one of the same table's.
+    """Return whether the pinned Delta version belongs to the same table's history.
 
-    A table that was replaced has a new id, but its history goes on.
+    A table that was replaced has a new id, but its history continues.
     """
     if now.delta_version < pinned:
         return False
@@ -168,7 +168,7 @@ def _goes_on(
 
 
 def column_fault(column: Column, field: t.StructField | None) -> str | None:
-    """What is wrong with a column of a table that stands for a declared one."""
+    """Describe what is wrong with a table's column for a declared one; None if nothing is."""
     if field is None:
         return "is not"
     if column.is_known and not widens(field.dataType, column.data_type):

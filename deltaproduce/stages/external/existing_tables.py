@@ -1,9 +1,9 @@
-"""Existing tables: Delta tables that someone else writes, as their state and what changed in it.
+"""Existing tables: Delta tables that others write, their state and their changes.
 
-They are read, never written. `state` says where such a table is now; `changed_keys` finds the keys
-whose rows differ between two of its delta versions, without reading what is in both: from its
-change data feed, or from the files that its log says were added or removed. The invariant: it finds
-every such key, and perhaps others.
+They are read, never written. `state` describes such a table now; `changed_keys` finds the keys
+whose rows differ between two of its Delta versions, without reading what both share: from its
+change data feed, or from the files that its log adds or removes. The invariant: it finds every such
+key, and perhaps others.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from deltaproduce.types.catalogue import atom
 from deltaproduce.types.columns import Column
 
 _COMMITS: Final = 500
-"""Commits whose log files are read, at most; beyond, comparing all rows is not much dearer."""
+"""The most commits whose log files are read; beyond, comparing all rows costs little more."""
 
 _FILES: Final = 1_000
-"""Files that are named one by one, at most."""
+"""The most files that are selected by name."""
 
 _ACTIONS: Final = 10 * _FILES
 
@@ -45,15 +45,15 @@ _ROW: Final = "_row"
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A Delta table as it is now.
+    """The current state of a Delta table.
 
     Attributes:
-        id: Delta's; another table at the same place has another one.
-        micros: when its newest commit was made, in microseconds since 1970.
-        location: the directory that it is in.
-        has_feed: its change data feed is on.
+        id: Delta's table id; a table that replaces it has another one.
+        micros: the time of its newest commit, in microseconds since 1970.
+        location: its directory.
+        has_feed: whether its change data feed is on.
         partitioned_by: its partition columns.
-        is_plain: its files have its columns under their names.
+        is_plain: whether its files name columns as the table does (no column mapping).
     """
 
     id: str
@@ -66,7 +66,7 @@ class TableState:
 
 
 def state(tables: Tables, table: Table) -> TableState | None:
-    """What a table is now; None if there is no Delta table. Two Spark jobs."""
+    """Return the current state of a table; None if there is no Delta table. Two Spark jobs."""
     found = tables.detail(table)
     if found is None or found.format != "delta":
         return None
@@ -93,11 +93,11 @@ def changed_keys(
     key: Sequence[Column],
     columns: Sequence[Column],
 ) -> DataFrame | None:
-    """The keys whose rows differ since a delta version, and perhaps others, maybe repeated; lazily.
+    """Return keys whose rows differ since a Delta version, perhaps others or duplicates; lazily.
 
     Args:
         now: the table's state.
-        columns: those in which rows may differ; the key among them.
+        columns: the columns that are compared, including the key.
 
     Returns:
         None if only a comparison of all rows can tell.
@@ -110,7 +110,7 @@ def changed_keys(
         return None
     before, after = (tables.read(table, version) for version in (since, now.delta_version))
     alive = frozenset(after.inputFiles())
-    if not files.added <= alive:  # they are named otherwise here
+    if not files.added <= alive:  # these paths are spelled differently
         return None
     earlier = frozenset(before.inputFiles())
     sides = _rows_of(files, earlier, before, now), _rows_of(files, alive, after, now)
@@ -118,23 +118,23 @@ def changed_keys(
 
 
 def _fed(tables: Tables, table: Table, now: TableState, since: int) -> DataFrame | None:
-    """What the table's change data feed says; None if it was not on all the time, or is gone."""
+    """Read the table's change data feed; None if it was ever off since then, or is gone."""
     try:
         fed = tables.feed(table, since + 1, now.delta_version)
         fed.isEmpty()
-    except Exception:  # noqa: BLE001 whatever it is: the files tell the same
+    except Exception:  # noqa: BLE001 the files tell the same
         return None
     return fed
 
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Files that were added or removed between two delta versions, as Spark names them.
+    """Files added or removed between two Delta versions, as Spark names them.
 
     Attributes:
         paths: all of them.
         added: those that were not removed again.
-        marked: those in which rows were marked as deleted.
+        marked: those with rows that were marked as deleted.
         partitions: the values of their partition columns, as text.
     """
 
@@ -145,14 +145,14 @@ class _Files:
 
 
 def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files | None:
-    """The files that the log names; None if it does not go back so far, or names too many."""
+    """Return the files that the log names; None if it is too short, or names too many."""
     numbers = range(since + 1, now.delta_version + 1)
     if len(numbers) > _COMMITS or not PLAIN_PATH.fullmatch(now.location):
         return None
     logs = [f"{now.location}/{commit_file(number)}" for number in numbers]
     try:
         found = actions(spark, logs).drop("vector").limit(_ACTIONS + 1).collect()
-    except AnalysisException:  # cleaned up
+    except AnalysisException:  # the log was cleaned up
         return None
     paths = {row.path: _absolute(row.path, now.location) for row in found}
     if len(found) > _ACTIONS or len(paths) > _FILES:
@@ -169,10 +169,10 @@ def _changed_files(spark: SparkSession, now: TableState, since: int) -> _Files |
 
 
 def _rows_of(files: _Files, alive: frozenset[str], rows: DataFrame, now: TableState) -> DataFrame:
-    """Of a delta version's rows those in the files.
+    """Return the rows of a Delta version that are in the files.
 
     Args:
-        alive: all files of that delta version.
+        alive: all files of that Delta version.
     """
     file = f.col("_metadata.file_path")
     if now.partitioned_by or not now.is_plain:
@@ -182,7 +182,7 @@ def _rows_of(files: _Files, alive: frozenset[str], rows: DataFrame, now: TableSt
     marked = _read(spark, files.paths & alive & files.marked, struct)
     if not files.marked & alive:
         return whole
-    if not _numbers_rows(rows):  # no row is marked as deleted in this delta version
+    if not _numbers_rows(rows):  # no row of this Delta version is marked as deleted
         return whole.union(marked)
     place = file.alias(_FILE), f.col("_metadata.row_index").alias(_ROW)
     stays = rows.where(file.isin(*files.marked)).select(*place)
@@ -191,19 +191,19 @@ def _rows_of(files: _Files, alive: frozenset[str], rows: DataFrame, now: TableSt
 
 
 def _read(spark: SparkSession, paths: Iterable[str], struct: t.StructType) -> DataFrame:
-    """The rows of some Parquet files, those marked as deleted too."""
+    """Read the rows of Parquet files, including those marked as deleted."""
     files = sorted(paths)
     return spark.read.schema(struct).parquet(*files) if files else spark.createDataFrame([], struct)
 
 
 def _numbers_rows(rows: DataFrame) -> bool:
-    """Whether Spark can say which row of its file a row is, as where rows may be marked."""
+    """Return whether Spark knows each row's number in its file, as with deletion vectors."""
     metadata = rows.select("_metadata").schema["_metadata"].dataType
     return isinstance(metadata, t.StructType) and "row_index" in metadata.names
 
 
 def _in_partitions(files: _Files, now: TableState, struct: t.StructType) -> Expression:
-    """Holds for all rows of the files, and lets Delta leave out other partitions."""
+    """Return a filter that keeps all rows of the files, and lets Delta prune other partitions."""
     conditions = [f.lit(True)]
     for name in now.partitioned_by:
         data_type, values = struct[name].dataType, {found.get(name) for found in files.partitions}

@@ -1,7 +1,7 @@
-"""Sources that are Delta tables of someone else, which are read in place and never written.
+"""Sources that are existing Delta tables, which are read in place and never written.
 
-The content of such a source in a version is its table at one delta version; so the store keeps only
-the updates.
+A version's content of such a source is its table at one Delta version, so the store keeps only the
+updates.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class External(SourceKind):
 
     Attributes:
         table: its path or name.
-        whole: all other columns of it are the value, whatever they are.
-        partition: the columns by which tasks read it, whatever the table is stored by.
-        expecting: finds the partitions that it is to have at a date; None if those that it has.
+        whole: whether all other columns of the table are the value.
+        partition: the columns by which tasks read it, whatever the table is partitioned by.
+        expecting: finds its expected partitions at a date; None if it is expected to have those it
+            has.
     """
 
     table: str
@@ -73,11 +74,11 @@ class External(SourceKind):
         return not self.whole
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """The source with the types, and perhaps the names, of its table's columns, and its path.
+        """Return the source with its path and the types, perhaps names, of the table's columns.
 
         Raises:
-            DefinitionError: there is no such Delta table, or it lacks a column, or has it in
-                another type; with `stage` and `column`.
+            DefinitionError: there is no such Delta table, or a column is missing or has another
+                type; with `stage` and `column`.
         """
         if is_relative(self.table):
             check_relative(tables.spark, self.table)
@@ -107,7 +108,7 @@ class External(SourceKind):
     def _field(
         self, stage: Stage, column: Column, fields: dict[str, t.StructField]
     ) -> t.StructField:
-        """A declared column in the type that it is declared with or, without, that of the table."""
+        """Return a declared column with its declared type or, without one, the table's."""
         field = fields.get(column.name.lower())
         fault = column_fault(column, field)
         if fault or field is None:

@@ -1,4 +1,4 @@
-"""Stages that are a function: over the values of a key, or over tables of many keys.
+"""Stages that are a function, over the values of a key or over tables of many keys.
 
 Nothing here reads or writes a store's tables.
 """

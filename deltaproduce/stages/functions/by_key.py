@@ -1,14 +1,14 @@
-"""A producer's function over rows: called once for each key, its emissions typed and numbered.
+"""A producer's function over rows: called once per key; its emissions are typed and numbered.
 
-The rows come partitioned and sorted by key, so a key is a run of adjacent rows. The values are
-handed to the function as they stream in, and what it emits streams out: a key with more values, or
-more emissions, than fit in memory is no special case.
+Rows come partitioned and sorted by key, so a key is a run of adjacent rows. Values stream into the
+function and emissions stream out: a key with more values or emissions than fit in memory is no
+special case.
 
-Invariant: every key is one call, however Spark cuts the rows into batches, and every emission
-keeps the source key of its call, copied from the input's own arrays, and its number in the call.
+The invariant: every key is one call, however Spark cuts the rows into batches, and every emission
+keeps the source key of its call, copied from the input's arrays, and its number in the call.
 
-What a user's code may do wrong here ends in a `ProducerError`. How rows become groups of one key is
-in `key_groups`, how values are converted in `types`, how an error leaves the worker in `failures`.
+Any mistake of the user's code raises a `ProducerError`. `key_groups` groups rows by key, `types`
+converts values, and `failures` carries an error out of the worker.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -37,30 +37,30 @@ __all__ = ["Values", "calls", "output_struct", "produced", "raised_by_producer"]
 
 
 def produced(rows: DataFrame, stage: Stage, run: BatchFunction) -> DataFrame:
-    """Calls a stage's function for every key of ``rows``, in Spark.
+    """Call a stage's function for every key of ``rows``, in Spark.
 
-    Costs one pass over the rows in Python: roughly 0.3 microseconds a row of two values, and 1 for
-    each key and each emission, beside the function's own time.
+    Costs one pass over the rows in Python: roughly 0.3 microseconds per row of two values, and 1
+    per key and per emission, plus the function's own time.
 
     Args:
         rows: the source key columns, then the value columns. Rows with equal keys are in one
-            partition and adjacent, in the order of their values. Those of a join have, between
-            both, the number of the row's input, and the value columns of all inputs, where the
-            others' are null; a key's rows are in the order of the inputs.
+            partition and adjacent, in the order of their values. For a join, the number of the
+            row's input stands between both, followed by the value columns of all inputs, null for
+            other inputs; a key's rows are in the order of the inputs.
         stage: the producer.
-        run: what is done to one partition of the rows, as `calls` says it of functions by key.
+        run: processes one partition of the rows, as returned by `calls` for functions by key.
 
     Returns:
         The emissions, lazily: ``_source_<key column of the feeder>``…, the stage's key columns,
-        ``_ordinal`` (the emission's number within its call, from 0), the stage's value columns.
-        Running it raises what `failures.raised_by_producer` turns into a ProducerError.
+            ``_ordinal`` (the emission's number in its call, from 0), the stage's value columns. An
+            error while running it becomes a ProducerError in `failures.raised_by_producer`.
     """
     numbered = rows.toDF(*map(str, range(len(rows.columns))))  # Spark misreads names with dots
     return numbered.mapInArrow(in_worker(run), output_struct(stage))
 
 
 def output_struct(stage: Stage) -> StructType:
-    """Returns the columns of `produced`."""
+    """Return the columns of `produced`."""
     source = stage.feeders[0].schema.key.struct
     return StructType(
         [
@@ -73,15 +73,15 @@ def output_struct(stage: Stage) -> StructType:
 
 
 def calls(stage: Stage, function: Callable[..., Iterable[Any]], zone: tzinfo) -> BatchFunction:
-    """Returns what `produced` does to one partition, as a function that cloudpickle can pickle.
+    """Return the function that `produced` runs on one partition; cloudpickle can pickle it.
 
     Args:
-        stage: the producer; of its feeders only the schemas are taken along.
+        stage: the producer; only the schemas of its feeders are pickled with it.
         zone: the clock on which the function sees timestamps.
 
     Returns:
-        A function from the input's batches to the output's, both lazy. It holds one input batch
-        and a bounded number of emissions, and raises ProducerError.
+        A function from input batches to output batches, both lazy. It holds one input batch and a
+        bounded number of emissions, and raises ProducerError.
     """
     name, names = stage.name, output_struct(stage).names
     source, target = stage.feeders[0].schema.key, stage.schema
@@ -96,7 +96,7 @@ def calls(stage: Stage, function: Callable[..., Iterable[Any]], zone: tzinfo) ->
 
 
 class _Call:
-    """The call that is under way: of which stage's function, and for which key."""
+    """The current call: its stage, its function and its key."""
 
     __slots__ = ("key", "stage")
     key: object
@@ -106,27 +106,27 @@ class _Call:
 
 
 class Values(chain[Any]):
-    """The values of one key, read as they stream in: any number of them, in order, once.
+    """The values of one key, as they stream in: in order, once.
 
-    A loop may stop early and another go on from there. Once the end was reached, a further pass
-    is a mistake that would silently see nothing, so it raises ProducerError. Reading runs in C:
-    there is one of these for each of millions of keys, and most have few values.
+    A loop may stop early, and another may continue from there. A pass after the end would silently
+    see nothing, so it raises ProducerError. Iteration runs in C: there is one object for each of
+    millions of keys, most of which have few values.
     """
 
     __slots__ = ("_call", "_end")
     _call: _Call
-    _end: Any  # a generator: typing knows no gi_frame
+    _end: Any  # a generator; typing lacks gi_frame
 
     def __new__(cls, call: _Call, rows: Iterable[Any]) -> Self:
-        """Returns them, from an iterable over the rows; a wrong pass is the call's error."""
+        """Create them from an iterator over the rows; a wrong pass is the call's error."""
         end = _end()
-        values = chain.__new__(cls, rows, end)  # super() would cost a sixth of the whole
+        values = chain.__new__(cls, rows, end)  # super() would cost a sixth of the total
         values._end = end
         values._call = call
         return values
 
     def __iter__(self) -> Self:
-        if self._end.gi_frame is None:  # it ran, so all rows were read
+        if self._end.gi_frame is None:  # it has run, so all rows were read
             stage, key = self._call.stage, self._call.key
             message = (
                 f"stage {stage!r}, key {shown(key)}: the values were already read to their end and "
@@ -140,7 +140,7 @@ def _end() -> Generator[Any, None, None]:
     yield from ()
 
 
-_MOST_ROWS: Final = 2_000  # more would outlive the young generations of the garbage collector
+_MOST_ROWS: Final = 2_000  # larger batches outlive the young generations of the garbage collector
 _MOST_BYTES: Final = 4 << 20
 _FIRST_ROWS: Final = 256
 
@@ -148,7 +148,7 @@ _FIRST_ROWS: Final = 256
 def _emitted(
     stage: str, function: Callable[..., Iterable[Any]], blocks: Blocks, buffer: "_Emissions"
 ) -> Iterator[pa.RecordBatch]:
-    """Calls the function key by key: the loop that everything else is made for."""
+    """Call the function key by key: the hot loop."""
     block, first = next(blocks, None), 0
     call = _Call(stage)
     values_of = partial(Values, call)
@@ -170,9 +170,9 @@ def _emitted(
                     if isinstance(emissions, GeneratorType):
                         emissions.close()
                     raise
-            except (Exception, SystemExit) as error:  # noqa: BLE001 all is told
-                if not isinstance(error, MemoryError):  # whoever asked for it, the function held it
-                    blocks.check()  # a failure of the input is not the function's
+            except (Exception, SystemExit) as error:  # noqa: BLE001 all are reported
+                if not isinstance(error, MemoryError):  # the function held the memory
+                    blocks.check()  # an error of the input is not the function's
                 _raise_failure(error, stage, key)
             buffer.end_call()
             skip_all(inputs)
@@ -182,7 +182,7 @@ def _emitted(
 
 
 def _raise_failure(error: BaseException, stage: str, key: object) -> NoReturn:
-    """Raises the ProducerError for what went wrong in a call."""
+    """Raise the ProducerError for an error in a call."""
     if isinstance(error, ProducerError) and error.stage is not None:
         raise error
     if isinstance(error, Misfit):
@@ -193,7 +193,7 @@ def _raise_failure(error: BaseException, stage: str, key: object) -> NoReturn:
 
 
 def _iterator(emissions: object) -> Iterator[Any]:
-    """Returns an iterator over what the function returned, or refuses it."""
+    """Return an iterator over the function's result, or refuse it."""
     if isinstance(emissions, GeneratorType):
         return emissions
     if emissions is None:
@@ -205,9 +205,9 @@ def _iterator(emissions: object) -> Iterator[Any]:
 
 
 class _Emissions:
-    """A bounded buffer of emissions, and of which call of a block made each of them.
+    """A bounded buffer of emissions, with the call of a block that made each of them.
 
-    Its bound is a number of rows, which adapts to the size in bytes of the rows written before.
+    The bound is a number of rows, adapted to the size in bytes of the rows written so far.
     """
 
     def __init__(
@@ -221,24 +221,24 @@ class _Emissions:
         self._most_rows = _FIRST_ROWS
 
     def start(self, block: Block, first_call: int) -> None:
-        """Takes the calls for the runs of a block, from the given one on."""
+        """Start the calls for the runs of a block, from the given one on."""
         self._block = block
         self._first_call = first_call
         self._first_ordinal = 0
         self._ends: list[int] = []
 
     def fill(self, emissions: Iterator[Any]) -> bool:
-        """Takes emissions of the current call; returns whether it stopped because it is full."""
+        """Take emissions of the current call; return whether it stopped because it is full."""
         rows = self.rows
         rows.extend(map(settled, islice(emissions, self._most_rows - len(rows))))
         return len(rows) >= self._most_rows
 
     def end_call(self) -> None:
-        """Ends the current call, so that the next run's begins."""
+        """End the current call, so that the next run's begins."""
         self._ends.append(len(self.rows))
 
     def flush(self) -> pa.RecordBatch:
-        """Returns what is buffered as a batch; the current call may go on with the next one."""
+        """Return the buffer as a batch; the current call may continue in the next one."""
         size = len(self.rows)
         ends = np.array([*self._ends, size])
         starts = np.concatenate(([-self._first_ordinal], ends[:-1]))
@@ -260,7 +260,7 @@ class _Emissions:
         return batch
 
     def _refused(self, calls: Sequence[int], misfit: Misfit) -> ProducerError:
-        """Finds the emission that does not fit, by writing one at a time."""
+        """Find the emission that does not fit, by writing one at a time."""
         for call, emission in zip(calls, self.rows, strict=True):
             try:
                 self._write([emission])

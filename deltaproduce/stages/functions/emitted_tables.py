@@ -1,12 +1,12 @@
-"""What an Arrow producer returns: tables in, the arrays of the declared columns out.
+"""The result of an Arrow producer: tables in, arrays of the declared columns out.
 
-Columns are found by name. One may come in another Arrow type of its kind (`conversions`), as long
-as each of its values is one of the declared type.
+Columns are found by name. A column may have another Arrow type of its kind (`conversions`) if the
+declared type holds each of its values.
 
-Invariant: as in `row_writers`, the arrays hold what was returned, all of it, or a `Misfit` is
+The invariant: as in `row_writers`, the arrays hold everything that was returned, or a `Misfit` is
 raised; and every row belongs to a source key that the function was given.
 
-Types are Arrow's on both sides, and no value becomes a Python object.
+Types are Arrow's on both sides; no value becomes a Python object.
 """
 
 from bisect import bisect_left
@@ -29,7 +29,7 @@ class RowMisfit(Misfit):
     """A row that does not fit.
 
     Attributes:
-        source: the source key that the row names, one item in each array.
+        source: the source key of the row, one item in each array.
     """
 
     def __init__(self, message: str, source: Sequence[pa.Array]) -> None:
@@ -39,10 +39,10 @@ class RowMisfit(Misfit):
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """The distinct source keys that a function was given.
+    """The distinct source keys that a function got.
 
     Attributes:
-        columns: the columns by which the function's output names a source key.
+        columns: the columns that name a source key in the function's output.
         arrays: the keys, in the input's own arrays.
     """
 
@@ -53,12 +53,12 @@ class SourceKeys:
         return len(self.arrays[0])
 
     def places(self, named: Sequence[pa.Array]) -> Numbers:
-        """Returns which of these keys each named one is; -1 for one that is not among them."""
+        """Return the position of each named key among these; -1 if it is not one of them."""
         given = [
             conformed(array, column.data_type)
             for array, column in zip(self.arrays, self.columns, strict=True)
         ]
-        if len(given) == 1:  # a fifth of the time
+        if len(given) == 1:  # takes a fifth of the time
             return np.asarray(pc.index_in(named[0], value_set=given[0]).fill_null(-1), np.int64)
         numbers = factorize(map(pa.chunked_array, zip(given, named, strict=True)))
         places = np.full(numbers.max() + 1, -1)
@@ -68,7 +68,7 @@ class SourceKeys:
 
 @dataclass(frozen=True, slots=True)
 class TableReader:
-    """Reads what a function returned.
+    """Reads a function's result.
 
     Attributes:
         sources: the columns that name a row's source key.
@@ -79,10 +79,10 @@ class TableReader:
     schema: RowSchema
 
     def batches(self, returned: object) -> list[pa.RecordBatch]:
-        """Returns the rows that a function returned: one batch, unless they are huge.
+        """Return the rows of a function's result: one batch, unless they are huge.
 
         Raises:
-            Misfit: it is no table, or its columns are not of the declared names and kinds.
+            Misfit: it is not a table, or its columns differ in name or kind from the declared ones.
         """
         if isinstance(returned, pa.RecordBatch):
             returned = pa.Table.from_batches([returned])
@@ -100,10 +100,10 @@ class TableReader:
     def arrays(
         self, rows: pa.RecordBatch, keys: SourceKeys
     ) -> tuple[list[pa.Array], list[pa.Array], list[pa.Array]]:
-        """Returns the source keys, keys and values of rows that `batches` returned.
+        """Return the source keys, keys and values of rows from `batches`.
 
         Args:
-            keys: what the function was given; the source keys are copied from its arrays.
+            keys: the function's input keys; the source keys are copied from its arrays.
 
         Raises:
             Misfit: a source key is not of its type.
@@ -133,7 +133,7 @@ def _check_names(found: Sequence[str], declared: Sequence[str]) -> None:
 
 
 def _written(array: pa.Array, column: Column, sources: Sequence[pa.Array]) -> pa.Array:
-    """Says in a RowMisfit which row it is about: the last one of the shortest misfit beginning."""
+    """Name the wrong row in a RowMisfit: the last one of the shortest prefix that does not fit."""
 
     def misfits(rows: int) -> bool:
         try:

@@ -1,12 +1,14 @@
 """Runs of equal keys in a stream of Arrow batches that is sorted by key.
 
 A batch is cut into blocks, a block into runs: the rows of one key. Only the last run of a block may
-go on in the next ones, so most keys cost a slice of an iterator; a `Continuation` follows the last.
-The rows of a join are of several inputs: a run has those of the first, then those of the second.
+continue in the next ones, so most keys cost one slice of an iterator; a `Continuation` handles the
+last. The rows of a join come from several inputs: a run has the rows of the first, then of the
+second.
 
-Invariant: at most two blocks are held, however long a run is, unless an input is read before those
-that come before it: then these are held until they are read. Null equals null. A stream that failed
-fails again at every further read: no one who swallows the failure can take it for the end.
+The invariant: at most two blocks are held, however long a run is, unless the function reads an
+input before the inputs that precede it: then these are held until they are read. Null equals null.
+A stream that failed fails again at every further read, so code that swallows the failure cannot
+take it for the end.
 """
 
 from collections import deque
@@ -31,9 +33,9 @@ T = TypeVar("T")
 
 
 class StickyErrors(Iterator[T]):
-    """An iterator that, once reading it failed, fails again at every further read.
+    """An iterator that, once a read failed, fails again at every further read.
 
-    A user's function that reads it may swallow a failure; nobody then takes it for the end.
+    A user's function may swallow a failure; it must not be taken for the end.
     """
 
     def __init__(self, items: Iterator[T]) -> None:
@@ -54,22 +56,22 @@ class StickyErrors(Iterator[T]):
             raise
 
     def check(self) -> None:
-        """Raises what reading raised before, if it did."""
+        """Raise the error of an earlier read, if there was one."""
         if self._failure is not None:
             raise self._failure
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some adjacent rows, cut into runs.
+    """Adjacent rows, cut into runs.
 
     Attributes:
-        sources: the key columns, one row a run.
+        sources: the key columns, one row per run.
         keys: the same keys as Python values.
-        sizes: for each input, how many rows each run has here.
-        rows: for each input, the values as Python values, run after run; whoever reads a run reads
-            it to its end before the next.
-        continues: whether the first run belongs to the key of the block before.
+        sizes: for each input, the number of rows of each run in this block.
+        rows: for each input, the values as Python values, run after run; a run must be read to its
+            end before the next.
+        continues: whether the first run continues the key of the block before.
     """
 
     sources: list[pa.Array]
@@ -79,9 +81,9 @@ class Block:
     continues: bool
 
     def runs(self, first: int) -> Iterator[tuple[Any, tuple[Iterator[Any], ...]]]:
-        """Returns each run from the given one on: its key, and its values for each input.
+        """Return each run from the given one on: its key, and its values for each input.
 
-        Those of the runs before have been read. There is no Python frame a run.
+        All earlier runs have been read. A run costs no Python frame.
         """
         inputs = [
             map(islice, repeat(rows), islice(sizes, first, None))
@@ -90,7 +92,7 @@ class Block:
         return zip(islice(self.keys, first, None), zip(*inputs, strict=True), strict=True)
 
     def last_input(self, run: int) -> int:
-        """Returns the last input that a run has rows of here."""
+        """Return the last input with rows of a run in this block."""
         return max(number for number, sizes in enumerate(self.sizes) if sizes[run])
 
 
@@ -106,7 +108,7 @@ class Blocks(StickyErrors[Block]):
         stage: the stage that reads them, for errors.
 
     Raises:
-        ProducerError: when iterated: a value has no Python object, such as a date after 9999.
+        ProducerError: while iterating: a value has no Python object, such as a date after 9999.
     """
 
     def __init__(
@@ -125,13 +127,13 @@ class Blocks(StickyErrors[Block]):
 
 
 class Continuation:
-    """Those rows of a block's last run that come in further blocks.
+    """The rows of a block's last run that come in further blocks.
 
-    It reads blocks as needed. Once the run was skipped, it has no more rows.
+    It reads blocks on demand. Once the run is skipped, it has no more rows.
 
     Args:
-        blocks: those that follow.
-        block: the one that the run begins in.
+        blocks: the blocks that follow.
+        block: the block in which the run begins.
     """
 
     __slots__ = ("_blocks", "_current", "_following", "_last_input", "_open", "_waiting")
@@ -145,19 +147,19 @@ class Continuation:
         self._open = True
 
     def with_more(self, inputs: Iterable[Iterator[Any]]) -> Iterator[Iterator[Any]]:
-        """Yields, for each input of the run, its rows in the block, then those of further ones."""
+        """Yield, for each input of the run, its rows in the block, then those of further blocks."""
         for number, rows in enumerate(inputs):
             yield chain(rows, chain.from_iterable(self._rows_of(number)))
 
     def _rows_of(self, number: int) -> Iterator[Iterator[Any]]:
-        """Yields the rows of one input, one item a block, and holds those of inputs before it."""
+        """Yield the rows of one input, one item per block; hold the rows of inputs before it."""
         waiting = self._waiting[number]
         while waiting or self._advance(number):
             if waiting:
                 yield waiting.popleft()
 
     def skip(self) -> tuple[Block | None, int]:
-        """Passes over what was not read of the run.
+        """Skip the unread rest of the run.
 
         Returns:
             The block in which the next run starts, and its index there; None after the last.
@@ -170,7 +172,7 @@ class Continuation:
         return following, int(following is not None and following.continues)
 
     def _advance(self, number: int) -> bool:
-        """Reads a further block of the run, unless it cannot have rows of that input."""
+        """Read a further block of the run, unless it cannot have rows of that input."""
         if not self._open or self._last_input > number:
             return False
         following = self._following = next(self._blocks, None)
@@ -186,14 +188,14 @@ class Continuation:
 
 
 def key_changes(columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
-    """Returns, for each row but the first, whether its key differs from the one before."""
+    """Return, for each row but the first, whether its key differs from that of the row before."""
     changes = reduce(pc.or_, map(_column_changes, columns))
     changed: NDArray[np.bool_] = changes.to_numpy(zero_copy_only=False)
     return changed
 
 
 def same_key(key: Sequence[pa.Array], keys: Sequence[pa.Array]) -> bool:
-    """Compares the only row of one with the first of the other."""
+    """Compare the only row of one with the first row of the other."""
     pairs = zip(key, keys, strict=True)
     return not any(
         key_changes([pa.concat_arrays([one, other.slice(0, 1)]) for one, other in pairs])
@@ -201,7 +203,7 @@ def same_key(key: Sequence[pa.Array], keys: Sequence[pa.Array]) -> bool:
 
 
 def skip_all(parts: Iterable[Iterator[Any]]) -> None:
-    """Reads iterators to their ends."""
+    """Read iterators to their ends."""
     for rows in parts:
         for _ in rows:
             pass
@@ -209,7 +211,7 @@ def skip_all(parts: Iterable[Iterator[Any]]) -> None:
 
 _BLOCK_ROWS: Final = 10_000
 _Places: TypeAlias = NDArray[np.int64] | None
-"""Some rows of a block; all of them if None."""
+"""A subset of a block's rows; all of them if None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ class _BlockReader:
             raise self._unreadable(columns, error) from error
 
     def _inputs(self, columns: list[pa.Array]) -> list[tuple[_Places, list[pa.Array]]]:
-        """Returns, for each input, where its rows are and its value columns there."""
+        """Return, for each input, the places of its rows, and its value columns there."""
         if len(self.value_widths) == 1:
             return [(None, columns[self.key_width :])]
         numbers, first = columns[self.key_width].to_numpy(), self.key_width + 1
@@ -262,7 +264,7 @@ class _BlockReader:
         return [read(columns) for read, (_, columns) in readers]
 
     def _unreadable(self, columns: list[pa.Array], error: UnreadableError) -> ProducerError:
-        """Names the key of the first row that cannot be read, unless it is the key itself."""
+        """Name the key of the first row that cannot be read, unless it is the key itself."""
         where, key = "a key", None
         for index in range(len(columns[0])):
             row = [column.slice(index, 1) for column in columns]
@@ -277,7 +279,7 @@ class _BlockReader:
 
 
 def _sizes(starts: NDArray[np.int64], places: _Places, rows: int) -> list[int]:
-    """Returns how many rows each run has: of all, or of those at some places."""
+    """Return how many rows each run has, over all rows or those at the given places."""
     ends = np.append(starts, rows)
     bounds = ends if places is None else np.searchsorted(places, ends)
     sizes: list[int] = np.diff(bounds).tolist()

@@ -1,4 +1,4 @@
-"""Stages that are a function: called for each key, or for tables of many."""
+"""Stages that are a function: called for each key, or for tables of many keys."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ ArrowFunction: TypeAlias = Callable[[Any], Any]
 
 
 class FunctionKind(ProducerKind):
-    """A stage that is a function, which runs in worker processes: Spark's, or beside the driver."""
+    """A stage that is a function, run in worker processes: Spark's, or the driver's own."""
 
     __slots__ = ()
 
     @abstractmethod
     def calls(self, stage: Stage, zone: tzinfo) -> BatchFunction:
-        """What a worker does: from batches of whole keys to what the function makes of them.
+        """Return a worker's function, from batches of whole keys to batches of emissions.
 
         Args:
-            stage: the stage; of its feeders only the schemas are taken along.
+            stage: the stage; only the schemas of its feeders are pickled with it.
             zone: the clock on which the function sees timestamps.
         """
 
@@ -74,7 +74,7 @@ class ByKey(FunctionKind):
 
     Attributes:
         surrogate: the value column that the library fills with the target key's number.
-        preserve: makes the stored value from an emitted one and one that the key had.
+        preserve: computes the stored value from an emitted one and a previous one of the key.
     """
 
     function: ProduceFunction
@@ -88,7 +88,7 @@ class ByKey(FunctionKind):
 
     @property
     def made_by(self) -> object:
-        """See `Kind.made_by`: the function, and what is done with what it emits."""
+        """See `Kind.made_by`: the function, and the processing of its emissions."""
         return self.function if self.preserve is None else (self.function, self.preserve)
 
     def definition(self, feeders: Sequence[str]) -> Definition | None:
@@ -134,7 +134,7 @@ class ByKey(FunctionKind):
     def stored(
         self, production: Production, before: Rows | None, emitted: Rows, count: int
     ) -> tuple[Rows, int]:
-        """See `ProducerKind.stored`: with its number, or as `preserve` has it (S12)."""
+        """See `ProducerKind.stored`: with a surrogate number, or as `preserve` returns it (S12)."""
         if self.surrogate is None and self.preserve is None:
             return emitted, production.surrogates
         stage, engines, content = production.stage, production.engines, production.content
@@ -152,7 +152,7 @@ class OverTables(FunctionKind):
     """A stage whose function is called with Arrow tables of many whole keys.
 
     Attributes:
-        streaming: it is called for each key, with an iterator over batches of its rows.
+        streaming: whether it is called per key, with an iterator over batches of its rows.
     """
 
     function: ArrowFunction

@@ -1,15 +1,15 @@
-"""A producer's function over Arrow: called for a table of many whole keys, or a key that streams.
+"""A producer's function over Arrow: called for a table of many whole keys, or a streamed key.
 
-The rows come partitioned and sorted by key, as for a function over rows. They are cut between keys
-into tables of bounded size; or each key is handed over as an iterator of batches, so that one with
-more rows than fit in memory is no special case.
+Rows come partitioned and sorted by key, as for a function over rows. They are cut between keys into
+tables of bounded size; or each key streams as an iterator of batches, so that a key with more rows
+than fit in memory is no special case.
 
-Invariant: every key is in one call, with all its rows in order, however Spark cuts the rows into
-batches. Every row that comes back belongs to a source key of its call, copied from the input's own
+The invariant: every key is in one call, with all its rows in order, however Spark cuts the rows
+into batches. Every returned row belongs to a source key of its call, copied from the input's own
 arrays, and has its number in the call.
 
-No value becomes a Python object here, except in errors. What a function may return is in
-`emitted_tables`.
+No value becomes a Python object here, except in errors. `emitted_tables` says what a function may
+return.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -44,18 +44,18 @@ def calls(
     *,
     streaming: bool,
 ) -> Callable[[Batches], Batches]:
-    """Returns what `by_key.produced` does to one partition if the function takes Arrow.
+    """Return the function that `by_key.produced` runs on one partition, for functions over Arrow.
 
     Args:
-        stage: the producer; of its feeder only the schema is taken along.
+        stage: the producer; only the schema of its feeder is pickled with it.
         zone: the clock on which errors show the timestamps of keys.
         names: the names of the output's columns.
-        streaming: call it for each key, with an iterator over batches.
+        streaming: call it per key, with an iterator over batches.
 
     Returns:
-        A function from the input's batches to the output's, both lazy, which raises ProducerError.
-        It holds some 10,000 rows, or 16 MiB, of the input, but in a table all of one key; and what
-        the function returns at a time.
+        A function from input batches to output batches, both lazy, which raises ProducerError. It
+        holds about 10,000 rows, or 16 MiB, of the input, but all rows of one key in a table; and
+        one result of the function.
     """
     feeder = stage.feeders[0].schema
     reader = TableReader(Layout.of(stage).sources, stage.schema)
@@ -70,10 +70,10 @@ def calls(
 
 
 class KeyBatches(Batches):
-    """The rows of one key as they stream in, once, in batches.
+    """The rows of one key, as they stream in, once, in batches.
 
-    A loop may stop early and another go on from there. Once the end was reached, a further pass
-    raises what ``mistake`` makes, since it would silently see nothing.
+    A loop may stop early, and another may continue from there. A pass after the end would silently
+    see nothing, so it raises the error that ``mistake`` returns.
     """
 
     def __init__(self, batches: Batches, mistake: Callable[[], ProducerError]) -> None:
@@ -99,7 +99,7 @@ _MOST_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """How one stage's function is called, and what is made of what it returns."""
+    """The calls of one stage's function, and the processing of their results."""
 
     stage: str
     function: Callable[[Any], Any]
@@ -108,27 +108,27 @@ class _Calls:
     names: Sequence[str]
 
     def by_table(self, batches: Batches) -> Batches:
-        """Calls the function with tables of whole keys."""
+        """Call the function with tables of whole keys."""
         for table, arrays in _tables(batches, self._key_width):
             keys = SourceKeys(self.reader.sources, arrays)
             try:
                 yield from self._written(self.function(table), keys, 0)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 all is told
+            except (Exception, SystemExit) as error:  # noqa: BLE001 all are reported
                 self._fail(error, keys)
 
     def by_key(self, batches: Batches) -> Batches:
-        """Calls the function with the batches of one key after the other."""
+        """Call the function with the batches of one key after the other."""
         pieces = StickyErrors(_pieces_of_keys(batches, self._key_width))
-        for _, numbered in groupby(pieces, key=itemgetter(0)):  # skips what is left unread
+        for _, numbered in groupby(pieces, key=itemgetter(0)):  # skips unread pieces
             of_key = map(itemgetter(1), numbered)
             first = next(of_key)
             arrays = [column.slice(0, 1) for column in first.columns[: self._key_width]]
             keys = SourceKeys(self.reader.sources, arrays)
             try:
                 yield from self._streamed(chain((first,), of_key), keys)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 all is told
-                if not isinstance(error, MemoryError):  # whoever asked for it, the function held it
-                    pieces.check()  # a failure of the input is not the function's
+            except (Exception, SystemExit) as error:  # noqa: BLE001 all are reported
+                if not isinstance(error, MemoryError):  # the function held the memory
+                    pieces.check()  # an error of the input is not the function's
                 self._fail(error, keys)
 
     @property
@@ -156,7 +156,7 @@ class _Calls:
     def _written(
         self, returned: object, keys: SourceKeys, ordinal: int
     ) -> Generator[pa.RecordBatch, None, int]:
-        """Yields what came back, its rows numbered; returns the number after the last."""
+        """Yield returned rows with numbers; return the number after the last."""
         for batch in self.reader.batches(returned):
             for rows in _pieces(batch):
                 sources, key, values = self.reader.arrays(rows, keys)
@@ -167,7 +167,7 @@ class _Calls:
         return ordinal
 
     def _fail(self, error: BaseException, keys: SourceKeys) -> NoReturn:
-        """Raises the ProducerError for what went wrong in a call."""
+        """Raise the ProducerError for an error in a call."""
         if isinstance(error, ProducerError) and error.stage is not None:
             raise error
         key, said = None, f"a table of {len(keys)} keys"
@@ -181,7 +181,7 @@ class _Calls:
         raise ProducerError(message, stage=self.stage, key=key) from error
 
     def _shown(self, arrays: Sequence[pa.Array]) -> tuple[object, str]:
-        """Returns a key as functions over rows get it, and how a message names it."""
+        """Return a key as functions over rows get it, and its name in a message."""
         try:
             (key,) = self.read_keys(arrays)
         except UnreadableError as error:
@@ -190,7 +190,7 @@ class _Calls:
 
 
 def _iterator(returned: object) -> Iterator[Any]:
-    """Returns an iterator over what a streaming function returned, or refuses it."""
+    """Return an iterator over a streaming function's result, or refuse it."""
     if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
         message = f"the function returned {type(returned).__name__} {shown(returned)}"
         raise Misfit(f"{message}; let it yield pyarrow RecordBatches or Tables, or return []")
@@ -198,10 +198,10 @@ def _iterator(returned: object) -> Iterator[Any]:
 
 
 def _tables(batches: Batches, width: int) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
-    """Cuts a stream into tables of whole keys: of about so many rows, or of one key.
+    """Cut a stream into tables of whole keys: of about `_MOST_ROWS`, or of one key.
 
     Returns:
-        Tables, and the key columns of each with one row a key.
+        Tables, and the key columns of each with one row per key.
     """
     held: list[tuple[pa.RecordBatch, Numbers]] = []
     n_rows = n_bytes = 0
@@ -210,7 +210,7 @@ def _tables(batches: Batches, width: int) -> Iterator[tuple[pa.Table, list[pa.Ar
         held.append((piece, starts))
         n_rows, n_bytes = n_rows + piece.num_rows, n_bytes + piece.nbytes
         if (n_rows >= _MOST_ROWS or n_bytes >= _MOST_BYTES) and len(starts) > begins_table:
-            end = int(starts[-1])  # the last key may go on
+            end = int(starts[-1])  # the last key may continue
             held[-1] = piece.slice(0, end), starts[:-1]
             yield _whole(held, width)
             rest = piece.slice(end)
@@ -231,7 +231,7 @@ def _whole(
 
 
 def _pieces_of_keys(batches: Batches, width: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cuts a stream into pieces of one key each, and numbers the keys."""
+    """Cut a stream into pieces of one key each, and number the keys."""
     number = 0
     for piece, starts in _cut(batches, width):
         ends = [*starts.tolist(), piece.num_rows]
@@ -243,7 +243,7 @@ def _pieces_of_keys(batches: Batches, width: int) -> Iterator[tuple[int, pa.Reco
 
 
 def _cut(batches: Batches, width: int) -> Iterator[tuple[pa.RecordBatch, Numbers]]:
-    """Cuts a stream into pieces of bounded size, and tells at which rows of each a key begins."""
+    """Cut a stream into pieces of bounded size, with the rows of each at which a key begins."""
     last: list[pa.Array] | None = None
     for batch in batches:
         for piece in _pieces(batch):

@@ -1,10 +1,11 @@
-"""Preservation: a value to be stored may depend on one that its target key had before (S12).
+"""Preservation: a stored value may depend on one that its target key had before (S12).
 
-A stage's ``preserve`` function sees each emitted value beside an example: the first value that the
-key had before the step, or else the first one that is stored in it. The invariant: it is called
-once for each emitted row, in key order, and what it returns takes the place of the value; key,
-source key and emission number stay. One worker has all rows of a step while they fit it
-(`Limits.preserved_rows`), so that one call follows the other; of more each has a range of keys.
+A stage's ``preserve`` function gets each emitted value together with an example: the first value
+that the key had before the step, or else the first one that is stored for it. The invariant: it is
+called once for each emitted row, in key order, and its result replaces the value; key, source key
+and emission number stay. One worker gets all rows of a step up to a limit
+(`Limits.preserved_rows`), so that its calls are sequential; beyond, each worker gets a range of
+keys.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ def preserved(
     """Call a stage's ``preserve`` for every new row.
 
     Args:
-        before: content before the step, of all keys of the new rows at least.
+        before: content before the step, at least of all keys of the new rows.
         new: rows that the function emitted, in the content's columns.
-        count: how many they are.
-        preserve: that function of the stage.
+        count: the number of new rows.
+        preserve: the stage's function of that name.
 
     Returns:
-        The rows as they are to be stored, computed.
+        The rows to store, computed.
 
     Raises:
         ProducerError: the function failed.
@@ -82,12 +83,12 @@ def preserved(
 
 
 def _with_examples(before: pa.Table, new: pa.Table, layout: Layout) -> pa.Table:
-    """What `calls` reads, of rows on the driver."""
+    """Return the input of `calls` for rows on the driver."""
     old, rows = in_order(before, layout.order(CONTENT)), in_order(new, layout.order(CONTENT))
     names = [c.name for c in layout.key]
     keys = factorize(pa.concat_tables([old.select(names), rows.select(names)]).columns)
     first = np.full(keys.max(initial=-1) + 1, -1)
-    first[keys[: len(old)][::-1]] = np.arange(len(old))[::-1]  # of equal ones the last one stays
+    first[keys[: len(old)][::-1]] = np.arange(len(old))[::-1]  # of equal keys, the first row
     places = first[keys[len(old) :]]
     known = pa.array(places, mask=places < 0)
     rows = rows.select([c.name for c in layout.content])
@@ -99,7 +100,7 @@ def _with_examples(before: pa.Table, new: pa.Table, layout: Layout) -> pa.Table:
 def _in_tasks(
     before: DataFrame, new: DataFrame, tasks: int, stage: Stage, run: BatchFunction
 ) -> DataFrame:
-    """The same in Spark, each task for a range of keys, lazily."""
+    """Return the same in Spark, with one task per range of keys, lazily."""
     key, value = stage.schema.key, stage.schema.value
     layout = Layout.of(stage)
     columns, placed = layout.content, layout.order(CONTENT)
@@ -126,7 +127,7 @@ def _in_tasks(
 
 
 def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFunction:
-    """Returns what a worker does, as a function that can be pickled.
+    """Return a worker's function, which can be pickled.
 
     Args:
         preserve: the stage's function of that name.
@@ -155,7 +156,7 @@ def calls(stage: Stage, preserve: PreserveFunction, zone: tzinfo) -> BatchFuncti
 
 @dataclass(frozen=True, slots=True)
 class _Forms:
-    """Keys and values as arrays and as the function sees them."""
+    """Keys and values as arrays, and as the function sees them."""
 
     read_keys: RowReader
     read_values: RowReader
@@ -163,7 +164,7 @@ class _Forms:
 
 
 class _Hook:
-    """The calls of one partition, which know the example of the key that goes on."""
+    """The calls of one partition, with the example of the current key."""
 
     def __init__(self, stage: str, function: PreserveFunction, forms: _Forms) -> None:
         self._stage = stage
@@ -171,12 +172,12 @@ class _Hook:
         self._forms = forms
         self._last_key: list[pa.Array] | None = None
         self._has_example = False
-        self._example: Any = None  # which may be one, too
+        self._example: Any = None  # None may be an example, too
 
     def stored(
         self, columns: list[pa.Array], key_width: int, first_value: int, width: int
     ) -> list[pa.Array]:
-        """Returns the value columns of some rows as they are to be stored."""
+        """Return the value columns of rows as they are to be stored."""
         keys = columns[:key_width]
         last = first_value + width
         values = self._forms.read_values(columns[first_value:last])
@@ -200,7 +201,7 @@ class _Hook:
         return self._written(found, keys)
 
     def _read_back(self, result: object) -> object:
-        """Returns a stored value as it will be read, to be an example of the same form."""
+        """Return a stored value as reading returns it, so that examples have one form."""
         (value,) = self._forms.read_values(self._forms.write_values([result]))
         return value
 
