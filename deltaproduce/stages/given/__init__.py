@@ -1,1 +1,1 @@
-"""Sources whose rows the user gives: the batches that are taken, and what is refused of them."""
+"""Sources whose rows the user gives: the accepted batches, and what is refused in them."""

@@ -1,6 +1,6 @@
-"""What changes that are given may say: types of changes, and where there is a null.
+"""The rules for given changes: change types, and columns without nulls.
 
-The invariant: changes that are refused are refused in the same words wherever their rows are.
+The invariant: wrong changes are refused in the same words wherever their rows are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHOWN: Final = 10
 
 
 def not_null(source: Source) -> list[tuple[Column, tuple[str, ...]]]:
-    """The columns that take no null, and in changes of which types."""
+    """Return the columns that take no null, and the change types for which this holds."""
     key, value = source.schema.key, source.schema.value
     found = [(column, (*UPSERTS, *DELETES)) for column in key if not column.nullable]
     return found + [(column, UPSERTS) for column in value if not column.nullable]
@@ -29,18 +29,18 @@ def not_null(source: Source) -> list[tuple[Column, tuple[str, ...]]]:
 def refuse_types(
     found: list[str | None], rows: int, source: Source, keys: tuple[object, ...]
 ) -> NoReturn:
-    """Refuse change types that are not known.
+    """Refuse unknown change types.
 
     Args:
         rows: how many rows have them.
-        keys: some of their keys.
+        keys: a sample of their keys.
     """
     known = ", ".join((*UPSERTS, *DELETES, *IGNORED))
     _refuse(source, CHANGE_TYPE, f"is {shown(found)} in {rows} rows; known: {known}", keys)
 
 
 def refuse_nulls(column: Column, rows: int, source: Source, keys: tuple[object, ...]) -> NoReturn:
-    """Refuse nulls in a column that takes none; the rest is as for `refuse_types`."""
+    """Refuse nulls in a column that takes none; arguments as for `refuse_types`."""
     finding = f"is NOT NULL, and null in {rows} rows, of keys {shown(keys)}"
     _refuse(source, column.name, finding, keys)
 

@@ -1,11 +1,11 @@
-"""Given rows: what people have for a source, as one Arrow table or DataFrame in its columns.
+"""Given rows: a user's data for a source, as one Arrow table or DataFrame in its columns.
 
-Whatever speaks Arrow's PyCapsule interface is taken: tables and readers of pyarrow, frames of
-pandas and Polars, relations of DuckDB; and lists of dicts, which the source's columns give their
-types. The invariant: every value stands in the column of its name, in the declared type, unchanged,
-or an `InvalidChangesError` tells all columns that are wrong at once.
+Anything that supports Arrow's PyCapsule interface is accepted: tables and readers of pyarrow,
+frames of pandas and Polars, relations of DuckDB; and lists of dicts, typed by the source's columns.
+The invariant: every value lands unchanged in the column of its name, in the declared type, or an
+`InvalidChangesError` lists all wrong columns at once.
 
-No frame library is imported. Of pandas it is known, from the schema it gives, that it has no type
+No frame library is imported. A pandas frame is recognized by its schema, since pandas has no type
 for whole numbers with nulls and none for dates.
 """
 
@@ -42,17 +42,17 @@ from deltaproduce.types.row_writers import rows_writer
 _CONTROLS: Final = {CHANGE_TYPE: CHANGE_TYPE_COLUMN, ORDINAL: ORDINAL_COLUMN}
 _SHOWN: Final = 10
 _EXACT: Final = 2**53
-"""Below it, a double that is whole stands for one whole number only."""
+"""Below it, a whole double stands for exactly one whole number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a column.
+    """A fault in a column.
 
     Attributes:
-        column: its name, as it is declared, if it is.
-        finding: what is wrong, and what to do.
-        keys: some of the keys whose rows are wrong, if it is about rows.
+        column: its declared name, if it is declared.
+        finding: what is wrong, and how to fix it.
+        keys: a sample of the keys of wrong rows, if it is about rows.
     """
 
     column: str
@@ -61,7 +61,7 @@ class Fault:
 
 
 def check(faults: Sequence[Fault], source: Source) -> None:
-    """Refuse changes with faults, and tell all of them in one line.
+    """Refuse changes with faults, and list all of them in one line.
 
     Raises:
         InvalidChangesError: with ``source``, ``columns`` and, of the first, ``column`` and
@@ -81,7 +81,7 @@ def check(faults: Sequence[Fault], source: Source) -> None:
 
 
 def name_faults(names: Sequence[str], source: Source, *, is_snapshot: bool) -> list[Fault]:
-    """Columns that are missing, not declared, or there twice; case does not count."""
+    """Return faults of missing, undeclared or repeated columns; case does not matter."""
     declared = {c.name.lower(): c.name for c in (*source.schema.key, *source.schema.value)}
     times, spelled = Counter(map(str.lower, names)), {name.lower(): name for name in names}
     faults = [Fault(spelled[name], "is there twice") for name, count in times.items() if count > 1]
@@ -98,10 +98,10 @@ def name_faults(names: Sequence[str], source: Source, *, is_snapshot: bool) -> l
 
 
 def frame_faults(found: t.StructType, source: Source, *, is_snapshot: bool) -> list[Fault]:
-    """What is wrong with a DataFrame's columns, without a job.
+    """Return the faults of a DataFrame's columns, without a job.
 
-    A column may have a narrower type than declared if every value of it is one of the declared
-    type: as Spark widens ``int`` to ``bigint`` on insert.
+    A column may have a narrower type than declared if the declared type holds every value of it, as
+    Spark widens ``int`` to ``bigint`` on insert.
     """
     faults = name_faults(found.names, source, is_snapshot=is_snapshot)
     given = {field.name.lower(): field.dataType for field in found}
@@ -121,14 +121,14 @@ def frame_faults(found: t.StructType, source: Source, *, is_snapshot: bool) -> l
 
 
 def table_of(changes: object, source: Source, clock: tzinfo, *, is_snapshot: bool) -> pa.Table:
-    """What is given as an Arrow table in the source's columns, with control columns after them.
+    """Return given rows as an Arrow table in the source's columns, then control columns.
 
     Args:
-        changes: anything but a DataFrame of Spark's. A reader is read to its end.
-        clock: what times without a zone are on, where a timestamp is declared.
+        changes: anything but a DataFrame of Spark. A reader is read to its end.
+        clock: the zone of times without one, where a timestamp is declared.
 
     Raises:
-        InvalidChangesError: it is nothing of the kind, or does not fit.
+        InvalidChangesError: the object is not accepted, or does not fit.
     """
     speaks_arrow = hasattr(changes, "__arrow_c_stream__")
     if isinstance(changes, Sequence) and not isinstance(changes, str | bytes) and not speaks_arrow:
@@ -161,13 +161,13 @@ def refuse(source: Source, finding: str) -> NoReturn:
 
 
 def table_columns(source: Source, names: Iterable[str]) -> tuple[Column, ...]:
-    """The declared columns, and then the control columns, that are among some lower-case names."""
+    """Return the declared columns, then the control columns, that are among lower-case names."""
     columns = (*source.schema.key, *source.schema.value, *_CONTROLS.values())
     return tuple(column for column in columns if column.name.lower() in names)
 
 
 def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
-    """All of what speaks Arrow; and whether it is a frame of pandas, whose index is left out."""
+    """Read anything that speaks Arrow, without pandas' index; return whether it is pandas."""
     kind = type(changes).__name__
     try:
         if isinstance(changes, pa.Table):
@@ -204,7 +204,7 @@ def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
 
 
 def _kept(reader: pa.RecordBatchReader) -> pa.Table | None:
-    """All that a reader gives, in a file if it is large; None if it gives no batch."""
+    """Read a reader to its end, into a file if it is large; None if it has no batch."""
     spill = Spill(LARGE_BYTES)
     for batch in reader:
         spill.add(pa.Table.from_batches([batch]))
@@ -226,9 +226,9 @@ _ADVICE: Final = {
 
 
 def without_pandas(array: pa.Array, data_type: t.DataType) -> pa.Array:
-    """What pandas has no type for: whole numbers with nulls are doubles, and dates are midnights.
+    """Undo pandas' substitutes: doubles for whole numbers with nulls, midnights for dates.
 
-    A double stays one if it may have lost digits.
+    A double that may have lost digits stays one.
     """
     try:
         if isinstance(data_type, t.IntegralType) and pa.types.is_float64(array.type):
@@ -244,7 +244,7 @@ def without_pandas(array: pa.Array, data_type: t.DataType) -> pa.Array:
 
 
 def _misfits(array: pa.Array, data_type: t.DataType, clock: tzinfo) -> list[int]:
-    """The first rows that do not fit; none if it is the type that does not."""
+    """Return the first rows that do not fit; none if the type itself does not."""
 
     def fits(start: int, end: int) -> bool:
         try:
@@ -259,7 +259,7 @@ def _misfits(array: pa.Array, data_type: t.DataType, clock: tzinfo) -> list[int]
 def _keys(
     arrays: Mapping[str, pa.ChunkedArray], places: list[int], source: Source, clock: tzinfo
 ) -> tuple[object, ...]:
-    """The keys of some rows, as functions get them; none if one of their columns is wrong."""
+    """Return the keys of rows, as functions get them; none if a key column is wrong."""
     key, read = source.schema.key, row_reader(source.schema.key, clock)
     try:
         columns = [(arrays[column.name.lower()], column.data_type) for column in key]
@@ -281,7 +281,7 @@ def _said(misfit: Misfit, places: list[int], keys: tuple[object, ...]) -> str:
 def _of_rows(
     rows: Sequence[object], source: Source, clock: tzinfo, *, is_snapshot: bool
 ) -> pa.Table:
-    """A list of dicts. What a row lacks is null; but a null key says that it is one."""
+    """Convert a list of dicts. A missing value is null; a missing key is reported as null."""
     by_name = [_by_name(row, place, source) for place, row in enumerate(rows)]
     first: dict[str, tuple[int, str]] = {}
     for place, row in enumerate(by_name):
@@ -312,7 +312,7 @@ def _of_rows(
 
 
 def _by_name(row: object, place: int, source: Source) -> dict[str, tuple[str, object]]:
-    """A dict's values, and how it spells their names, by name in lower case."""
+    """Return a dict's values, with its spelling of their names, by lower-case name."""
     if not isinstance(row, Mapping):
         refuse(
             source,
@@ -326,7 +326,7 @@ def _by_name(row: object, place: int, source: Source) -> dict[str, tuple[str, ob
 
 
 def _written(values: Sequence[Any], column: Column, clock: tzinfo) -> pa.Array:
-    """Python values in a column's type; whether it takes nulls is seen later, by key."""
+    """Convert Python values to a column's type; nulls are checked later, by key."""
     (found,) = rows_writer(Columns((replace(column, nullable=True),)), clock)(values)
     return found
 

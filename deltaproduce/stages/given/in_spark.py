@@ -1,9 +1,9 @@
-"""Batches that are given as DataFrames, or are too large for the driver: checked by Spark.
+"""Batches given as DataFrames, or too large for the driver: checked by Spark.
 
-The invariant: what is given is computed once, with its rows' order, and counted in the same job.
-Few rows come to the driver in it, and are checked there: `on_driver` says the same of them, and
-laws hold the two against each other. What a small batch computes is written as SQL text: Python
-would call Java hundreds of times to build the same expressions.
+The invariant: given rows are computed once, in order, and counted in the same job. If rows are few,
+the job brings them to the driver, which checks them: `on_driver` does the same, and laws compare
+the two. Expressions are SQL text: to build them in Python, a batch would call Java hundreds of
+times.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _UPSERT = "'upsert'"
 def batch_of_frame(
     given: DataFrame, source: Source, engines: Engines, *, is_snapshot: bool = False
 ) -> Batch:
-    """Check the contents of changes, or of all rows, and compute them, once.
+    """Check the contents of changes, or of all rows, and compute them once.
 
     Args:
-        given: has the source's columns, in types that fit.
+        given: a DataFrame with the source's columns, in types that fit.
 
     Raises:
         InvalidChangesError: see `batches`.
@@ -76,7 +76,7 @@ def batch_of_frame(
 def _of_table(
     rows: pa.Table, source: Source, engines: Engines, *, is_ordered: bool, is_snapshot: bool
 ) -> Batch:
-    """The batch of few rows, as `_conformed` has them."""
+    """Return the batch of a small table in the columns of `_conformed`."""
     found = rows.drop_columns([ORDINAL, _GIVEN])
     if is_ordered:
         found = found.append_column(ORDINAL, rows.column(_GIVEN))
@@ -84,14 +84,14 @@ def _of_table(
 
 
 def _computed(source: Source) -> tuple[Column, ...]:
-    """The columns that `_conformed` gives."""
+    """Return the columns of `_conformed`."""
     given = Column(_GIVEN, ORDINAL_COLUMN.data_type)
     declared = (*source.schema.key, *source.schema.value)
     return (*declared, CHANGE_TYPE_COLUMN, given, ORDINAL_COLUMN)
 
 
 def _conformed(given: DataFrame, source: Source) -> DataFrame:
-    """The declared columns in the declared types, and the row's place in the DataFrame (S6)."""
+    """Return the declared columns in their types, with each row's place in the DataFrame (S6)."""
     spelled = {name.lower(): identifier(name) for name in given.columns}
     declared = (
         f"CAST({spelled[c.name.lower()]} AS {ddl_of(c.data_type)}) AS {identifier(c.name)}"
@@ -139,7 +139,7 @@ def _check_change_types(rows: DataFrame, unknown: int, source: Source, engines: 
 
 
 def _final(rows: DataFrame, source: Source, *, ordered: bool) -> DataFrame:
-    """Rows as `Batch` has them: in the DataFrame's order or, before that, in the user's."""
+    """Return rows in the form of `Batch`, in the user's order if ``ordered``, else as given."""
     in_key = Window.partitionBy(*cols(source.schema.key)).orderBy(_GIVEN, ORDINAL)
     ordinal = f.row_number().over(in_key).cast("bigint") if ordered else f.col(ORDINAL)
     return rows.select(

@@ -1,4 +1,4 @@
-"""Sources whose rows a user gives, which the store then has."""
+"""Sources whose rows a user gives, and the store keeps."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class Given(SourceKind):
     """A source whose rows are given.
 
     Attributes:
-        retention: which of them it keeps; all if None.
+        retention: the rows that it keeps; all if None.
         partition: the columns by which tasks read it.
-        expecting: finds the partitions that it is to have at a date; None if those that it has.
+        expecting: finds its expected partitions at a date; None if it is expected to have those it
+            has.
     """
 
     retention: Retention | None = None
@@ -79,11 +80,11 @@ class Given(SourceKind):
 
 
 def _check_frame(given: DataFrame, source: Source, *, is_snapshot: bool) -> None:
-    """Check a DataFrame's columns; nothing of it is computed.
+    """Check a DataFrame's columns; nothing is computed.
 
     Raises:
-        InvalidChangesError: it is a stream, or its columns are missing, not declared, repeated or
-            of other types: all of them are told.
+        InvalidChangesError: it is a stream, or columns are missing, undeclared, repeated or of
+            wrong types; it lists all of them.
     """
     if given.isStreaming:
         refuse(

@@ -1,7 +1,7 @@
-"""Batches that are given as anything but DataFrames, and are few: checked in Arrow, without Spark.
+"""Batches given as anything but DataFrames, if small: checked in Arrow, without Spark.
 
-The invariant: rows are taken, numbered and refused as `in_spark` does it; laws hold the two against
-each other. No session is asked for anything but its clock.
+The invariant: rows are accepted, numbered and refused as in `in_spark`; laws compare the two. The
+session is needed only for its clock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def batch_of_table(
     """Check the contents of changes, or of all rows.
 
     Args:
-        given: the source's columns in the declared types, as `formats.table_of` makes them, and
+        given: the source's columns in the declared types, as `formats.table_of` returns them, and
             perhaps control columns.
 
     Raises:
@@ -67,13 +67,13 @@ def batch_of_table(
 
 
 def _counting(given: pa.Table) -> pa.Table:
-    """The rows that are not ignored."""
+    """Return the rows that are not ignored."""
     ignored = _is_in(given.column(CHANGE_TYPE), IGNORED)
     return given.filter(pa.array(~ignored)) if ignored.any() else given
 
 
 def _is_in(change_type: pa.ChunkedArray, known: tuple[str, ...]) -> Marks:
-    """Which rows have one of these change types; null is none of them."""
+    """Return which rows have one of these change types; null is none of them."""
     found = pc.is_in(change_type, value_set=pa.array(known))
     return np.asarray(found, bool)
 
@@ -87,9 +87,9 @@ def _check_change_types(given: pa.Table, unknown: Marks, source: Source, engines
 
 
 def _numbered(given: pa.Table, source: Source, engines: Engines) -> pa.Table:
-    """The rows as a batch has them.
+    """Return the rows in the form of a batch.
 
-    They are numbered by their places or, in each key, in the order that the user gives, from 1.
+    They are numbered by position or, in each key, in the user's order, from 1.
     """
     place = 0
 
@@ -114,9 +114,9 @@ def _with_ordinals(given: pa.Table, ordinals: Numbers, source: Source) -> pa.Tab
 
 
 def _ordinals(given: pa.Table, source: Source) -> Numbers:
-    """The places of rows in their key, in the order that the user gives, from 1."""
+    """Return the positions of rows in their key, in the user's order, from 1."""
     keys = factorize(given.select(source.schema.key.names).columns)
-    order = sorting([keys, *order_codes(given, [ORDINAL_COLUMN])])  # rows stay in their order
+    order = sorting([keys, *order_codes(given, [ORDINAL_COLUMN])])  # stable: ties keep their order
     found = np.empty(len(given), np.int64)
     found[order] = places([keys[order]]) + 1
     return found

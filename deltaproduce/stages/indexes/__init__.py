@@ -1,1 +1,1 @@
-"""Indexes: stages that have a row for each row of another, under another key."""
+"""Indexes: stages with one row for each row of another stage, under another key."""

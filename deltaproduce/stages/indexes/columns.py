@@ -1,7 +1,7 @@
 """The columns of an index, as its definition lists them.
 
-The invariant: each is a column of the feeder, whose type is checked where one is declared, or an
-expression over one row of it, which has a name.
+The invariant: each is a column of the feeder, checked against its declared type if it has one, or a
+named expression over one row of the feeder.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class IndexColumn:
     """One column of an index.
 
     Attributes:
-        expression: what it is of a row of the feeder.
-        declared: its type, if the definition says one.
-        descending: whether the index sorts it so.
+        expression: its expression over a row of the feeder.
+        declared: its declared type, if it has one.
+        descending: whether the index sorts it descending.
     """
 
     name: str
@@ -34,19 +34,20 @@ class IndexColumn:
 
 
 def key_list(text: str, feeder: RowSchema, *, stage: str) -> tuple[IndexColumn, ...]:
-    """The key columns, as ``"email string, lower(name) AS name, id desc"``.
+    """Read the key columns, such as ``"email string, lower(name) AS name, id desc"``.
 
     Raises:
-        DefinitionError: it is no such list, or names what the feeder does not have; with `stage`.
+        DefinitionError: it is not such a list, or names a column that the feeder lacks; with
+            `stage`.
     """
     return _listed(text, feeder, _declared, "its key", stage)
 
 
 def include_list(text: str, feeder: RowSchema, *, stage: str) -> tuple[IndexColumn, ...]:
-    """Further columns, as ``"name, a + b AS c"``.
+    """Read further columns, such as ``"name, a + b AS c"``.
 
     Raises:
-        DefinitionError: as `key_list` does.
+        DefinitionError: as for `key_list`.
     """
     return _listed(text, feeder, _bare, "include", stage)
 
@@ -54,10 +55,10 @@ def include_list(text: str, feeder: RowSchema, *, stage: str) -> tuple[IndexColu
 def check_types(
     columns: Iterable[IndexColumn], types: Mapping[str, DataType], *, stage: str
 ) -> None:
-    """Refuse columns of another type than the definition says.
+    """Refuse columns whose type differs from the declared one.
 
     Args:
-        types: those that are found, by name; `NullType` for what is not known yet.
+        types: the types found, by name; `NullType` if not known yet.
 
     Raises:
         DefinitionError: with `stage` and `column`.
@@ -81,10 +82,10 @@ def _listed(
     what: str,
     stage: str,
 ) -> tuple[IndexColumn, ...]:
-    """The columns of a list.
+    """Read the columns of a list.
 
     Args:
-        unnamed: reads a part without ``AS``.
+        unnamed: reads an item without ``AS``.
     """
     check_text(text, what, stage=stage)
     try:
@@ -100,7 +101,7 @@ def _listed(
 
 
 def _bare(part: str, feeder: RowSchema) -> IndexColumn:
-    """A column of the feeder."""
+    """Read a column of the feeder."""
     expression = Expression.read(part, feeder.names)
     if expression.column is None:
         raise DefinitionError(f"{part!r} has no name; write {part} AS name")
@@ -108,7 +109,7 @@ def _bare(part: str, feeder: RowSchema) -> IndexColumn:
 
 
 def _declared(part: str, feeder: RowSchema) -> IndexColumn:
-    """A column of the feeder, perhaps with its type and direction."""
+    """Read a column of the feeder, perhaps with its type and direction."""
     try:
         (column,) = existing_schema(part, None, stage=part).key
     except DefinitionError:

@@ -1,8 +1,8 @@
-"""Index stages: a row for each row of the feeder, by other columns than its key.
+"""Index stages: one row for each row of the feeder, under other columns than its key.
 
-The invariant: the rows of an index are those of its feeder in the same version, one for one, each
-with the key that the feeder's row has; null is a key like others. A row joins, leaves and moves as
-its feeder's does, because it goes with the feeder's key.
+The invariant: the rows of an index match those of its feeder in the same version one to one, each
+with the key of the feeder's row; null is a key like any other. A row is added, removed and moved
+with its feeder's row, because it follows the feeder's key.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Index(ProducerKind):
 
     Attributes:
         key: the key columns.
-        value: the feeder's key columns that are not among them, and what else is included.
+        value: the feeder's key columns that are not among them, and the included columns.
         read: the names of the feeder's key columns, and of its value columns.
     """
 
@@ -58,14 +58,15 @@ class Index(ProducerKind):
 
     @staticmethod
     def defined(key: str, include: str | None, feeder: Stage, *, stage: str) -> Index:
-        """The kind of a stage, from what its definition says.
+        """Build the kind of a stage from its definition.
 
         Args:
             key: columns of the feeder, perhaps with types, or ``expression AS name``.
-            include: further columns of the same sort; none if None.
+            include: further columns in the same form; none if None.
 
         Raises:
-            DefinitionError: that is none; with `stage` and, if it is about one column, `column`.
+            DefinitionError: an argument is wrong; with `stage` and, if one column is at fault,
+                `column`.
         """
         schema = feeder.schema
         keys = key_list(key, schema, stage=stage)
@@ -124,10 +125,10 @@ class Index(ProducerKind):
         return model
 
     def schema(self, feeder: Stage, *, stage: str) -> RowSchema:
-        """The columns of such a stage; of no type if only Spark knows some.
+        """Return the columns of such a stage, without types if only Spark knows some.
 
         Raises:
-            DefinitionError: a column has a type that is not the declared one, or that no key has;
+            DefinitionError: a column's type differs from the declared one, or no key may have it;
                 with `stage` and `column`.
         """
         with naming(stage):
@@ -137,11 +138,11 @@ class Index(ProducerKind):
         known = {n: StringType() if isinstance(t, NullType) else t for n, t in types.items()}
         check_types(self.key, types, stage=stage)
         names = replace(self, key=tuple(replace(column, declared=None) for column in self.key))
-        schema = names._typed(known, stage=stage)  # which checks the names
+        schema = names._typed(known, stage=stage)  # checks the names
         return unknown_schema({c.name: c.descending for c in self.key}, schema.value.names)
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: with the types that its feeder's columns give."""
+        """See `StageKind.resolved`: types follow from the feeder's columns."""
         (feeder,) = stage.feeders
         with naming(stage.name):
             types = self._projection.resolved(_columns(feeder), tables.engines)
@@ -150,7 +151,7 @@ class Index(ProducerKind):
     def emitted(
         self, production: Production, inputs: Sequence[StageInput], keys: Selection | None
     ) -> tuple[Rows, int] | None:
-        """See `ProducerKind.emitted`: each row of the feeder under its key here."""
+        """See `ProducerKind.emitted`: each row of the feeder under its key in the index."""
         parts = all_parts(inputs) if keys is None else changed_parts(inputs, keys)
         if not parts:
             return None if keys is None else (empty(production.content), 0)
@@ -185,11 +186,11 @@ class Index(ProducerKind):
 
     @property
     def _projection(self) -> Projection:
-        """What is computed of each row of its feeder."""
+        """The expressions computed for each row of its feeder."""
         return Projection((*_outputs(self.key), *_outputs(self.value)))
 
     def _typed(self, types: Mapping[str, DataType], *, stage: str) -> RowSchema:
-        """The columns of such a stage, from the types of those of `_projection`."""
+        """Return the columns of such a stage, from the types of the columns of `_projection`."""
         check_types(self.key, types, stage=stage)
         key, value = (
             StructType([_field(column, types[column.name]) for column in columns])
@@ -199,12 +200,12 @@ class Index(ProducerKind):
 
 
 def _columns(feeder: Stage) -> tuple[Column, ...]:
-    """The columns of a feeder that expressions are over."""
+    """Return the columns of a feeder that expressions can name."""
     return (*feeder.schema.key, *feeder.schema.value)
 
 
 def _numbered(rows: Rows, feeder: Stage, engines: Engines) -> tuple[Rows, Column]:
-    """The rows of a feeder, and a column of numbers that go up with a key's order."""
+    """Return the rows of a feeder, with a column of numbers that increase in key order."""
     layout = Layout.of(feeder)
     if not layout.sources:
         return rows, ORDINAL_COLUMN
@@ -221,7 +222,7 @@ def _field(column: IndexColumn, data_type: DataType) -> StructField:
 
 
 def _items(given: Any, names: Sequence[str]) -> tuple[Any, ...]:  # noqa: ANN401 as functions get it
-    """A key or value of the oracle's by column: one column's is bare."""
+    """Return a key or value of the oracle by column: with one column it is bare."""
     return (given,) if len(names) == 1 else tuple(given)
 
 

@@ -1,10 +1,10 @@
-"""SQL queries as stages: read, checked to be key-local, and rewritten to say each row's source key.
+"""SQL queries as stages: parsed, checked to be key-local, and edited to return source keys.
 
-A stage is computed for the source keys that are affected, and for no others. So a query can only be
-a stage if each of its rows comes from rows of one source key, and says which: it is *key-local*.
-`key_local` finds that out from the query's text and the names of its feeders' columns.
+A step computes a stage for the affected source keys only. So a query can be a stage only if each of
+its rows comes from rows of one source key, and says which: it is *key-local*. `key_local` decides
+this from the query's text and the names of its feeders' columns.
 
-Invariant: the package needs no Spark session, and it only inserts into a query's text.
+The invariant: the package needs no Spark session, and it only inserts into a query's text.
 """
 
 from deltaproduce.stages.queries.keys import key_columns

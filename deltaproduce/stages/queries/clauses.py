@@ -1,9 +1,9 @@
-"""GROUP BY, DISTINCT and window functions: what puts rows of one SELECT together.
+"""GROUP BY, DISTINCT and window functions: the clauses that combine rows of one SELECT.
 
-Invariant: what passes has every source key column among what it groups by, so that a group, a set
-of equal rows or a window's partition has rows of one source key.
+The invariant: an accepted clause groups by every source key column, so a group, a set of equal rows
+or a window's partition has rows of one source key.
 
-Here is no recursion: `key_locality` goes from one SELECT to another.
+Nothing here recurses; `key_locality` walks from one SELECT to another.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,10 +22,10 @@ from deltaproduce.stages.sql.text import SelectList, end_of, start_of
 def grouped(
     select: exp.Select, columns: Sequence[Projection], frame: Frame
 ) -> tuple[Projection, ...] | None:
-    """Returns what a SELECT groups by, with what its numbers and aliases mean; None if it does not.
+    """Return a SELECT's grouping, with its positions and aliases resolved; None without GROUP BY.
 
     Raises:
-        DefinitionError: it makes one row of the rows of several source keys.
+        DefinitionError: it combines rows of several source keys.
     """
     group = select.args.get("group")
     if group is None:
@@ -51,7 +51,7 @@ def grouped(
 def select_list(
     select: exp.Select, frame: Frame, grouped_by: Sequence[Projection] | None
 ) -> SelectList:
-    """Returns where source key columns can be added to a SELECT, and what they are there."""
+    """Return where source key columns can be added to a SELECT, and their expressions there."""
     keys = range(len(frame.keys))
     if grouped_by is None:
         return SelectList(start_of(select), tuple(frame.key_sql(key) for key in keys))
@@ -65,7 +65,7 @@ def select_list(
 
 
 def check_distinct(select: exp.Select, relation: Relation) -> None:
-    """Checks that DISTINCT merges only rows of the same source key.
+    """Check that DISTINCT merges only rows of the same source key.
 
     Raises:
         DefinitionError: a source key column is not among the columns.
@@ -83,10 +83,10 @@ def check_distinct(select: exp.Select, relation: Relation) -> None:
 
 
 def check_windows(select: exp.Select, frame: Frame) -> None:
-    """Checks that window functions see rows of one source key at a time.
+    """Check that window functions see rows of one source key at a time.
 
     Raises:
-        DefinitionError: one does not partition by every source key column.
+        DefinitionError: a window does not partition by every source key column.
     """
     definitions = windows(select)
     for node in own(*select.expressions, select.args.get("having"), select.args.get("qualify")):
@@ -95,7 +95,7 @@ def check_windows(select: exp.Select, frame: Frame) -> None:
 
 
 def windows(select: exp.Select) -> dict[str, exp.Window]:
-    """Returns what the WINDOW clause of a SELECT defines, by lower-case name."""
+    """Return the definitions in a SELECT's WINDOW clause, by lower-case name."""
     definitions: dict[str, exp.Window] = {}
     for window in select.args.get("windows") or ():
         definitions[window.name.lower()] = definitions.get(window.alias.lower(), window)
@@ -135,7 +135,7 @@ def _has_aggregate(column: Projection) -> bool:
 def _grouped_by(
     node: exp.Expr, columns: Sequence[Projection], frame: Frame
 ) -> Iterator[Projection]:
-    """Yields what one expression of GROUP BY means: a column of the SELECT, or itself."""
+    """Yield the meanings of a GROUP BY expression: a column of the SELECT, or itself."""
     if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
         raise DefinitionError(f"{spelled(node)!r} {TOTALS}")
     ordinal = _ordinal(node)

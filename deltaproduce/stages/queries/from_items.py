@@ -1,9 +1,9 @@
-"""What can stand in FROM beside a query: feeders, CTEs, constant tables and LATERAL VIEW.
+"""The items of a FROM other than queries: feeders, CTEs, constant tables and LATERAL VIEW.
 
-Invariant: every table that a query reads is a feeder, whose name is replaced by a view's, or one of
-its own CTEs, or has the same rows for every source key. Every column has a name that is known here.
+The invariant: every table that a query reads is a feeder, replaced by a view, or one of its own
+CTEs, or has the same rows for every source key. Every column has a name that is known here.
 
-Here is no recursion: `key_locality` goes from one query to another.
+Nothing here recurses; `key_locality` walks from one query to another.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ from deltaproduce.types.ddl import identifier
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a query can refer to.
+    """The names that a query can refer to.
 
     Attributes:
-        text: the text of the whole query that it is a part of.
-        stages: the names and columns of what can feed it, by lower-case name.
-        ctes: the CTEs that it sees, by lower-case name.
-        outermost: whether its columns are the stage's, so that no clause looks at them.
+        text: the text of the outermost query.
+        stages: the names and columns of possible feeders, by lower-case name.
+        ctes: the visible CTEs, by lower-case name.
+        outermost: whether its columns are the stage's, so that no clause reads them.
     """
 
     text: str
@@ -39,10 +39,10 @@ class Scope:
 
 
 def table(item: exp.Table, scope: Scope) -> Relation:
-    """Returns a feeder, a CTE or the rows of a function.
+    """Return a feeder, a CTE or the rows of a table function.
 
     Raises:
-        DefinitionError: it is none of these.
+        DefinitionError: the table is none of these.
     """
     if not isinstance(item.this, exp.Identifier):
         return _table_function(item, scope)
@@ -66,7 +66,7 @@ def table(item: exp.Table, scope: Scope) -> Relation:
 
 
 def constants(values: exp.Values) -> Relation:
-    """Returns the rows of VALUES."""
+    """Return the rows of VALUES."""
     check_arguments(values, {"expressions", "alias"})
     first = values.expressions[0]
     width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
@@ -74,7 +74,7 @@ def constants(values: exp.Values) -> Relation:
 
 
 def with_lateral_view(frame: Frame, lateral: exp.Lateral) -> Frame:
-    """Returns a frame with the columns of a LATERAL VIEW.
+    """Add the columns of a LATERAL VIEW to a frame.
 
     Raises:
         DefinitionError: it does not name them.
@@ -90,7 +90,7 @@ def with_lateral_view(frame: Frame, lateral: exp.Lateral) -> Frame:
 
 
 def renamed(relation: Relation, item: exp.Expr) -> Relation:
-    """Gives a relation the column names of its alias, and checks that all columns have one.
+    """Rename a relation's columns by its alias, and check that all have names.
 
     Raises:
         DefinitionError: a column has no name, or a reserved one.
@@ -118,7 +118,7 @@ def renamed(relation: Relation, item: exp.Expr) -> Relation:
 
 
 def exposed(relation: Relation, scope: Scope) -> Relation:
-    """Gives a subquery or CTE hidden columns that hold the source key, if its own do not."""
+    """Add hidden columns with the source key to a subquery or CTE, unless it has the key."""
     if not relation.unheld():
         return relation
     start = min(columns.start for columns in relation.lists)

@@ -1,7 +1,7 @@
-"""What the functions in a query do that matters to key-locality, and what is refused of it.
+"""The effect of functions on key-locality, and the functions that are refused.
 
-Most functions look at one row and give the same each time (`sql.functions`). Of the others, those
-whose result depends on the order of rows are listed here by name.
+Most functions read one row and are deterministic (`sql.functions`). Of the others, those that
+depend on the order of rows are listed here by name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,24 +27,24 @@ ORDER_DEPENDENT: Final = names_in(
     string_agg
     """
 )
-"""Aggregates whose result depends on the order of rows, which SQL does not have."""
+"""Aggregates that depend on the order of rows, which SQL does not define."""
 
 ORDERING: Final = names_in("array_max array_min array_size array_sort cardinality size sort_array")
-"""Functions of an array whose result does not depend on the order of its elements."""
+"""Functions of an array that do not depend on the order of its elements."""
 
 TABLE_FUNCTIONS: Final = GENERATORS | {"range"}
-"""Functions in FROM whose rows depend on their arguments alone."""
+"""Table functions whose rows depend on their arguments alone."""
 
 
 def own(*expressions: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Yields the nodes of expressions; of the queries among them nothing but the topmost node."""
+    """Yield the nodes of expressions; of a nested query only its top node."""
     for expression in expressions:
         if expression is not None:
             yield from expression.walk(prune=lambda node: isinstance(node, exp.Query))
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Says whether a node makes one row of many: an aggregate that is no window function."""
+    """Return whether a node combines rows: an aggregate that is not a window function."""
     return function_name(node) in AGGREGATES and _window(node) is None
 
 
@@ -55,17 +55,17 @@ def check_functions(
     windows: Mapping[str, exp.Window],
     choosing: bool,
 ) -> None:
-    """Refuses functions whose result is not determined by the rows of a source key.
+    """Refuse functions whose result the rows of a source key do not determine.
 
     Args:
-        expressions: what is checked, without the queries in it.
+        expressions: the expressions to check, without their subqueries.
         frame: the columns that the expressions can name.
-        windows: what the SELECT's WINDOW clause defines, by lower-case name.
-        choosing: whether the expressions decide which rows there are, or are seen by what does,
-            so that nothing in them may differ from run to run.
+        windows: the definitions in the SELECT's WINDOW clause, by lower-case name.
+        choosing: whether the expressions decide which rows exist, or a clause that does reads them,
+            so that they must be deterministic.
 
     Raises:
-        DefinitionError: a function is refused there.
+        DefinitionError: a function is refused.
     """
     for node in own(*expressions):
         name = function_name(node) or _column_function(node, frame)
@@ -89,14 +89,14 @@ def check_functions(
 
 
 def _column_function(node: exp.Expr, frame: Frame) -> str | None:
-    """Returns the function that a bare name is if there is no such column, as ``user``."""
+    """Return the function that a bare name such as ``user`` calls, if it is not a column."""
     if not isinstance(node, exp.Column) or len(node.parts) > 1 or frame.found(names_of(node)):
         return None
     return node.name.lower()
 
 
 def _is_enclosed(node: exp.Expr) -> bool:
-    """Says whether the node is inside a window function or a generator."""
+    """Return whether the node is inside a window function or a generator."""
     parent = node.parent
     while parent is not None and not isinstance(parent, exp.Query):
         if isinstance(parent, exp.Window) or function_name(parent) in GENERATORS:
@@ -115,14 +115,14 @@ def _is_ordered(node: exp.Expr, windows: Mapping[str, exp.Window]) -> bool:
 
 
 def _window(node: exp.Expr) -> exp.Window | None:
-    """Returns the window that an aggregate is computed over, if there is one."""
+    """Return the window of an aggregate, if it has one."""
     call = _call(node)
     window = call.parent
     return window if isinstance(window, exp.Window) and window.this is call else None
 
 
 def _call(node: exp.Expr) -> exp.Expr:
-    """Returns the function call together with FILTER, WITHIN GROUP and IGNORE NULLS."""
+    """Return the function call with its FILTER, WITHIN GROUP and IGNORE NULLS."""
     extensions = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup
     while isinstance(node.parent, extensions) and node.parent.this is node:
         node = node.parent

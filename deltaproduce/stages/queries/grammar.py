@@ -1,7 +1,7 @@
-"""Which parts of SQL's clauses are supported, and what to write in place of the others.
+"""The supported parts of SQL's clauses, and what to write instead of the others.
 
-Invariant: `check_arguments` lets nothing through that it was not told of, so that a clause which
-sqlglot learns to read later is refused until there is a rule for it.
+The invariant: `check_arguments` accepts only listed parts, so a clause that sqlglot learns to parse
+later is refused until there is a rule for it.
 """
 
 from collections.abc import Collection
@@ -22,10 +22,10 @@ TOTALS: Final = (
 
 
 def check_arguments(node: exp.Expr, known: Collection[str]) -> None:
-    """Refuses what a clause has beside what is ``known``, in sqlglot's words.
+    """Refuse the parts of a clause other than ``known``, by sqlglot's names.
 
     Raises:
-        DefinitionError: it has something else, such as LIMIT.
+        DefinitionError: it has another part, such as LIMIT.
     """
     for name, value in node.args.items():
         if name not in known and value is not None and value is not False and value != []:

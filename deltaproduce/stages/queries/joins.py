@@ -1,12 +1,12 @@
-"""What a join leaves of the source keys of its two sides.
+"""The source keys of a join, given those of its two sides.
 
-A row of a join must come from rows of one source key. So if both sides read feeders, the join has
-to say that their source keys are equal; and if one side is a constant table, the join may not keep
-rows of it that no row of the other side matches, since they would belong to no key.
+A row of a join must come from rows of one source key. So if both sides read feeders, the join must
+equate their source keys; if one side is a constant table, the join may not keep its unmatched rows,
+since they would belong to no key.
 
-Invariant: the frame that `joined` returns offers the columns that Spark offers after such a join,
-in Spark's order, and its provenance holds the source key in every row, also in those that an outer
-join fills up with nulls.
+The invariant: the frame that `joined` returns offers the columns that Spark offers after such a
+join, in Spark's order, and its provenance holds the source key in every row, including rows that an
+outer join pads with nulls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ from deltaproduce.stages.queries.relations import NOTHING, Field, Frame, Provena
 from deltaproduce.stages.sql.syntax import spelled
 
 _LEFT_ONLY: Final = ("LEFT", "SEMI", "ANTI")
-"""The kinds that keep rows of the left side, and no other rows of the right side."""
+"""The kinds that return rows of the left side, and no unmatched rows of the right side."""
 
 
 def joined(left: Frame, right: Frame, join: exp.Join) -> Frame:
-    """Returns the frame of two sides and a join of them.
+    """Return the frame of a join of two sides.
 
     Raises:
         DefinitionError: a row of the join could come from several source keys, or from none.
@@ -47,7 +47,7 @@ def joined(left: Frame, right: Frame, join: exp.Join) -> Frame:
 
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Yields the conditions of which all must hold for ``condition`` to hold."""
+    """Yield the conjuncts of ``condition``."""
     match condition:
         case None:
             return
@@ -63,9 +63,9 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
 def equal_keys(
     condition: exp.Expr, left: Frame, mine: Sequence[Field], right: Frame, other: Sequence[Field]
 ) -> frozenset[int]:
-    """Returns the source key columns that are the same where two expressions are equal.
+    """Return the source key columns that are equal where two expressions are.
 
-    With ``=``, nulls are equal to nothing, so it suffices that a field holds the key or null.
+    With ``=``, null equals nothing, so it suffices that a field holds the key or null.
     """
     if isinstance(condition, exp.NullSafeEQ):
         return left.holds(mine) & right.holds(other)
@@ -73,7 +73,7 @@ def equal_keys(
 
 
 def _kind(join: exp.Join) -> str:
-    """Returns INNER, LEFT, RIGHT, FULL, SEMI or ANTI."""
+    """Return INNER, LEFT, RIGHT, FULL, SEMI or ANTI."""
     kind = join.kind if join.kind in {"SEMI", "ANTI"} else join.side or "INNER"
     known = kind in {"INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"}
     odd_side = kind in {"SEMI", "ANTI"} and join.side not in {"", "LEFT"}
@@ -83,7 +83,7 @@ def _kind(join: exp.Join) -> str:
 
 
 def _merged_pairs(left: Frame, right: Frame, join: exp.Join) -> list[tuple[Field, Field]]:
-    """Returns the columns that USING or NATURAL makes equal, and merges into one."""
+    """Return the pairs of columns that USING or NATURAL equates and merges."""
     if join.method == "NATURAL":
         right_names = {field.name.lower() for field in right.columns}
         names = [field.name for field in left.columns if field.name.lower() in right_names]
@@ -145,7 +145,7 @@ def _check_constant_side(left: Frame, kind: str, join: exp.Join) -> None:
 def _columns(
     left: Frame, right: Frame, pairs: Sequence[tuple[Field, Field]], kind: str
 ) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
-    """Returns what the frame's `columns` and `merged` are, the merged ones first, as in Spark."""
+    """Return the frame's `columns` and `merged`, the merged ones first, as in Spark."""
     match kind:
         case "RIGHT":
             kept, gone = [other for _, other in pairs], [mine for mine, _ in pairs]
@@ -184,7 +184,7 @@ def _merged_keys(
 
 
 def _either(left: Provenance, right: Provenance) -> Provenance:
-    """Returns the provenance after an inner join: what holds the key on one side or the other."""
+    """Return the provenance after an inner join: fields of either side that hold the key."""
     if len(left) == len(right) == 1:
         return (left[0] + right[0],)
     return left if len(left) == 1 else right

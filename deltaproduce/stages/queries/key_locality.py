@@ -1,13 +1,13 @@
-"""Whether each row of a query comes from rows of one source key, and where that key is in it.
+"""Key-locality: whether each row of a query comes from one source key, and which fields hold it.
 
-`relation_of` goes through a query from the inside out. Of every SELECT, subquery, CTE, join and set
-operation it works out which columns hold the source key, and refuses what would put rows of
-different source keys together.
+`relation_of` walks a query from the inside out. For every SELECT, subquery, CTE, join and set
+operation it determines which columns hold the source key, and refuses whatever would combine rows
+of different source keys.
 
-Invariant: a query that is accepted returns, over the rows of some source keys, just those rows that
-it returns over all rows and that have one of these source keys. What has no rule is refused.
+The invariant: over the rows of any set of source keys, an accepted query returns exactly the rows
+that it returns over all rows for these source keys. A construct without a rule is refused.
 
-The rules of single clauses are in `clauses`, `joins` and `from_items`.
+The rules of individual clauses are in `clauses`, `joins` and `from_items`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ _SELECT_ARGUMENTS: Final = frozenset(
 
 
 def relation_of(query: exp.Expr, scope: Scope) -> Relation:
-    """Returns what a query returns, and what to change in its text.
+    """Return the relation of a query, with the edits of its text.
 
     Raises:
         DefinitionError: a row of it can come from rows of several source keys, or no rule is known
@@ -69,7 +69,7 @@ def relation_of(query: exp.Expr, scope: Scope) -> Relation:
 
 
 def select_of(select: exp.Select, scope: Scope) -> tuple[Relation, Frame, tuple[Projection, ...]]:
-    """Returns what one SELECT returns, what its FROM offers, and its columns; see `relation_of`."""
+    """Return one SELECT's relation, the frame of its FROM, and its columns; see `relation_of`."""
     check_arguments(select, _SELECT_ARGUMENTS)
     scope, edits = _with_ctes(select, scope)
     frame, from_edits = _from(select, scope)
@@ -88,7 +88,7 @@ def select_of(select: exp.Select, scope: Scope) -> tuple[Relation, Frame, tuple[
 def _check_functions(
     select: exp.Select, frame: Frame, by: Iterable[Projection], scope: Scope
 ) -> None:
-    """Checks the functions in all clauses but FROM."""
+    """Check the functions in all clauses but FROM."""
     choosing = [select.args.get(clause) for clause in ("where", "group", "having", "qualify")]
     choosing += [*(select.args.get("windows") or ()), *(column.expression for column in by)]
     only_fills = scope.outermost and select.args.get("distinct") is None
@@ -136,7 +136,7 @@ def _check_sides(query: exp.SetOperation, left: Relation, right: Relation) -> No
 
 
 def _with_ctes(query: exp.Query, scope: Scope) -> tuple[Scope, tuple[Edit, ...]]:
-    """Returns the scope inside a query's WITH, and the edits of its CTEs."""
+    """Return the scope inside a query's WITH, and the edits of its CTEs."""
     with_ = query.args.get("with_")
     if with_ is None:
         return scope, ()
@@ -155,7 +155,7 @@ def _with_ctes(query: exp.Query, scope: Scope) -> tuple[Scope, tuple[Edit, ...]]
 
 
 def _from(select: exp.Select, scope: Scope) -> tuple[Frame, tuple[Edit, ...]]:
-    """Returns what FROM offers, and its edits."""
+    """Return the frame of FROM, and its edits."""
     from_ = select.args.get("from_")
     if from_ is None:
         return Frame(), ()
@@ -168,7 +168,7 @@ def _from(select: exp.Select, scope: Scope) -> tuple[Frame, tuple[Edit, ...]]:
 
 
 def _frame(item: exp.Expr, scope: Scope) -> tuple[Frame, tuple[Edit, ...]]:
-    """Returns the frame and edits of one table or subquery, and of what is joined to it alone."""
+    """Return the frame and edits of one table or subquery, with its own joins."""
     return _joined(_item(item, scope), item.args.get("joins"), scope)
 
 
@@ -212,13 +212,13 @@ def _item(item: exp.Expr, scope: Scope) -> tuple[Frame, tuple[Edit, ...]]:
 
 
 def _check_in_from(expressions: Sequence[exp.Expr | None], frame: Frame, scope: Scope) -> None:
-    """Checks expressions in FROM."""
+    """Check expressions in FROM."""
     check_functions(expressions, frame=frame, windows={}, choosing=True)
     _check_constant(own(*expressions), scope)
 
 
 def _subqueries(select: exp.Select, frame: Frame, scope: Scope) -> Iterator[Edit]:
-    """Checks the queries in the expressions of a SELECT, and yields their edits."""
+    """Check the subqueries in a SELECT's expressions, and yield their edits."""
     inner = replace(scope, outermost=False)
     for node in own(*select.expressions, select.args.get("where"), select.args.get("having")):
         if isinstance(node, exp.Query) and _reads_feeder(node, scope):
@@ -230,7 +230,7 @@ def _subqueries(select: exp.Select, frame: Frame, scope: Scope) -> Iterator[Edit
 
 
 def _check_constant(nodes: Iterable[exp.Expr], scope: Scope) -> None:
-    """Checks that the queries among some nodes read no stage."""
+    """Check that the subqueries among the nodes read no stage."""
     for node in nodes:
         if isinstance(node, exp.Query):
             if _reads_feeder(node, scope):
@@ -240,16 +240,16 @@ def _check_constant(nodes: Iterable[exp.Expr], scope: Scope) -> None:
 
 
 def _reads_feeder(query: exp.Query, scope: Scope) -> bool:
-    """Says whether a subquery may read a stage; a CTE of its own may have a stage's name."""
+    """Return whether a subquery may read a stage; a CTE of its own may shadow a stage."""
     reading = {name for name, relation in scope.ctes.items() if relation.width}
     tables = {item.name.lower() for item in query.find_all(exp.Table)}
     return not tables.isdisjoint(reading | scope.stages.keys())
 
 
 def _correlated(query: exp.Query, outer: Frame, scope: Scope) -> tuple[Edit, ...]:
-    """Checks that a subquery reads rows of the outer row's source key only, and returns its edits.
+    """Check that a subquery reads only rows of the outer row's source key, and return its edits.
 
-    What it makes of these rows is then of this source key, whatever it is.
+    Then whatever it computes from these rows belongs to that source key.
     """
     select = query.unnest()
     if not isinstance(select, exp.Select):
@@ -267,7 +267,7 @@ def _correlated(query: exp.Query, outer: Frame, scope: Scope) -> tuple[Edit, ...
 
 
 def _linked_keys(select: exp.Select, frame: Frame, outer: Frame) -> frozenset[int]:
-    """Returns the source key columns that are the same in a subquery's rows and the outer row."""
+    """Return the source key columns that are equal in a subquery's rows and the outer row."""
     where = select.args.get("where")
     equal = NOTHING
     for condition in conjuncts(where.this if where is not None else None):

@@ -1,4 +1,4 @@
-"""The key of a SQL stage: which of its query's columns form it, and in which directions."""
+"""The key of a SQL stage: the columns of its query that form it, and their directions."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from deltaproduce.errors import DefinitionError
 
 
 def key_columns(text: str, names: Sequence[str], *, stage: str) -> dict[str, bool]:
-    """Reads the names of the key columns.
+    """Read the names of the key columns.
 
     Args:
         text: names of columns, each perhaps with ``asc`` or ``desc``, such as ``total desc, id``.
@@ -17,11 +17,11 @@ def key_columns(text: str, names: Sequence[str], *, stage: str) -> dict[str, boo
         stage: the name of the stage, for messages.
 
     Returns:
-        The names, as the query spells them, and whether each sorts descending; in order.
+        The names, in the query's spelling, and whether each sorts descending; in order.
 
     Raises:
-        DefinitionError: the text is no such list, or names no column of the query; with `stage`
-            and, if it is about one column, `column`.
+        DefinitionError: the text is not such a list, or names no column of the query; with `stage`
+            and, if one column is at fault, `column`.
     """
     spelled = {name.lower(): name for name in names}
     found: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""Stages that are a query: run by Spark over the rows of the source keys in question."""
+"""Stages that are a query: Spark runs it over the rows of the affected source keys."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class KeyLocalQuery(ProducerKind):
         return self.query.text, {}
 
     def resolved(self, stage: Stage, tables: Tables) -> Stage:
-        """See `StageKind.resolved`: with the types that Spark finds."""
+        """See `StageKind.resolved`: Spark finds the types."""
         return replace(stage, schema=query_schema(stage, self.query, tables.spark))
 
     def emitted(
@@ -69,6 +69,6 @@ class KeyLocalQuery(ProducerKind):
             try:
                 return production.computed(rows)
             except PySparkException as error:
-                said = escaped(str(error).partition("\n== ")[0])  # of which part, the cause says
+                said = escaped(str(error).partition("\n== ")[0])  # the rest is in the cause
                 message = f"stage {stage.name!r}: its query failed: {said}"
                 raise ProducerError(message, stage=stage.name) from error

@@ -1,12 +1,12 @@
-"""The ORDER BY at the end of a query: it orders the rows that one source key returns.
+"""The ORDER BY at the end of a query: it orders the rows of each source key.
 
-SQL sorts a result as a whole, but a stage keeps rows by key, so that the incremental computation
-numbers the rows of each source key by itself. For that ORDER BY is taken off the query, and what it
-sorts by is turned into expressions over the query's columns. What they do not offer becomes one
-more column of the SELECT.
+SQL sorts a result as a whole, but a stage keeps rows by key, so a step numbers the rows of each
+source key separately. For this, ORDER BY is removed from the query, and its expressions are
+rewritten over the query's columns. An expression that they cannot provide becomes an additional
+column of the SELECT.
 
-Invariant: an expression means in its new place what Spark takes it for in ORDER BY, where a name is
-a column of the result if it can be, and else a column of FROM.
+The invariant: a rewritten expression means what Spark takes it for in ORDER BY, where a name is a
+column of the result if there is one, and else a column of FROM.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from deltaproduce.types.ddl import identifier
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What the rows of a source key are sorted by.
+    """The sort order of the rows of a source key.
 
     Attributes:
-        order: what may follow ORDER BY; None if the query has none at its end.
+        order: the text after ORDER BY; None if the query does not end with one.
         added: expressions that the SELECT must have as columns, by name.
-        edits: what takes ORDER BY off the text.
+        edits: the edits that remove ORDER BY from the text.
     """
 
     order: str | None = None
@@ -45,8 +45,9 @@ class Ordered:
     Attributes:
         text: the query.
         names: its columns.
-        select: the SELECT to which columns can be added; None if the query is none, or is DISTINCT.
-        frame: what its FROM offers.
+        select: the SELECT to which columns can be added; None if the query is not one, or is
+            DISTINCT.
+        frame: the frame of its FROM.
         columns: its columns, in more detail.
     """
 
@@ -58,15 +59,15 @@ class Ordered:
 
 
 def ordering_of(order: exp.Order | None, query: Ordered) -> Ordering:
-    """Returns what a query's last ORDER BY says.
+    """Return the ordering of a query's final ORDER BY.
 
     Args:
         order: that ORDER BY, if there is one.
-        query: the query that it is taken off.
+        query: the query without it.
 
     Raises:
-        DefinitionError: what it sorts by is not determined by the rows of a source key, or has two
-            meanings.
+        DefinitionError: the rows of a source key do not determine a sort expression, or it is
+            ambiguous.
     """
     if order is None:
         return Ordering()
@@ -93,7 +94,7 @@ def ordering_of(order: exp.Order | None, query: Ordered) -> Ordering:
 
 
 def _over_columns(node: exp.Expr, written: str, query: Ordered) -> str | None:
-    """Returns an expression over the query's columns; None if it must become a column itself."""
+    """Return an expression over the query's columns; None if it must become a column itself."""
     if isinstance(node, exp.Var):
         raise DefinitionError(f"'ORDER BY {node.name}' is not supported; name the columns")
     if isinstance(node, exp.Literal) and node.is_int:
@@ -121,7 +122,7 @@ def _over_columns(node: exp.Expr, written: str, query: Ordered) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A column that an expression of ORDER BY names, and what it can be."""
+    """A column that an expression of ORDER BY names, and its possible meanings."""
 
     name: str
     is_result: bool
@@ -171,7 +172,7 @@ def _numbered(number: int, names: Sequence[str]) -> str:
 
 
 def _without_direction(tokens: Sequence[Token], text: str) -> str:
-    """Returns the text of an expression of ORDER BY without what follows it."""
+    """Return the text of an expression of ORDER BY without its direction."""
     words = ["" if t.token_type is TokenType.IDENTIFIER else t.text.upper() for t in tokens]
     length = len(words)
     if words[length - 2 : length] in (["NULLS", "FIRST"], ["NULLS", "LAST"]):

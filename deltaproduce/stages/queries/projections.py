@@ -1,7 +1,7 @@
-"""The columns of a SELECT: their names, what they hold, and stars.
+"""The columns of a SELECT: their names, contents, and stars.
 
-Invariant: the columns are those that Spark makes of the select list, in its order, as far as names
-and source keys go; where a name takes more than the text to know, the query is refused.
+The invariant: names and source keys of the columns are those that Spark finds for the select list,
+in its order; where the text alone does not determine a name, the query is refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +20,13 @@ from deltaproduce.stages.sql.text import Edit, end_of, start_of
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A column of a SELECT, with each star taken apart.
+    """A column of a SELECT, with stars expanded.
 
     Attributes:
-        name: its name; None if Spark makes one up.
-        fields: the field that it is, or those whose ``coalesce`` it is; none if it is another
+        name: its name; None if Spark generates one.
+        fields: the field that it is, or the fields of its ``coalesce``; none for any other
             expression.
-        expression: what the user wrote; None for a column of a star.
+        expression: the user's expression; None for a column of a star.
     """
 
     name: str | None
@@ -35,10 +35,10 @@ class Projection:
 
 
 def projections(select: exp.Select, frame: Frame) -> tuple[Projection, ...]:
-    """Returns the columns of a SELECT.
+    """Return the columns of a SELECT.
 
     Raises:
-        DefinitionError: they cannot be known.
+        DefinitionError: they cannot be determined.
     """
     return tuple(
         projection
@@ -48,9 +48,9 @@ def projections(select: exp.Select, frame: Frame) -> tuple[Projection, ...]:
 
 
 def star_edits(select: exp.Select, frame: Frame) -> Iterator[Edit]:
-    """Yields edits that keep the frame's hidden columns out of the stars in a SELECT.
+    """Yield edits that exclude the frame's hidden columns from the stars in a SELECT.
 
-    A frame with hidden columns has no source key to group by, so no star is one of ``count(*)``.
+    A frame with hidden columns has no source key to group by, so no star belongs to ``count(*)``.
     """
     clauses = ("where", "group", "having", "qualify")
     for node in own(*select.expressions, *map(select.args.get, clauses)):
@@ -98,7 +98,7 @@ def _starred(star: exp.Star, fields: Sequence[Field]) -> Iterator[Projection]:
 
 
 def _name(expression: exp.Expr) -> str | None:
-    """Returns the name of a column without an alias, if it is not one that Spark makes up."""
+    """Return the name of a column without alias; None if Spark generates one."""
     match expression:
         case exp.Paren():
             return _name(expression.this)

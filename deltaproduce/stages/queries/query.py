@@ -1,7 +1,7 @@
-"""A SQL stage's query: checked once, and written for whatever views its feeders are read from.
+"""The query of a SQL stage: checked once, then written for any views of its feeders.
 
-Invariant: what `Query.sql` writes is the user's text with a few insertions. Its rows, without the
-columns whose names begin with ``_``, are those of the user's query; and over the rows of some
+The invariant: `Query.sql` returns the user's text with a few insertions. Its rows, without the
+columns whose names begin with ``_``, are those of the user's query; and over the rows of any set of
 source keys it returns the rows of these source keys (`key_locality`).
 """
 
@@ -22,17 +22,18 @@ from deltaproduce.types.columns import SOURCE_PREFIX, RowSchema
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query each of whose rows comes from rows of one source key.
+    """A query in which each row comes from rows of one source key.
 
     Attributes:
-        text: as the user wrote it.
-        feeders: the names of the stages that it reads, in the order in which it names them first.
-        sources: the columns that hold the source key of a row, named after the key columns of the
-            first feeder: ``_source_<key column>``. The user's query does not have them.
+        text: the user's text.
+        feeders: the names of the stages that it reads, in the order of their first mention.
+        sources: the columns that hold a row's source key, named after the key columns of the first
+            feeder: ``_source_<key column>``. The user's query does not have them.
         orders: further columns that the user's query does not have, for `order`.
-        names: the columns that the user's query has. No name begins with ``_``.
-        order: what the rows of one source key are sorted by, as what may follow ``ORDER BY`` where
-            the columns of `sql` can be named; None if the user's query has no ORDER BY at its end.
+        names: the columns of the user's query. No name begins with ``_``.
+        order: the sort order of the rows of one source key, as text after ``ORDER BY`` over the
+            columns of `sql`; None if the user's query does not end with ORDER BY.
+        edits: the edits of the text.
         edits: the changes of the text.
     """
 
@@ -45,28 +46,28 @@ class Query:
     edits: tuple[Edit, ...]
 
     def sql(self, views: Mapping[str, str]) -> str:
-        """Returns the query with views in place of the stages, and without its ORDER BY.
+        """Return the query with views in place of the stages, and without its ORDER BY.
 
         Its columns are `sources`, `orders` and `names`, in this order.
 
         Args:
-            views: the name of a view for each of `feeders`. No CTE of the user's can have a name
-                that begins with ``_``.
+            views: a view name for each of `feeders`. No CTE of the user can have a name that begins
+                with ``_``.
         """
         return edited(self.text, self.edits, views)
 
 
 def key_local(text: str, stages: Mapping[str, RowSchema], *, stage: str) -> Query:
-    """Reads a query, and checks that each of its rows comes from rows of one source key.
+    """Read a query, and check that each of its rows comes from rows of one source key.
 
     Args:
         text: one SELECT in Spark's SQL, which names stages as its tables.
         stages: the columns of the stages that it may read.
-        stage: the name of the stage that it makes, for messages.
+        stage: the name of the stage that it defines, for messages.
 
     Raises:
-        DefinitionError: it cannot be read, reads what is no stage, or is not key-local; with
-            `stage`.
+        DefinitionError: it cannot be parsed, reads something other than a stage, or is not
+            key-local; with `stage`.
     """
     try:
         return _query(QueryText.read(text), stages)
@@ -102,14 +103,14 @@ def _query(text: QueryText, stages: Mapping[str, RowSchema]) -> Query:
 
 
 def _check_tables(tree: exp.Query) -> None:
-    """Refuses tables where `key_locality` does not look for them."""
+    """Refuse tables where `key_locality` does not look for them."""
     for table in tree.find_all(exp.Table):
         if not isinstance(table.parent, exp.From | exp.Join | exp.Subquery | exp.JoinHint):
             raise DefinitionError(f"{spelled(table)!r} stands outside of FROM; write a SELECT")
 
 
 def _names(relation: Relation, text: QueryText) -> tuple[str, ...]:
-    """Returns the names of the columns, which a stage's columns can have."""
+    """Return the names of the columns, checked to be valid for a stage."""
     names: dict[str, str] = {}
     for number, output in enumerate(relation.outputs, start=1):
         if output.name is None:
@@ -131,7 +132,7 @@ def _names(relation: Relation, text: QueryText) -> tuple[str, ...]:
 def _feeders(
     relation: Relation, stages: Mapping[str, RowSchema], text: QueryText
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the names of the feeders, and of the columns for the source key."""
+    """Return the names of the feeders, and of the source key columns."""
     read = [edit for edit in relation.edits if edit.feeder is not None]
     read.sort(key=lambda edit: edit.start)
     feeders = tuple(dict.fromkeys(edit.feeder for edit in read if edit.feeder is not None))

@@ -1,11 +1,11 @@
 """The columns that a query's clauses can name, and which of them hold the source key.
 
-A `Relation` is what a query returns, a `Frame` what the FROM of a SELECT offers to its other
-clauses. Both say of each source key column where it can be found: its *provenance*.
+A `Relation` is the result of a query, a `Frame` what the FROM of a SELECT offers to its other
+clauses. Both hold the *provenance* of each source key column: where its value can be found.
 
-Invariant: for every row, the provenance of a source key column is the value that this column had in
-all the rows of feeders that the row comes from. What a frame does not know, or would have to guess,
-it takes for no provenance, so that a mistake refuses a query and never accepts one.
+The invariant: for every row, the provenance of a source key column is the value of that column in
+all the feeder rows that the row comes from. If a frame does not know, or would have to guess, there
+is no provenance, so a mistake refuses a query and never accepts one.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ class Output:
     """A column that a query returns.
 
     Attributes:
-        name: its name; None if Spark makes one up.
-        holds: the positions of the source key columns whose value it is.
+        name: its name; None if Spark generates one.
+        holds: the positions of the source key columns whose value it has.
     """
 
     name: str | None
@@ -39,16 +39,15 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What a query, a feeder or a constant table returns.
+    """The result of a query, a feeder or a constant table.
 
     Attributes:
         outputs: its columns.
-        width: how many source key columns there are; 0 if it reads no feeder, so that its rows are
-            the same for every key.
-        lists: the select lists that need more columns if the relation shall have them.
-        edits: what is to be changed in its text.
-        hidden: names of columns in front of the others that were added to hold the source key; none
-            if the others do.
+        width: the number of source key columns; 0 if it reads no feeder, so that its rows are the
+            same for every key.
+        lists: the select lists that need more columns if the relation needs them.
+        edits: the edits of its text.
+        hidden: names of columns added in front to hold the source key; none if the others hold it.
     """
 
     outputs: tuple[Output, ...]
@@ -58,7 +57,7 @@ class Relation:
     hidden: tuple[str, ...] = ()
 
     def unheld(self) -> frozenset[int]:
-        """The source key columns that no column holds which the user sees."""
+        """Return the source key columns that no visible column holds."""
         return frozenset(range(self.width)).difference(*(output.holds for output in self.outputs))
 
 
@@ -68,8 +67,8 @@ class Field:
 
     Attributes:
         name: its name.
-        table: the table name or alias that may stand before it; None for what has none.
-        origin: a number for the relation it comes from.
+        table: the table name or alias that may qualify it; None if there is none.
+        origin: the number of its relation.
         position: its position there.
     """
 
@@ -87,7 +86,7 @@ class Field:
 
 Provenance: TypeAlias = tuple[tuple[Field, ...], ...]
 """One group of fields, each of which holds the source key column; after full joins several groups,
-of which each holds it or null, and one does hold it."""
+each of which holds it or null, and at least one holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +94,10 @@ class Frame:
     """The columns that the FROM of a SELECT offers.
 
     Attributes:
-        columns: those that can be named without their table, in the order of ``*``.
-        merged: those that can only be named with it, because USING or NATURAL merged them.
-        hidden: those that the user cannot name.
-        keys: the provenance of each source key column; empty if there is no feeder in it.
+        columns: the columns that can be named without their table, in the order of ``*``.
+        merged: the columns that must be qualified, because USING or NATURAL merged them.
+        hidden: the columns that the user cannot name.
+        keys: the provenance of each source key column; empty if no feeder is in it.
         partial: further fields of each source key column, which hold it or null.
     """
 
@@ -110,7 +109,7 @@ class Frame:
 
     @classmethod
     def of(cls, relation: Relation, *, table: str | None, origin: int) -> "Frame":
-        """Returns the frame of a FROM with one relation, whose columns all have names."""
+        """Return the frame of a FROM with one relation, whose columns all have names."""
         columns = [Field(o.name or "", table, origin, i) for i, o in enumerate(relation.outputs)]
         hidden = [Field(name, table, origin, -1 - i) for i, name in enumerate(relation.hidden)]
         keys = []
@@ -121,14 +120,14 @@ class Frame:
         return cls(tuple(columns), (), tuple(hidden), tuple(keys), ((),) * relation.width)
 
     def of_table(self, table: str) -> tuple[Field, ...]:
-        """Returns the columns that ``table.*`` stands for."""
+        """Return the columns of ``table.*``."""
         fields = [f for f in (*self.columns, *self.merged) if same_name(f.table, table)]
         return tuple(sorted(fields, key=lambda field: (field.origin, field.position)))
 
     def found(self, names: Sequence[str]) -> list[tuple[Field, int]]:
-        """Returns the fields that a dotted name can mean, and how many of its parts name them.
+        """Return the fields that a dotted name can mean, and how many of its parts name them.
 
-        As in Spark, the first part is a table if there is such a column in it, and otherwise a
+        As in Spark, the first part is a table if that table has such a column, and otherwise a
         column; further parts are fields of its struct.
         """
         if len(names) > 1:
@@ -138,7 +137,7 @@ class Frame:
         return [(field, 1) for field in self.columns if same_name(field.name, names[0])]
 
     def fields_of(self, expression: exp.Expr | None) -> tuple[Field, ...]:
-        """Returns the field that an expression is, or those whose ``coalesce`` it is, or none."""
+        """Return the field of an expression, or the fields of its ``coalesce``, or none."""
         match expression:
             case exp.Paren() | exp.Alias():
                 return self.fields_of(expression.this)
@@ -152,7 +151,7 @@ class Frame:
         return ()
 
     def holds(self, fields: Sequence[Field]) -> frozenset[int]:
-        """Returns the source key columns that a field, or the ``coalesce`` of several, holds."""
+        """Return the source key columns that a field, or the ``coalesce`` of several, holds."""
         return frozenset(
             key
             for key, groups in enumerate(self.keys)
@@ -162,7 +161,7 @@ class Frame:
         )
 
     def holds_or_null(self, fields: Sequence[Field]) -> frozenset[int]:
-        """Returns the source key columns that a field or ``coalesce`` holds if it is not null."""
+        """Return the source key columns that a field or ``coalesce`` holds if it is not null."""
         return frozenset(
             key
             for key in range(len(self.keys))
@@ -170,25 +169,25 @@ class Frame:
         )
 
     def fields_of_key(self, key: int) -> tuple[Field, ...]:
-        """Returns the fields that hold a source key column or null."""
+        """Return the fields that hold a source key column or null."""
         return tuple(field for group in self.keys[key] for field in group) + self.partial[key]
 
     def key_sql(self, key: int) -> str:
-        """Returns an SQL expression for a source key column."""
+        """Return an SQL expression for a source key column."""
         return self.sql([_first(group, self._can_name) for group in self.keys[key]])
 
     def key_name(self, key: int) -> str:
-        """Returns what the user can write for a source key column, for messages."""
+        """Return the user's name for a source key column, for messages."""
         visible = [[f for f in group if f not in self.hidden] for group in self.keys[key]]
         if not all(visible):
             return "the source key, which a subquery in FROM leaves out,"
         return self.sql([_first(group, self._can_name) for group in visible])
 
     def sql(self, fields: Sequence[Field]) -> str:
-        """Returns a field, or the ``coalesce`` of several, as SQL.
+        """Return a field, or the ``coalesce`` of several, as SQL.
 
         Raises:
-            DefinitionError: a field's name is not only its own.
+            DefinitionError: a field's name is ambiguous.
         """
         for field in fields:
             if not self._can_name(field):
@@ -206,12 +205,12 @@ class Frame:
 
 
 def names_of(node: exp.Expr) -> list[str]:
-    """Returns the parts of a dotted name, or the one part of a name."""
+    """Return the parts of a dotted name, or the one part of a name."""
     return [part.name for part in node.parts] if isinstance(node, exp.Column) else [node.name]
 
 
 def same_name(name: str | None, other: str) -> bool:
-    """Compares names as Spark does: upper and lower case are the same."""
+    """Compare names as Spark does, ignoring case."""
     return name is not None and name.lower() == other.lower()
 
 

@@ -1,9 +1,9 @@
-"""SQL producers: a stage's query over the rows of some source keys, run by Spark alone.
+"""SQL producers: Spark runs a stage's query over the rows of the affected source keys.
 
-`key_local` has made sure that each row of the query comes from rows of one source key, and has it
-say which. Here the query meets a session: Spark tells the types of its columns, and runs it. The
-invariant: over the rows of some source keys the rows that it makes, and their order, are the same
-whatever other source keys take part.
+`key_local` has checked that each row of the query comes from rows of one source key, and made the
+query return that key. This module needs a session: Spark finds the types of the columns, and runs
+the query. The invariant: over the rows of any set of source keys, the rows for a key, and their
+order, do not depend on the other source keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deltaproduce.types.ddl import DESCENDING, identifier
 
 
 def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
-    """The columns of a stage with their types, as Spark finds them without any data.
+    """Return the columns of a stage with their types, which Spark finds without any data.
 
     Raises:
         DefinitionError: Spark refuses the query, or a column has a type that cannot be stored; with
@@ -55,14 +55,14 @@ def query_schema(stage: Stage, query: Query, spark: SparkSession) -> RowSchema:
 def queried(
     stage: Stage, query: Query, rows: Mapping[str, DataFrame], spark: SparkSession
 ) -> Iterator[DataFrame]:
-    """What a stage's query makes of some rows, lazily, while the context lasts.
+    """Run a stage's query over rows, lazily, while the context lasts.
 
     Args:
-        rows: for each feeder its key and value columns, perhaps among others.
+        rows: for each feeder its key and value columns, perhaps with others.
 
     Yields:
         The columns of the stage's content. ``_ordinal`` counts the rows of a pair: in the order of
-        the query's ORDER BY, and then of the values.
+        the query's ORDER BY, then of the values.
     """
     layout = Layout.of(stage)
     with _views(stage, rows, spark) as views:
@@ -86,7 +86,7 @@ def _struct(schema: RowSchema) -> StructType:
 def _views(
     stage: Stage, rows: Mapping[str, DataFrame], spark: SparkSession
 ) -> Iterator[dict[str, str]]:
-    """Temporary views of the feeders' rows, under names that nobody else has."""
+    """Create temporary views of the feeders' rows, under unique names."""
     views = {feeder.name: f"_deltaproduce_{uuid.uuid4().hex}" for feeder in stage.feeders}
     try:
         for feeder in stage.feeders:
