@@ -299,7 +299,7 @@ _MOST: Final = 2**31 - 1
 
 
 def _shares(function: str, p: object) -> float | tuple[float, ...]:
-    """A share, or several, as a parameter."""
+    """Return a share, or several, as a parameter."""
     some = tuple(p) if isinstance(p, Sequence) and not isinstance(p, str) else (p,)
     shares = tuple(float(one) for one in some if _is_share(one))
     if not shares or len(shares) < len(some):
@@ -312,7 +312,7 @@ def _is_share(one: object) -> bool:
 
 
 def _whole(function: str, name: str, value: object, least: int, most: int) -> int:
-    """A whole number as a parameter."""
+    """Return a whole number as a parameter."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise DefinitionError(
             f"agg.{function} is given {name} {value!r}; give a whole number from {least} to {most}"

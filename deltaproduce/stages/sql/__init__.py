@@ -1,4 +1,4 @@
-"""SQL: what kinds whose definitions have SQL in them share: its grammar, and its expressions.
+"""SQL shared by kinds with SQL in their definitions: its grammar, and its expressions.
 
-What may not be here: anything of one kind, and anything that knows stages or stores.
+It may not contain anything of one kind, or anything that knows stages or stores.
 """

@@ -1,8 +1,8 @@
-"""What Spark's functions are: by name, those that are more than a function of one row's values.
+"""Spark's functions, by name, that are more than a function of one row's values.
 
-Functions that are in no list, such as the user's own, are taken to give the same of the same row.
+Functions in no list, such as user functions, are assumed to be deterministic.
 
-Invariant: every aggregate function of the pinned Spark is in `AGGREGATES`; a test asks Spark.
+The invariant: every aggregate function of the pinned Spark is in `AGGREGATES`; a test asks Spark.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from deltaproduce.stages.sql.syntax import function_name
 
 
 def names_in(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -43,7 +43,7 @@ VOLATILE: Final = names_in(
     random randstr session_user shuffle uniform user uuid
     """
 )
-"""Functions of chance, of the time, or of the session: they differ from run to run."""
+"""Functions of chance, the time, or the session: they differ from run to run."""
 
 PHYSICAL: Final = names_in(
     """
@@ -51,20 +51,20 @@ PHYSICAL: Final = names_in(
     spark_partition_id
     """
 )
-"""Functions of where a row is stored or computed, which is no property of the row."""
+"""Functions of where a row is stored or computed, which is not a property of the row."""
 
 GENERATORS: Final = names_in(
     """
     explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack
     """
 )
-"""Functions that make several rows, or several columns, of one row."""
+"""Functions that return several rows or columns for one row."""
 
 _TIMES: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
 
 
 def is_time(node: exp.Expr) -> bool:
-    """Recognises ``DATE 'today'`` and the like, and what takes the time for a missing argument."""
+    """Return whether a node reads the time: ``DATE 'today'``, or ``unix_timestamp()``."""
     if function_name(node) == "unix_timestamp":
         return not node.expressions
     return (

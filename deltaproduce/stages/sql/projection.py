@@ -1,8 +1,7 @@
-"""Projections: the columns that expressions make of rows, and which of the rows, on either engine.
+"""Projections: columns that expressions compute from rows, and a filter, on either engine.
 
-The invariant: whoever computes it, the rows are those that Spark gives in ANSI mode. Rows on the
-driver are projected there if all that is asked of them is sure to be what Spark gives
-(`expressions.analysis`), else in Spark.
+The invariant: on either engine the rows are Spark's in ANSI mode. Rows on the driver are projected
+there if all expressions are certain to match Spark (`expressions.analysis`), else in Spark.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ class Projection:
     """``SELECT outputs WHERE condition``.
 
     Attributes:
-        outputs: the names of the columns, and what they are.
-        where: the rows in which it is true; all if None.
+        outputs: the names of the columns, with their expressions.
+        where: the condition of the rows that count; all count if None.
     """
 
     outputs: tuple[tuple[str, Expression], ...]
     where: Expression | None = None
 
     def beside(self, columns: Sequence[Column]) -> Projection:
-        """The same, and some of the rows' columns as they are."""
+        """Return the same projection, plus columns of the rows as they are."""
         added = ((c.name, Expression.of_column(c.name)) for c in columns)
         return replace(self, outputs=(*self.outputs, *added))
 
@@ -54,16 +53,16 @@ class Projection:
         return (*own, *(expression for _, expression in self.outputs))
 
     def types(self, columns: Sequence[Column]) -> dict[str, DataType]:
-        """The types of the outputs, as far as they can be told without Spark.
+        """Return the types of the outputs, as far as they are certain without Spark.
 
         Args:
-            columns: those of the rows; of some the type may not be known.
+            columns: the columns of the rows; their types may be unknown.
 
         Returns:
-            `NullType` for what is not known.
+            `NullType` for an unknown type.
 
         Raises:
-            DefinitionError: types do not fit each other.
+            DefinitionError: types do not fit together.
         """
         known = {c.name: c.data_type for c in columns if c.is_known}
 
@@ -76,14 +75,14 @@ class Projection:
         return {name: found(expression) for name, expression in self.outputs}
 
     def resolved(self, columns: Sequence[Column], engines: Engines) -> dict[str, DataType]:
-        """The types of the outputs.
+        """Return the types of the outputs.
 
         Args:
-            columns: those of the rows, with their types.
+            columns: the columns of the rows, with their types.
 
         Raises:
-            DefinitionError: types do not fit each other, or Spark refuses an expression.
-            SessionError: one can only be computed in Spark, and there is no session.
+            DefinitionError: types do not fit together, or Spark refuses an expression.
+            SessionError: only Spark computes an expression, and there is no session.
         """
         types = self.types(columns)
         terms = self._terms(columns, engines)
@@ -104,14 +103,15 @@ class Projection:
         return types
 
     def of(self, rows: Rows, columns: Sequence[Column], engines: Engines, *, stage: str) -> Rows:
-        """The outputs of some rows.
+        """Return the outputs of rows.
 
         Args:
             rows: in ``columns``, perhaps with others.
-            stage: whose they are, for messages.
+            stage: the stage that they belong to, for messages.
 
         Raises:
-            ProducerError: a value cannot be computed; of rows in Spark, when they are computed.
+            ProducerError: a value cannot be computed; for rows in Spark it is raised on
+                computation.
         """
         terms = self._terms(columns, engines)
         if isinstance(rows, pa.Table) and terms.keys() >= {*self._expressions}:
@@ -123,14 +123,14 @@ class Projection:
         return self._in_spark(engines.frame(rows, columns))
 
     def failed(self, error: PySparkException, *, stage: str) -> ProducerError:
-        """What is said of an error of Spark's, where it computed the outputs of some rows."""
+        """Return the error for Spark's failure to compute the outputs of rows."""
         parts = [context.fragment() for context in error.getQueryContext()]
         texts = (one.text for one in self._expressions)
         text = next((text for text in texts if any(part in text for part in parts)), None)
         return _failed(text, str(error).partition("\n")[0], stage)
 
     def _terms(self, columns: Sequence[Column], engines: Engines) -> dict[Expression, Term]:
-        """Those of the expressions that are computed on the driver."""
+        """Return the terms of the expressions that the driver computes."""
         types, zone = {c.name: c.data_type for c in columns}, engines.time_zone
         found = ((one, analysed(one, types, zone)) for one in self._expressions)
         return {one: term for one, term in found if term is not None}
@@ -157,7 +157,7 @@ class Projection:
 
 @contextmanager
 def naming(stage: str) -> Iterator[None]:
-    """Says of which stage an error of its expressions is."""
+    """Add the stage to errors of its expressions."""
     try:
         yield
     except DefinitionError as error:
@@ -179,7 +179,7 @@ def _check_condition(condition: Expression, found: DataType) -> None:
 
 
 def _check_session(session: SparkSession) -> None:
-    """Refuses a session in which expressions are not what they are elsewhere."""
+    """Refuse a session without ANSI mode, in which expressions have other results."""
     if session.conf.get(_ANSI) != "true":
         raise SessionError(
             f"the session has {_ANSI} = false, and expressions of stages are computed in ANSI "

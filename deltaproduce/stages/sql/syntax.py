@@ -1,7 +1,7 @@
-"""Spark's grammar, as sqlglot reads it: tokens, trees, and what messages show of them.
+"""Spark's grammar, as sqlglot parses it: tokens, trees, and their text in messages.
 
-Invariant: sqlglot reads SQL here and never writes it but for messages, and is kept from knowing
-functions: these are names and arguments, but for the few that have words of their own among them.
+The invariant: sqlglot parses SQL here and writes it only in messages, and it is kept from knowing
+functions: these are names and arguments, except a few with keywords among their arguments.
 """
 
 from typing import ClassVar, Final
@@ -13,24 +13,24 @@ from sqlglot.parsers.spark import SparkParser
 
 
 def spark_dialect() -> Dialect:
-    """The dialect of SQL that stages are written in."""
+    """Return the SQL dialect that stages are written in."""
     return Dialect.get_or_raise("spark")
 
 
 def function_name(node: exp.Expr | None) -> str | None:
-    """Returns the function that the node calls, in lower case; None if it calls none."""
+    """Return the function that the node calls, in lower case; None if it calls none."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
     return node.sql_name().lower() if isinstance(node, exp.Func) else None
 
 
 def spelled(node: exp.Expr) -> str:
-    """Returns about what the user wrote, on one line, for messages."""
+    """Return approximately what the user wrote, on one line, for messages."""
     return shortened(node.sql("spark", normalize_functions=False))
 
 
 def reason(error: SqlglotError) -> str:
-    """Why a text cannot be read."""
+    """Return why a text cannot be parsed."""
     if not isinstance(error, ParseError) or not error.errors:
         return str(error)
     first = error.errors[0]
@@ -39,14 +39,14 @@ def reason(error: SqlglotError) -> str:
 
 
 def line_of(error: SqlglotError) -> int | None:
-    """The line at which a text cannot be read; None if it is not known."""
+    """Return the line at which a text cannot be parsed; None if unknown."""
     if not isinstance(error, ParseError) or not error.errors:
         return None
     return int(error.errors[0]["line"])
 
 
 def shortened(text: str) -> str:
-    """A text on one line, for messages."""
+    """Return a text on one line, for messages."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
@@ -57,7 +57,7 @@ _WITH_KEYWORDS: Final = {
 
 
 class GrammarParser(SparkParser):
-    """Reads Spark's grammar, in which functions are names and arguments, but for a few."""
+    """Parses Spark's grammar; functions are names and arguments, except a few."""
 
     FUNCTIONS: ClassVar = {}
     FUNCTION_PARSERS: ClassVar = {
@@ -68,7 +68,7 @@ class GrammarParser(SparkParser):
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {
         name: parser
         for name, parser in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
-        if name != "ANY"  # which is an aggregate
+        if name != "ANY"  # ANY is an aggregate
     }
 
 
@@ -80,5 +80,5 @@ DEPTHS: Final = {
     TokenType.R_BRACKET: -1,
     TokenType.R_BRACE: -1,
 }
-"""How much deeper in brackets the text is after a token."""
+"""The change of the bracket depth after a token."""
 _LONGEST: Final = 120

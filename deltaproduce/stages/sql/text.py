@@ -1,12 +1,12 @@
-"""A query as the user wrote it: its text, its syntax tree, and changes of the text.
+"""A query as the user wrote it: its text, its syntax tree, and edits of the text.
 
-`QueryText.read` has sqlglot parse the text. What is to be different is said by `Edit`s, each of
-which replaces a stretch of the text; `edited` carries them out.
+`QueryText.read` parses the text with sqlglot. Each `Edit` replaces a range of the text; `edited`
+applies them.
 
-Invariant: text that no edit names stays as it was written. sqlglot reads SQL here and never writes
-it, since what it writes is not always what it has read: ``unix_timestamp()`` becomes
+The invariant: text outside of all edits stays as written. sqlglot parses SQL here and never writes
+it, since it does not always write what it has read: ``unix_timestamp()`` becomes
 ``UNIX_TIMESTAMP(CURRENT_TIMESTAMP())``, and a date's pattern ``'E'`` becomes ``'EEE'``. For the
-same reason it is kept from knowing functions: it is asked for the grammar alone.
+same reason it is kept from knowing functions, and parses the grammar alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,9 +34,9 @@ class Edit:
     """Replaces ``text[start:end]``.
 
     Attributes:
-        start: the first character that goes.
-        end: the first one that stays; the same as `start` to insert.
-        text: what comes in its place.
+        start: the first character to replace.
+        end: the first one after them; the same as `start` to insert.
+        text: the replacement.
         feeder: the feeder whose view is named before `text`, if there is one.
     """
 
@@ -48,12 +48,12 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class SelectList:
-    """Where a SELECT can be given more columns, in front of its own.
+    """The place where columns can be added to a SELECT, before its own.
 
     Attributes:
-        start: where its first column begins.
+        start: the position of its first column.
         keys: the source key columns as SQL expressions that are valid there.
-        ordinals: the places of the numbers in its GROUP BY, which count its columns.
+        ordinals: the positions of the numbers in its GROUP BY, which count its columns.
     """
 
     start: int
@@ -61,7 +61,7 @@ class SelectList:
     ordinals: tuple[tuple[int, int], ...] = ()
 
     def with_columns(self, text: str, columns: Mapping[str, str]) -> Iterator[Edit]:
-        """Yields the edits that put ``columns``, expressions by name, in front of the others."""
+        """Yield the edits that put ``columns``, expressions by name, before the others."""
         added = "".join(f"{sql} AS {identifier(name)}, " for name, sql in columns.items())
         yield Edit(self.start, self.start, added)
         for start, end in self.ordinals:
@@ -69,7 +69,7 @@ class SelectList:
 
 
 def edited(text: str, edits: Iterable[Edit], views: Mapping[str, str]) -> str:
-    """Returns the text with all edits made, and the views' names where feeders are named."""
+    """Return the text with all edits applied, and views in place of feeders."""
     pieces, position = [], 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         view = "" if edit.feeder is None else identifier(views[edit.feeder])
@@ -80,13 +80,13 @@ def edited(text: str, edits: Iterable[Edit], views: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """One query, read.
+    """A parsed query.
 
     Attributes:
-        text: as the user wrote it.
-        tokens: its tokens, without a semicolon at the end.
-        tree: what sqlglot makes of it. A SELECT has the position of its first column, and every
-            node a number.
+        text: the user's text.
+        tokens: its tokens, without a final semicolon.
+        tree: its sqlglot tree. A SELECT has the position of its first column, and every node a
+            number.
     """
 
     text: str
@@ -95,7 +95,7 @@ class QueryText:
 
     @classmethod
     def read(cls, text: str) -> "QueryText":
-        """Parses the text of one query.
+        """Parse the text of one query.
 
         Raises:
             DefinitionError: it is not one query, or not in the grammar that sqlglot knows.
@@ -124,11 +124,11 @@ class QueryText:
 
     @property
     def end(self) -> int:
-        """Where the last token ends."""
+        """The end of the last token."""
         return self.tokens[-1].end + 1
 
     def top_order(self) -> list[list[Token]]:
-        """Returns the tokens of each expression of the outermost ORDER BY, which comes last."""
+        """Return the tokens of each expression of the outermost ORDER BY, which comes last."""
         depth, items = 0, list[list[Token]]()
         for token in self.tokens:
             depth += DEPTHS.get(token.token_type, 0)
@@ -142,22 +142,22 @@ class QueryText:
 
 
 def start_of(node: exp.Expr) -> int:
-    """Where a node begins that has a position: a name, a literal, a star, a SELECT's columns."""
+    """Return where a node with a position begins: a name, literal, star, or a SELECT's columns."""
     return int(node.meta["start"])
 
 
 def end_of(node: exp.Expr) -> int:
-    """Where a node that has a position ends: the first character after it."""
+    """Return where a node with a position ends: the first character after it."""
     return int(node.meta["end"]) + 1
 
 
 def line_at(node: exp.Expr) -> int | None:
-    """The line of the text in which a node is; None if nothing in it has a position."""
+    """Return the line of a node in the text; None if no part of it has a position."""
     return next((int(part.meta["line"]) for part in node.dfs() if "line" in part.meta), None)
 
 
 def number_of(node: exp.Expr) -> int:
-    """The node's number in its tree."""
+    """Return the node's number in its tree."""
     return int(node.meta["number"])
 
 
@@ -167,7 +167,7 @@ _MARK: Final = "_first_column"
 
 
 def _marked(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Puts a column in front of those of each SELECT, so that the tree tells where they begin."""
+    """Mark the start of each SELECT's columns by an added column, so that the tree has it."""
     after_select = False
     for token in tokens:
         if after_select and token.token_type not in _BEFORE_COLUMNS:

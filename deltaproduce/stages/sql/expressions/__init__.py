@@ -1,5 +1,5 @@
-"""Expressions: SQL over the columns of one row, with Spark's values in ANSI mode.
+"""Expressions: SQL over the columns of one row, with Spark's results in ANSI mode.
 
-What is here: their text (`expression`), what it means in types (`terms`, by `analysis`), and what
-it gives on the driver (`evaluation`) and in plain Python for the oracle (`model`).
+This package holds their text (`expression`), their typed terms (`terms`, built by `analysis`), and
+their evaluation on the driver (`evaluation`) and in plain Python for the oracle (`model`).
 """

@@ -1,7 +1,7 @@
-"""Analysis: from an expression and the types of its columns to a term, by Spark's rules.
+"""Analysis: turns an expression and the types of its columns into a term, by Spark's rules.
 
-The invariant: a term that this makes gives what Spark gives in ANSI mode, in type, values and
-errors. What is not sure to do so has no term, and is left to Spark.
+The invariant: a term returns what Spark returns in ANSI mode, in type, values and errors. An
+expression that is not certain to do so has no term, and is left to Spark.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from deltaproduce.types.ddl import struct_from_ddl
 
 _Found = TypeVar("_Found")
 _TOLD_BY_SPARK: Final = ("\\", "${", "try_cast")
-"""What sqlglot does not tell apart: escapes, variables, and a cast that gives null."""
+"""Syntax that sqlglot does not distinguish: escapes, variables, and a cast that returns null."""
 
 _BOOLEAN: Final = BooleanType()
 
 
 class _ForSparkError(Exception):
-    """What is left to Spark."""
+    """Left to Spark."""
 
 
 _NO_CONSTANTS: Final[Mapping[str, Constant]] = MappingProxyType({})
@@ -61,18 +61,18 @@ def analysed(
     zone: str = "UTC",
     constants: Mapping[str, Constant] = _NO_CONSTANTS,
 ) -> Term | None:
-    """An expression with its types.
+    """Return an expression with its types.
 
     Args:
-        types: those of the columns, by name.
-        zone: the session's time zone, which matters for values alone.
-        constants: values that stand for names of columns, as if they were written in their place.
+        types: the types of the columns, by name.
+        zone: the session's time zone, which affects values only.
+        constants: values that replace column names, as if they were literals.
 
     Returns:
         None if it is left to Spark.
 
     Raises:
-        DefinitionError: its types do not fit each other.
+        DefinitionError: its types do not fit together.
     """
     if any(part in expression.text.lower() for part in _TOLD_BY_SPARK):
         return None
@@ -84,7 +84,7 @@ def analysed(
 
 
 class _Analysis:
-    """What each kind of node is, by the types of its parts."""
+    """The term of each kind of node, by the types of its children."""
 
     def __init__(
         self, types: Mapping[str, DataType], zone: str, constants: Mapping[str, Constant]
@@ -142,7 +142,7 @@ class _Analysis:
         return Call(_BOOLEAN, name, sides, is_strict=name != "<=>")
 
     def tested(self, node: exp.Expr) -> Term:
-        """``a IS NULL``, or ``a IS TRUE``, which is never null."""
+        """Analyse ``a IS NULL``, or ``a IS TRUE``, which is never null."""
         value, wanted = self.term(node.this), node.expression
         if isinstance(wanted, exp.Null) and not isinstance(value.data_type, NullType):
             return Call(_BOOLEAN, "is null", (value,))
@@ -152,10 +152,10 @@ class _Analysis:
         raise _ForSparkError
 
     def like(self, node: exp.Expr) -> Term:
-        """``a LIKE 'b%'``, with a pattern that is written, or a value that is known."""
+        """Analyse ``a LIKE 'b%'``, with a literal pattern or one with a known value."""
         value, pattern = self.term(node.this), self.term(node.expression)
         text = pattern.value if isinstance(pattern, Constant) else None
-        if not isinstance(text, str) or "\\" in text:  # what an escape means is for Spark
+        if not isinstance(text, str) or "\\" in text:  # Spark handles escapes
             raise _ForSparkError
         if not isinstance(value.data_type, StringType):
             raise _ForSparkError
@@ -168,7 +168,7 @@ class _Analysis:
         ):
             raise _ForSparkError
         value, *others = self.alike((node.this, *node.expressions), _check_comparable)
-        if any(other.may_fail for other in others):  # of which Spark computes the first ones
+        if any(other.may_fail for other in others):  # Spark always computes the first ones
             raise _ForSparkError
         return Call(_BOOLEAN, "in", (value, *others))
 
@@ -181,7 +181,7 @@ class _Analysis:
         return Junction(_BOOLEAN, settled=False, left=above, right=below)
 
     def case(self, node: exp.Expr) -> Term:
-        """``CASE WHEN a THEN b … END``, or with a value that is compared: ``CASE v WHEN a …``."""
+        """Analyse ``CASE WHEN a THEN b … END``, or with a compared value: ``CASE v WHEN a …``."""
         value, branches = node.this, node.args["ifs"]
         conditions = (
             branch.this
@@ -193,14 +193,14 @@ class _Analysis:
         return self.chosen(list(conditions), values, node.args.get("default"))
 
     def choice(self, node: exp.Expr) -> Term:
-        """``IF(a, b, c)``."""
+        """Analyse ``IF(a, b, c)``."""
         return self.chosen([node.this], [node.args["true"]], node.args.get("false"))
 
     def chosen(
         self, conditions: Sequence[exp.Expr], values: Sequence[exp.Expr], last: exp.Expr | None
     ) -> Term:
         checked = [self.condition(condition) for condition in conditions]
-        if Constant(_BOOLEAN, None) in checked:  # which CASE does not take
+        if Constant(_BOOLEAN, None) in checked:  # CASE does not accept it
             raise _ForSparkError
         *found, otherwise = self.alike((*values, last or exp.Null()))
         return Case(otherwise.data_type, tuple(zip(checked, found, strict=True)), otherwise)
@@ -234,7 +234,7 @@ class _Analysis:
         return _told(called(name, arguments, self._zone))
 
     def joined(self, node: exp.Expr) -> Term:
-        """``a || b``."""
+        """Analyse ``a || b``."""
         return _told(
             called("concat", [self.term(node.this), self.term(node.expression)], self._zone)
         )
@@ -250,7 +250,7 @@ class _Analysis:
         return _told(called("substring", arguments, self._zone))
 
     def extracted(self, node: exp.Expr) -> Term:
-        """``EXTRACT(YEAR FROM a)``."""
+        """Analyse ``EXTRACT(YEAR FROM a)``."""
         name = node.this.name.lower()
         if name not in {"year", "quarter", "month", "day"}:
             raise _ForSparkError
@@ -261,14 +261,14 @@ class _Analysis:
         nodes: Sequence[exp.Expr],
         check: Callable[[DataType], None] = lambda _: None,
     ) -> tuple[Term, ...]:
-        """Terms in the type that they have in common."""
+        """Cast terms to their common type."""
         found = _told(alike([self.term(node) for node in nodes]))
         check(found[0].data_type)
         return found
 
 
 def _told(found: _Found | None) -> _Found:
-    """What was found; if nothing was, it is left to Spark."""
+    """Return what was found; if nothing was, leave the expression to Spark."""
     if found is None:
         raise _ForSparkError
     return found

@@ -1,6 +1,6 @@
-"""Casts of terms: implicit ones, which lose nothing, and those that an expression asks for.
+"""Casts of terms: implicit ones, which lose nothing, and explicit ones.
 
-The invariant: a cast that there is no sure rule for here is None, and left to Spark.
+The invariant: a cast without a certain rule here is None, and left to Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
 
 
 def alike(terms: Sequence[Term]) -> tuple[Term, ...] | None:
-    """Terms in the type that they have in common."""
+    """Cast terms to their common type."""
     if any(isinstance(term.data_type, DateType) for term in terms):
         dates = [_beside_dates(term) for term in terms]
         terms = [term for term in dates if term is not None]
@@ -42,12 +42,12 @@ def alike(terms: Sequence[Term]) -> tuple[Term, ...] | None:
 
 
 def _beside_dates(term: Term) -> Term | None:
-    """Text is cast to a date where it is compared with one."""
+    """Cast text to a date, as Spark does to compare it with one; other terms stay."""
     return cast(term, DateType(), "") if isinstance(term.data_type, StringType) else term
 
 
 def widened(term: Term, wanted: DataType) -> Term:
-    """A term in a type that holds all its values, or the nearest floating ones."""
+    """Cast a term to a type that holds all its values, or the nearest floating-point ones."""
     if term.data_type == wanted:
         return term
     if isinstance(term.data_type, NullType):
@@ -56,10 +56,10 @@ def widened(term: Term, wanted: DataType) -> Term:
 
 
 def cast(term: Term, wanted: DataType, zone: str) -> Term | None:
-    """``CAST(term AS wanted)``.
+    """Return ``CAST(term AS wanted)``.
 
     Args:
-        zone: the time zone on whose clock an instant is a date.
+        zone: the time zone in which a timestamp becomes a date.
     """
     found = term.data_type
     if found == wanted or isinstance(found, NullType):
@@ -81,7 +81,7 @@ def cast(term: Term, wanted: DataType, zone: str) -> Term | None:
 
 
 def _is_known(zone: str) -> bool:
-    """Whether a time zone is one that Arrow knows too; Spark has more ways to name one."""
+    """Return whether Arrow knows a time zone, too; Spark accepts more spellings."""
     try:
         return bool(zoneinfo.ZoneInfo(zone))
     except (ValueError, zoneinfo.ZoneInfoNotFoundError):
@@ -100,7 +100,7 @@ def _of_text(term: Term, wanted: DataType) -> Term | None:
 def _of_number(term: Term, wanted: DataType) -> Term | None:
     found = term.data_type
     match found, wanted:
-        case FloatType() | DoubleType(), LongType():  # of which Spark has 2**63 as 2**63 - 1
+        case FloatType() | DoubleType(), LongType():  # Spark casts 2**63 to 2**63 - 1
             return None
         case _, IntegralType():
             return Call(wanted, "to integer", (term,), fails=True)

@@ -1,7 +1,7 @@
-"""Coercion: which type Spark computes in where types differ, and what the types of results are.
+"""Coercion: the type in which Spark computes when types differ, and the types of results.
 
-These are the rules of Spark with ``spark.sql.ansi.enabled`` (`AnsiTypeCoercion`, and for decimals
-`DecimalPrecisionTypeCoercion`), as far as they are sure. The invariant: what there is no rule for
+These are Spark's rules with ``spark.sql.ansi.enabled`` (`AnsiTypeCoercion`, and for decimals
+`DecimalPrecisionTypeCoercion`), as far as they are certain. The invariant: a case without a rule
 here is None, and left to Spark.
 """
 
@@ -35,7 +35,7 @@ _DIGITS: Final[dict[type[DataType], int]] = {
 
 
 def common(types: Iterable[DataType]) -> DataType | None:
-    """The type in which values of some types are compared, or are branches of one CASE."""
+    """Return the type in which values are compared, or are branches of one CASE."""
     found: DataType | None = NullType()
     for data_type in types:
         found = _wider(found, data_type)
@@ -58,20 +58,20 @@ def _wider(one: DataType | None, other: DataType) -> DataType | None:
             return _decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
         case FloatType(), FloatType():
             return one
-        case NumericType(), NumericType():  # an integer or a decimal and a float, too
+        case NumericType(), NumericType():  # also an integer or a decimal with a float
             return DoubleType()
     return one if one == other else None
 
 
 def as_decimal(data_type: DataType) -> DecimalType:
-    """The decimal that holds all values of an integer type, or the type itself."""
+    """Return the decimal type that holds all values of an integer type; a decimal type stays."""
     if isinstance(data_type, DecimalType):
         return data_type
     return DecimalType(_DIGITS[type(data_type)], 0)
 
 
 def of_decimals(operator: str, one: DecimalType, other: DecimalType) -> DecimalType | None:
-    """The type of ``+``, ``-`` or ``*``; None if it has not all the digits of the result."""
+    """Return the type of ``+``, ``-`` or ``*``; None if it lacks digits of the result."""
     if operator == "*":
         return _decimal(one.precision + other.precision + 1, one.scale + other.scale)
     scale = max(one.scale, other.scale)

@@ -1,6 +1,6 @@
-"""Evaluation: what a term gives of rows on the driver, by Arrow's kernels.
+"""Evaluation: the values of a term over rows on the driver, by Arrow's kernels.
 
-The invariant: of a row no more is computed than in Spark, so what is not taken cannot fail.
+The invariant: no more is computed for a row than in Spark, so a branch not taken cannot fail.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from deltaproduce.types.atoms import arrow_type
 
 
 def evaluated(term: Term, rows: pa.Table) -> pa.Array:
-    """The values of a term, one a row.
+    """Return the values of a term, one per row.
 
     Args:
-        rows: with the columns that it names, in the types of `arrow_type`.
+        rows: a table with the columns that it names, in the types of `arrow_type`.
 
     Raises:
-        kernels.EvaluationError: one cannot be computed.
+        kernels.EvaluationError: a value cannot be computed.
     """
     match term:
         case Reference(name=name):
@@ -50,7 +50,7 @@ def evaluated(term: Term, rows: pa.Table) -> pa.Array:
 
 
 def holds(condition: Term, rows: pa.Table) -> Marks:
-    """In which rows a condition is true; null is not."""
+    """Return in which rows a condition is true; null is not true."""
     found = pc.fill_null(evaluated(condition, rows), fill_value=False)
     return np.asarray(found, bool)
 
@@ -60,7 +60,7 @@ def _constant(value: object, data_type: DataType, size: int) -> pa.Array:
 
 
 def _arguments(term: Call, rows: pa.Table) -> Iterator[pa.Array]:
-    """The arguments of a call; each is computed where none before it is null."""
+    """Yield the arguments of a call; each is computed where no earlier one is null."""
     is_open = pa.array(np.ones(len(rows), bool))
     for argument in term.arguments:
         if argument.may_fail and term.is_strict:
@@ -74,7 +74,7 @@ def _arguments(term: Call, rows: pa.Table) -> Iterator[pa.Array]:
 
 
 def _where(is_open: pa.Array, term: Term, rows: pa.Table, otherwise: pa.Array) -> pa.Array:
-    """The values of a term in some rows, and in others what stands there."""
+    """Return the values of a term in selected rows, and ``otherwise`` in the others."""
     return pc.replace_with_mask(otherwise, is_open, evaluated(term, rows.filter(is_open)))
 
 

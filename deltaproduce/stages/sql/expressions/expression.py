@@ -1,7 +1,7 @@
-"""Expressions: SQL text over the columns of one row, read and checked without types.
+"""Expressions: SQL text over the columns of one row, parsed and checked without types.
 
-The invariant: what an `Expression` gives of a row depends on the row alone, however often and
-wherever it is computed, so that what is gone can be told from what has come.
+The invariant: the value of an `Expression` for a row depends on the row alone, however often and
+wherever it is computed, so removed rows can be matched with added ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from deltaproduce.types.ddl import identifier
 
 _SELECT = "SELECT "
 _WITH_UNITS = names_in("date_add date_diff dateadd datediff timestampadd timestampdiff")
-"""Functions whose first of three arguments is a word."""
+"""Functions with three arguments, the first of which is a keyword."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Expression:
     """An expression over the columns of a row.
 
     Attributes:
-        text: in Spark's SQL, with columns by their exact names; the same for texts that differ in
-            spaces, comments and the case of columns only.
-        columns: the names of those that it reads.
-        tree: what sqlglot makes of it; columns are named as in the text.
+        text: Spark SQL, with the exact names of columns; equal for texts that differ only in
+            spaces, comments and the case of columns.
+        columns: the names of the columns that it reads.
+        tree: its sqlglot tree; columns are named as in the text.
     """
 
     text: str
@@ -55,13 +55,13 @@ class Expression:
 
     @staticmethod
     def read(text: str, columns: Sequence[str]) -> Expression:
-        """Reads an expression.
+        """Read an expression.
 
         Args:
-            columns: those that it may name, without regard to case.
+            columns: the columns that it may name, ignoring case.
 
         Raises:
-            DefinitionError: it is none, or is not determined by a row of these columns.
+            DefinitionError: it cannot be parsed, or a row of these columns does not determine it.
         """
         tokens, tree = _parsed(text)
         lambdas = {
@@ -86,27 +86,27 @@ class Expression:
 
     @staticmethod
     def of_column(name: str) -> Expression:
-        """A column as it is, of exactly that name."""
+        """Return a column of exactly that name as an expression."""
         tree = exp.column(exp.to_identifier(name, quoted=True))
         return Expression(identifier(name), (name,), tree)
 
     @property
     def column(self) -> str | None:
-        """The column that it is; None if it is more than one."""
+        """The column that it consists of; None if it is more than a column."""
         bare = isinstance(self.tree, exp.Column) and len(self.tree.parts) == 1
         return self.columns[0] if bare and self.columns else None
 
     @property
     def name(self) -> str:
-        """What it is called among others: a column by its name."""
+        """A unique name for it: a column's own name."""
         return self.column or self.text
 
 
 def items(text: str) -> Iterator[tuple[str, str | None]]:
-    """The parts of a list: ``"a, b + 1 AS c"`` is `("a", None)` and `("b + 1", "c")`.
+    """Yield the items of a list: ``"a, b + 1 AS c"`` is `("a", None)` and `("b + 1", "c")`.
 
     Raises:
-        DefinitionError: it cannot be read, or a part is empty.
+        DefinitionError: it cannot be parsed, or an item is empty.
     """
     parts, depth = [list[Token]()], 0
     for token in _tokens(text):
@@ -131,7 +131,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _parsed(text: str) -> tuple[list[tuple[str, int, str]], exp.Expr]:
-    """The words of an expression, with what is before each and its place, and its tree."""
+    """Return an expression's words, each with the text before it and its position, and its tree."""
     query = _SELECT + text
     tokens = _tokens(query)
     try:
@@ -146,15 +146,15 @@ def _parsed(text: str) -> tuple[list[tuple[str, int, str]], exp.Expr]:
         raise DefinitionError(f"{shortened(text)!r} is not one expression over columns")
     words = list[tuple[str, int, str]]()
     for before, token in pairwise(tokens):
-        if token.start > before.start:  # a number with a letter is several tokens
+        if token.start > before.start:  # a number with a suffix is several tokens
             strings = before.token_type is token.token_type is TokenType.STRING
-            gap = "" if strings and token.start == before.end + 1 else " "  # 'it''s' is one
+            gap = "" if strings and token.start == before.end + 1 else " "  # 'it''s' is one token
             words.append((gap, token.start, query[token.start : token.end + 1]))
     return words, tree.expressions[0]
 
 
 def _check(node: exp.Expr, columns: Sequence[str]) -> None:
-    """Refuses what is not determined by one row."""
+    """Refuse whatever one row does not determine."""
     name = function_name(node)
     fault = None
     if isinstance(node, exp.Query):
@@ -174,14 +174,14 @@ def _check(node: exp.Expr, columns: Sequence[str]) -> None:
 
 
 def _is_bare_function(node: exp.Expr, columns: Sequence[str]) -> bool:
-    """Recognises ``user`` and the like, which are functions if there is no such column."""
+    """Return whether a name such as ``user`` is a function, as it is if there is no such column."""
     if not isinstance(node, exp.Column) or len(node.parts) > 1 or node.name.lower() not in VOLATILE:
         return False
     return node.name.lower() not in {name.lower() for name in columns}
 
 
 def _is_unit(node: exp.Column) -> bool:
-    """Recognises the ``DAY`` of ``datediff(DAY, a, b)``."""
+    """Return whether a column is a unit, such as ``DAY`` in ``datediff(DAY, a, b)``."""
     call = node.parent
     is_first = call is not None and len(call.expressions) == 3 and call.expressions[0] is node
     return is_first and function_name(call) in _WITH_UNITS

@@ -1,7 +1,7 @@
-"""Functions: which have terms, for arguments of which types.
+"""Functions: which have terms, and for which argument types.
 
-The invariant: what a function does with arguments of other types, or other numbers of them, is left
-to Spark, and so are all functions that are not here.
+The invariant: a function with other types or numbers of arguments is left to Spark, and so are all
+functions that are not here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from deltaproduce.stages.sql.expressions.patterns import pieces
 from deltaproduce.stages.sql.expressions.terms import Call, Case, Constant, Term
 
 Rule: TypeAlias = Callable[[Sequence[Term], str], Term | None]
-"""From the arguments and the time zone to a term; None if there is none."""
+"""Returns a term for arguments and a time zone; None if there is none."""
 
 
 def called(name: str, arguments: Sequence[Term], zone: str) -> Term | None:
-    """A call of a function.
+    """Return the call of a function.
 
     Args:
         name: in lower case.
@@ -42,7 +42,7 @@ def called(name: str, arguments: Sequence[Term], zone: str) -> Term | None:
 
 
 def _of_types(kernel: str, result: DataType, *types: type[DataType], fails: bool = False) -> Rule:
-    """A function of arguments of just these types."""
+    """Return the rule of a function of exactly these argument types."""
 
     def rule(arguments: Sequence[Term], _: str) -> Term | None:
         if len(arguments) != len(types):
@@ -55,7 +55,7 @@ def _of_types(kernel: str, result: DataType, *types: type[DataType], fails: bool
 
 
 def _of_date(kernel: str) -> Rule:
-    """A whole number that is part of a date, or of the date that an instant has."""
+    """Return the rule of a whole number that is part of a date, or of a timestamp's date."""
 
     def rule(arguments: Sequence[Term], zone: str) -> Term | None:
         found = _as_date(arguments[0], zone) if len(arguments) == 1 else None
@@ -77,7 +77,7 @@ def _to_date(arguments: Sequence[Term], zone: str) -> Term | None:
 
 
 def _moved(kernel: str) -> Rule:
-    """A date some days or months later or earlier: others may lead out of all years."""
+    """Return the rule of a date moved by days or months, few enough to stay in the calendar."""
 
     def rule(arguments: Sequence[Term], zone: str) -> Term | None:
         match arguments:
@@ -93,14 +93,14 @@ def _moved(kernel: str) -> Rule:
 
 
 def _implied_date(term: Term, zone: str) -> Term | None:
-    """What stands where a date is wanted: of texts only those that are written."""
+    """Return the term where a date is expected; text must be a literal."""
     if isinstance(term.data_type, StringType):
         return cast(term, DateType(), zone) if isinstance(term, Constant) else None
     return _as_date(term, zone)
 
 
 def _date_format(arguments: Sequence[Term], zone: str) -> Term | None:
-    """By a pattern of numbers, such as ``yyyy-MM-dd``, of a date or a time."""
+    """Format a date or a time by a numeric pattern, such as ``yyyy-MM-dd``."""
     match arguments:
         case [Term() as moment, Constant(value=str(pattern))] if pieces(pattern) is not None:
             if isinstance(moment.data_type, StringType):
@@ -131,7 +131,7 @@ def _trunc(arguments: Sequence[Term], _: str) -> Term | None:
 
 
 def _coalesce(arguments: Sequence[Term], _: str) -> Term | None:
-    """The first that is not null; others are computed where those before it are."""
+    """Return the first argument that is not null; later ones are computed only where needed."""
     terms = alike(arguments) if len(arguments) > 1 else None
     if terms is None:
         return None
@@ -162,13 +162,13 @@ def _abs(arguments: Sequence[Term], _: str) -> Term | None:
 def _concat(arguments: Sequence[Term], _: str) -> Term | None:
     if not arguments or not all(isinstance(a.data_type, StringType) for a in arguments):
         return None
-    if any(argument.may_fail for argument in arguments[1:]):  # which Spark computes all
+    if any(argument.may_fail for argument in arguments[1:]):  # Spark computes all of them
         return None
     return Call(StringType(), "concat", tuple(arguments))
 
 
 def _substring(arguments: Sequence[Term], _: str) -> Term | None:
-    """With places that are numbers, from 1."""
+    """Return a substring, with positions from 1 that are numbers."""
     match arguments:
         case [
             Term(data_type=StringType()) as text,

@@ -1,4 +1,4 @@
-"""Literals: what a number or a date is that is written in an expression."""
+"""Literals: the values of numbers and dates written in an expression."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BIGINT: Final = range(-(2**63), 2**63)
 
 
 def number(text: str) -> Constant | None:
-    """A whole number, a decimal of as many digits as are written, or with an exponent a double."""
+    """Parse a whole number, a decimal with all its digits, or, with an exponent, a double."""
     if not _NUMBER.fullmatch(text):
         return None
     if "e" in text.lower():
@@ -37,7 +37,7 @@ def number(text: str) -> Constant | None:
 
 
 def day(text: str) -> date | None:
-    """A date that is written in full; None if it is none, or written otherwise."""
+    """Parse a date written in full; None if it is not one."""
     if not _DATE.fullmatch(text):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Expressions in plain Python, a row at a time, as the oracle computes them.
+"""Expressions in plain Python, one row at a time, as the oracle computes them.
 
-It shares the reading of the text with the library, and nothing of how values are computed. Whole
-numbers have no bounds here: what overflows in Spark does not.
+It shares the parser of the text with the library, but not the computation of values. Whole numbers
+are unbounded here: nothing overflows as in Spark.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _Row: TypeAlias = Mapping[str, Any]
 
 
 def value_of(expression: Expression, row: _Row) -> Any:  # noqa: ANN401 as it may be
-    """What an expression is of a row, given by column name.
+    """Return an expression's value for a row, given by column name.
 
     Raises:
-        DefinitionError: it has something that only the library and Spark know.
+        DefinitionError: it uses something that only the library and Spark support.
     """
     return _value(expression.tree, row)
 
@@ -38,7 +38,7 @@ def _value(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:  # noqa: ANN401 as they may be
-    """Both as dates if one is a date and the other is text."""
+    """Convert text to a date if the other value is one."""
     match left, right:
         case date(), str():
             return left, date.fromisoformat(right)
@@ -48,7 +48,7 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:  # noqa: ANN401 as they ma
 
 
 def _strict(compute: Callable[[Any, Any], Any]) -> Callable[[exp.Expr, _Row], Any]:
-    """An operator that gives null of null."""
+    """Return an operator that is null if an operand is."""
 
     def run(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
         left, right = _value(node.this, row), _value(node.expression, row)
@@ -110,7 +110,7 @@ def _if(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
 
 
 def _remainder(left: int, right: int) -> int:
-    """With the sign of the first, as in Spark."""
+    """Return the remainder with the sign of the dividend, as in Spark."""
     found = abs(left) % abs(right)
     return found if left >= 0 else -found
 
@@ -121,7 +121,7 @@ def _negative(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a number
 
 
 def _cast(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 a whole number
-    """Whole numbers as whole numbers."""
+    """Cast whole numbers to whole numbers."""
     if not node.args["to"].is_type(*exp.DataType.INTEGER_TYPES):
         raise DefinitionError(f"{spelled(node)!r} is not known to the oracle")
     value = _value(node.this, row)
@@ -136,7 +136,7 @@ def _call(node: exp.Expr, row: _Row) -> Any:  # noqa: ANN401 as it may be
 
 
 def _or_null(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of one value that gives null of null."""
+    """Return a function of one value that returns null for null."""
     return lambda value: None if value is None else compute(value)
 
 

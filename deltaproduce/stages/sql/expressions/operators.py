@@ -1,4 +1,4 @@
-"""Arithmetic operators, for terms of which types."""
+"""Arithmetic operators, and the types of terms that they accept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deltaproduce.stages.sql.expressions.terms import Call, Constant, Term
 
 
 def arithmetic(name: str, left: Term, right: Term, zone: str) -> Term | None:
-    """``+``, ``-`` or ``*``; None if it is left to Spark."""
+    """Return ``+``, ``-`` or ``*``; None if it is left to Spark."""
     types = left.data_type, right.data_type
     if isinstance(left.data_type, DateType):
         return called({"+": "date_add", "-": "date_sub"}.get(name, ""), (left, right), zone)
@@ -48,14 +48,14 @@ def _of_decimals(name: str, left: Term, right: Term) -> Term | None:
 
 
 def _digits(term: Term) -> DecimalType:
-    """The decimal that a term is beside one: a number that is written has as many as it needs."""
+    """Return a term's type next to a decimal; a literal has only the digits that it needs."""
     if isinstance(term, Constant) and isinstance(term.data_type, IntegralType):
         return DecimalType(len(str(abs(term.value))), 0)
     return as_decimal(term.data_type)
 
 
 def division(name: str, left: Term, right: Term) -> Term | None:
-    """``/``, ``%`` or ``div``, of which Spark computes the divisor first."""
+    """Return ``/``, ``%`` or ``div``, whose divisor Spark computes first."""
     types = left.data_type, right.data_type
     if not all(isinstance(found, NumericType) for found in types) or _has(DecimalType, *types):
         return None
@@ -72,7 +72,7 @@ def division(name: str, left: Term, right: Term) -> Term | None:
 
 
 def negative(term: Term) -> Term | None:
-    """``-a``."""
+    """Return ``-a``."""
     if not isinstance(term.data_type, NumericType):
         return None
     fails = isinstance(term.data_type, IntegralType)

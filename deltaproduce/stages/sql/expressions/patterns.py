@@ -1,7 +1,7 @@
-"""Patterns of dates and times: those that give numbers, in letters of Spark's ``date_format``.
+"""Patterns of dates and times: numeric ones, in the letters of Spark's ``date_format``.
 
-The invariant: a pattern that has pieces here gives what Spark gives. Names of months and days,
-fractions, zones and numbers of other widths are left to Spark.
+The invariant: a pattern with pieces here formats as in Spark. Names of months and days, fractions,
+zones and numbers of other widths are left to Spark.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ FIELDS: Final = frozenset({"yyyy", "MM", "dd", "HH", "mm", "ss"})
 
 
 def pieces(pattern: str) -> tuple[str, ...] | None:
-    """The pieces of a pattern: those of `FIELDS`, and texts, each behind an apostrophe.
+    """Return the pieces of a pattern: those of `FIELDS`, and texts, each after an apostrophe.
 
     Returns:
-        None if there is something in it that only Spark knows.
+        None if only Spark knows a part of it.
     """
     found = tuple(_told(pattern))
     return None if "" in found or not found else found

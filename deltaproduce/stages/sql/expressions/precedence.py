@@ -1,6 +1,6 @@
-"""Precedence: where Spark may group or order an expression otherwise than it is read here.
+"""Precedence: where Spark may group or order an expression differently than sqlglot.
 
-Such expressions are left to Spark. Parentheses make them sure.
+Such expressions are left to Spark. Parentheses make the order certain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CONDITIONS: Final = (*_TESTS, exp.Not, exp.And, exp.Or)
 
 
 def is_ambiguous(node: exp.Expr) -> bool:
-    """Whether operands may be others: ``a = b < c``, ``a = b IS NULL``, ``a || b + c``."""
+    """Return whether operands may differ: ``a = b < c``, ``a = b IS NULL``, ``a || b + c``."""
     parts = node.iter_expressions()
     if isinstance(node, _TESTS):
         return any(isinstance(part, _CONDITIONS) for part in parts)
@@ -26,7 +26,7 @@ def is_ambiguous(node: exp.Expr) -> bool:
 
 
 def is_reordered(node: exp.Expr) -> bool:
-    """Whether Spark computes constants first: ``1 + (n + 2)``, which overflows elsewhere then."""
+    """Return whether Spark folds constants first: in ``1 + (n + 2)`` another sum may overflow."""
     terms = list(_flattened(node, type(node)))
     return sum(not term.find(exp.Column) for term in terms) > 1 and len(terms) > 2
 

@@ -1,7 +1,7 @@
-"""Terms: expressions whose types are known, as a tree.
+"""Terms: typed expressions, as a tree.
 
-A term says what is computed, in the types in which it is: every implicit cast of Spark's is a
-`Cast` of its own. The invariant: what a term gives of a row depends on the row alone.
+A term computes in explicit types: every implicit cast of Spark is a `Cast` of its own. The
+invariant: the value of a term for a row depends on the row alone.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class Term:
     """An expression.
 
     Attributes:
-        data_type: that of its values.
+        data_type: the type of its values.
     """
 
     data_type: DataType
 
     @property
     def parts(self) -> tuple[Term, ...]:
-        """What it is computed of."""
+        """The terms that it is computed from."""
         return ()
 
     @property
@@ -42,20 +42,20 @@ class Reference(Term):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Term):
-    """One value, as Arrow takes it from Python; None is null."""
+    """A single value, as Arrow takes it from Python; None is null."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Term):
-    """An operator or function of values, computed for whole columns.
+    """An operator or function over values, computed for whole columns.
 
     Attributes:
         function: its name among the `kernels`.
-        arguments: in the types in which it takes them.
-        fails: whether it may fail where none of its arguments does.
-        is_strict: whether it is null where an argument is, whatever those after it are.
+        arguments: in the types that the kernel takes.
+        fails: whether it may fail although none of its arguments does.
+        is_strict: whether it is null if an argument is, whatever the later ones are.
     """
 
     function: str
@@ -76,10 +76,10 @@ class Call(Term):
 
 @dataclass(frozen=True, slots=True)
 class Junction(Term):
-    """AND, or OR: what is on the right is computed where the left does not settle it.
+    """AND or OR: the right side is computed only where the left side does not settle it.
 
     Attributes:
-        settled: what settles it: true for OR.
+        settled: the value that settles it: true for OR.
     """
 
     settled: bool
@@ -94,11 +94,11 @@ class Junction(Term):
 
 @dataclass(frozen=True, slots=True)
 class Case(Term):
-    """The value of the first branch whose condition is true; of a row no other is computed.
+    """The value of the first branch whose condition is true; no other is computed for a row.
 
     Attributes:
-        branches: conditions and values, which are of its type.
-        otherwise: where none is true.
+        branches: conditions and values; the values have its type.
+        otherwise: the value where no condition is true.
     """
 
     branches: tuple[tuple[Term, Term], ...]

@@ -1,6 +1,6 @@
-"""Kernels: what operators and functions do with whole columns, as Spark does in ANSI mode.
+"""Kernels: operators and functions over whole columns, as Spark computes them in ANSI mode.
 
-Each takes the Arrow type of its result, and arrays of one length in the types that `analysis` gives
-them. The invariant: a null or a value stands where Spark has it, bit for bit; what Spark raises for
-some row is an `EvaluationError` with the name that Spark has for it.
+Each takes the Arrow type of its result, and arrays of equal length in the types that `analysis`
+gives them. The invariant: nulls and values are Spark's, bit for bit; where Spark raises an error
+for a row, a kernel raises an `EvaluationError` with Spark's name for it.
 """

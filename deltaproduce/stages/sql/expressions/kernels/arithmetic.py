@@ -1,6 +1,6 @@
-"""Arithmetic: of whole numbers that do not wrap around, of floats, and of decimals.
+"""Arithmetic of whole numbers without wrap-around, of floats, and of decimals.
 
-Decimals come in the types that `coercion` gives the arguments, so that results fit their types.
+`coercion` chooses the types of decimal arguments, so that results fit their types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def _checked(name: str, plain: str) -> Kernel:
-    """An operator that Arrow checks for whole numbers, and has unchecked for others."""
+    """Return an operator that Arrow checks for whole numbers, and leaves unchecked for others."""
 
     def run(wanted: pa.DataType, *arguments: pa.Array) -> pa.Array:
         if not pa.types.is_integer(wanted):
@@ -35,13 +35,13 @@ def _checked(name: str, plain: str) -> Kernel:
 
 
 def _divided(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
-    """``/`` of doubles."""
+    """Return ``/`` of doubles."""
     _refuse_zero(divisor, dividend, "DIVIDE_BY_ZERO")
     return pc.divide(dividend, divisor).cast(wanted)
 
 
 def _quotient(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
-    """``DIV`` of bigints, towards zero."""
+    """Return ``DIV`` of bigints, rounded towards zero."""
     _refuse_zero(divisor, dividend, "DIVIDE_BY_ZERO")
     least = pc.and_(pc.equal(dividend, _INT64.min), pc.equal(divisor, -1))
     if pc.any(least).as_py():
@@ -50,14 +50,14 @@ def _quotient(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.
 
 
 def _remainder(wanted: pa.DataType, divisor: pa.Array, dividend: pa.Array) -> pa.Array:
-    """``%`` of whole numbers or floats, with the sign of the dividend."""
+    """Return ``%`` of whole numbers or floats, with the sign of the dividend."""
     _refuse_zero(divisor, dividend, "REMAINDER_BY_ZERO")
     nulls = np.asarray(pc.or_(pc.is_null(divisor), pc.is_null(dividend)))
     one = pa.scalar(1, wanted)
     below = pc.fill_null(divisor, one).to_numpy(zero_copy_only=False)
     above = pc.fill_null(dividend, one).to_numpy(zero_copy_only=False)
     if pa.types.is_integer(wanted):
-        below = np.where(np.isin(below, (0, -1)), 1, below)  # the remainder by -1 is 0, as by 1
+        below = np.where(np.isin(below, (0, -1)), 1, below)  # by -1 it is 0, as by 1
     with np.errstate(invalid="ignore", divide="ignore"):
         return pa.array(np.fmod(above, below), wanted, mask=nulls)
 
@@ -81,4 +81,4 @@ ARITHMETIC: Final[Mapping[str, Kernel]] = MappingProxyType(
         "%": _remainder,
     }
 )
-"""By the names that terms call them by; of a division the divisor comes first, as in Spark."""
+"""By the names in terms; in a division the divisor comes first, as in Spark."""

@@ -1,4 +1,4 @@
-"""Dates and their parts, by the Gregorian calendar for all years, as in Spark."""
+"""Dates and their parts, in the Gregorian calendar for all years, as in Spark."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def _part(compute: Callable[[pa.Array], pa.Array]) -> Kernel:
 
 
 def _local_date(wanted: pa.DataType, instants: pa.Array, zone: pa.Array) -> pa.Array:
-    """The dates on the clocks of a time zone."""
+    """Return the local dates in a time zone."""
     if not len(instants):
         return pa.array([], wanted)
     return pc.floor_temporal(_local(instants, zone), unit="day").cast(wanted)
 
 
 def _local(instants: pa.Array, zone: pa.Array) -> pa.Array:
-    """What the clocks of a time zone show, of at least one instant."""
+    """Return the local times in a time zone, of at least one timestamp."""
     return pc.local_timestamp(instants.cast(pa.timestamp("us", zone[0].as_py())))
 
 
 def _formatted(
     wanted: pa.DataType, moments: pa.Array, pattern: pa.Array, zone: pa.Array
 ) -> pa.Array:
-    """Dates or instants as text, by a pattern that has `pieces`."""
+    """Format dates or timestamps by a pattern of `pieces`."""
     if not len(moments):
         return pa.array([], wanted)
     is_date = pa.types.is_date(moments.type)
@@ -50,7 +50,7 @@ def _padded(compute: Callable[[pa.Array], pa.Array], width: int) -> Callable[[pa
 
 
 def _year(clock: pa.Array) -> pa.Array:
-    """The year of its era, of which one that has more than four digits has a sign."""
+    """Return the year of its era; a year of more than four digits has a sign."""
     years = pc.year(clock)
     of_era = pc.if_else(pc.greater(years, 0), years, pc.subtract(1, years))
     signs = pc.if_else(pc.greater(of_era, 9999), "+", "")
@@ -59,7 +59,7 @@ def _year(clock: pa.Array) -> pa.Array:
 
 
 def _months_later(wanted: pa.DataType, dates: pa.Array, months: pa.Array) -> pa.Array:
-    """The same day of another month, or that month's last one where it has no such day."""
+    """Return the same day of another month, or that month's last day if it is shorter."""
     nulls = np.asarray(pc.is_null(dates))
     days = np.asarray(pc.fill_null(dates.cast(pa.int32()), 0)).astype("datetime64[D]")
     of_month = days.astype("datetime64[M]")
@@ -70,7 +70,7 @@ def _months_later(wanted: pa.DataType, dates: pa.Array, months: pa.Array) -> pa.
 
 
 def _moved(move: Callable[[pa.Array, pa.Array], pa.Array]) -> Kernel:
-    """Dates some days later, or earlier."""
+    """Return a kernel that moves dates by days, forwards or backwards."""
     return lambda wanted, dates, days: move(dates.cast(pa.int32()), days).cast(wanted)
 
 
@@ -126,4 +126,4 @@ CALENDAR: Final[Mapping[str, Kernel]] = MappingProxyType(
         "cut to week": _cut("week"),
     }
 )
-"""By the names that terms call them by."""
+"""By the names in terms."""

@@ -1,4 +1,4 @@
-"""Casts: what a value is in another type, or that it is none there."""
+"""Casts: the value in another type, or an error if it has none there."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pyarrow.compute as pc
 from deltaproduce.stages.sql.expressions.kernels.failures import EvaluationError, Kernel
 
 _TRIMMED: Final = "".join(map(chr, (*range(33), 127)))
-"""What Spark cuts off text before it reads a value: blanks and control characters."""
+"""The blanks and control characters that Spark trims from text before it parses a value."""
 _MOST: Final = 76
 
 
 def _widened(wanted: pa.DataType, value: pa.Array) -> pa.Array:
-    """Values in a type that has them all, or is the nearest floating one."""
+    """Cast values to a type that holds them all, or the nearest floating-point ones."""
     if pa.types.is_decimal(value.type) and pa.types.is_floating(wanted):
-        return value.cast(pa.string()).cast(wanted)  # rounded once, as Arrow's own cast is not
+        return value.cast(pa.string()).cast(wanted)  # rounds once; Arrow's cast does not
     if pa.types.is_integer(value.type) and pa.types.is_decimal(wanted):
         return value.cast(pa.decimal256(_MOST, wanted.scale)).cast(wanted)
     return value.cast(wanted, safe=not pa.types.is_floating(wanted))
 
 
 def _to_integer(wanted: pa.DataType, value: pa.Array) -> pa.Array:
-    """Numbers cut off behind the point."""
+    """Truncate numbers at the point."""
     try:
         if pa.types.is_decimal(value.type):
             value = value.cast(pa.decimal256(_MOST, value.type.scale))
@@ -38,7 +38,7 @@ def _to_integer(wanted: pa.DataType, value: pa.Array) -> pa.Array:
 
 
 def _to_decimal(wanted: pa.DataType, value: pa.Array) -> pa.Array:
-    """Whole numbers and decimals, rounded half up."""
+    """Cast whole numbers and decimals, rounding half up."""
     scale = value.type.scale if pa.types.is_decimal(value.type) else 0
     wide = value.cast(pa.decimal256(_MOST, max(scale, wanted.scale)))
     rounded = pc.round(wide, wanted.scale, "half_towards_infinity")
@@ -59,7 +59,7 @@ def _text_to_integer(wanted: pa.DataType, value: pa.Array) -> pa.Array:
 
 
 def _text_to_date(wanted: pa.DataType, value: pa.Array) -> pa.Array:
-    """``2013``, ``2013-3``, ``2013-3-15``, and the last with anything behind a blank or a T."""
+    """Parse ``2013``, ``2013-3``, ``2013-3-15``, and the last with any text after a blank or T."""
     text = pc.utf8_trim(value, characters=_TRIMMED)
     pattern = r"^(?P<y>[0-9]{4})(?:-(?P<m>[0-9]{1,2})(?:-(?P<d>[0-9]{1,2})(?:[ T](?s:.)*)?)?)?$"
     parts = pc.extract_regex(text, pattern)
@@ -94,4 +94,4 @@ CASTING: Final[Mapping[str, Kernel]] = MappingProxyType(
         "text to date": _text_to_date,
     }
 )
-"""By the names that terms call them by."""
+"""By the names in terms."""

@@ -61,4 +61,4 @@ COMPARING: Final[Mapping[str, Kernel]] = MappingProxyType(
         "is not null": lambda _, value: pc.is_valid(value),
     }
 )
-"""By the names that terms call them by."""
+"""By the names in terms."""

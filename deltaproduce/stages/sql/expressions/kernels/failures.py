@@ -1,4 +1,4 @@
-"""What is raised where a value cannot be computed."""
+"""The error for a value that cannot be computed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeAlias
 import pyarrow as pa
 
 Kernel: TypeAlias = Callable[..., pa.Array]
-"""From the type of the result and the arguments to the result."""
+"""Computes the result from its type and the arguments."""
 
 
 class EvaluationError(ArithmeticError):
     """A value cannot be computed.
 
     Attributes:
-        condition: what Spark calls it.
+        condition: Spark's name for it.
     """
 
     def __init__(self, condition: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""All kernels, by the names that terms call them by."""
+"""All kernels, by the names in terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text: by code points, as in Spark."""
+"""Text by code points, as in Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _joined(_: pa.DataType, *parts: pa.Array) -> pa.Array:
 
 
 def _part(_: pa.DataType, text: pa.Array, start: pa.Array, length: pa.Array) -> pa.Array:
-    """``substring`` from one place on for all rows, counted from 1."""
+    """Return ``substring`` from one position, counted from 1, for all rows."""
     if not len(text):
         return text
     first = max(start[0].as_py() - 1, 0)
@@ -25,7 +25,7 @@ def _part(_: pa.DataType, text: pa.Array, start: pa.Array, length: pa.Array) -> 
 
 
 def _like(_: pa.DataType, text: pa.Array, pattern: pa.Array) -> pa.Array:
-    """``LIKE`` with one pattern for all rows, without escapes."""
+    """Return ``LIKE`` with one pattern for all rows, without escapes."""
     return pc.match_like(text, pattern[0].as_py()) if len(text) else pa.array([], pa.bool_())
 
 
@@ -40,4 +40,4 @@ TEXT: Final[Mapping[str, Kernel]] = MappingProxyType(
         "like": _like,
     }
 )
-"""By the names that terms call them by."""
+"""By the names in terms."""
