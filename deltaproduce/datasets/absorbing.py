@@ -1,14 +1,15 @@
-"""Absorbing: the rows of one data set become another's, by the one commit that names their files.
+"""Absorbing: one commit moves the rows of a data set into another by naming their files.
 
-Before it both tables get a mark with the same id, as a property: the absorbing one, then the other.
-The commit adds the files to the absorbing table and keeps the id there, in an action ``txn``. From
-then on the rows are there, and whoever reads the other leaves out what it had; after it the other
-is emptied, and the marks go. The invariant: an absorption whose id the absorbing table keeps has
-happened, any other has not; so whoever finds a mark knows what to do, and can do it twice.
+Before the commit, both tables get a mark with the same id, as a property: first the absorbing
+table, then the other. The commit adds the files to the absorbing table and records the id there, in
+an action ``txn``. From then on the rows are there, and readers of the other table leave out what
+was absorbed. After the commit the other table is emptied, and the marks are removed. The invariant:
+an absorption has happened if and only if the absorbing table has its id; so everyone that finds a
+mark knows what to do, and can do it twice.
 
-The mark is what keeps an absorption that was undone from happening later: its commit is made on a
-snapshot that has the mark. A commit to a marked table is refused as to any that has changed, so
-nothing is added to the other one meanwhile.
+The mark prevents an absorption that was undone from happening later: its commit is made on a
+snapshot that has the mark. A commit to a marked table is refused like a commit to a changed table,
+so nothing is added to the other table meanwhile.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ _KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Absorption:
-    """One absorption, as the marks on both tables say it.
+    """One absorption, as the marks on both tables describe it.
 
     Attributes:
         id: unique.
         into: the address of the absorbing table.
-        of: that of the other.
-        delta_version: that of the other when it began; what it had then is absorbed.
+        of: the address of the other table.
+        delta_version: the version of the other table when the absorption began; its files at that
+            version are absorbed.
     """
 
     id: str
@@ -62,10 +64,10 @@ class Absorption:
 
     @staticmethod
     def on(snapshot: Snapshot, address: str) -> Absorption | None:
-        """The one that a table is marked with; None if it is not marked.
+        """Return the absorption that a table is marked with; None if it is not marked.
 
         Raises:
-            CorruptStoreError: the mark is none of ours.
+            CorruptStoreError: the library did not write the mark.
         """
         text = snapshot.properties.get(_PROPERTY)
         if not text:
@@ -79,23 +81,23 @@ class Absorption:
 
     @property
     def happened(self) -> str:
-        """What the absorbing table keeps of it."""
+        """The name under which the absorbing table records it."""
         return f"deltaproduce.absorbed {self.id}"
 
     def path(self, of_other: str, number: int) -> str:
-        """The path that a file gets in the absorbing table."""
+        """Return the path of a file in the absorbing table."""
         folder, slash, name = of_other.rpartition("/")
         codec = "".join(name.partition(".")[1:])
         return f"{folder}{slash}part-{self.id}-{number:05}{codec}"
 
 
 def settled(table: DataTable) -> Snapshot:
-    """A data set as it is now, without an absorption that was begun and is not over.
+    """Return the current snapshot of a data set, after settling any absorption in progress.
 
-    One that has happened is completed, any other is undone.
+    An absorption that has happened is completed; any other is undone.
 
     Raises:
-        NotFoundError: there is no data set any more.
+        NotFoundError: the data set does not exist any more.
     """
     while True:
         snapshot = _there(table)
@@ -107,9 +109,9 @@ def settled(table: DataTable) -> Snapshot:
 
 
 def visible(table: DataTable, snapshot: Snapshot) -> pa.Table:
-    """The files whose rows are the data set's, as `Snapshot.files`.
+    """Return the files whose rows are the data set's, as `Snapshot.files`.
 
-    Those that were absorbed are another's, from the moment when that has them.
+    Absorbed files belong to the absorbing data set as soon as it has them.
     """
     files = snapshot.files
     begun = Absorption.on(snapshot, table.address)
@@ -122,11 +124,11 @@ def visible(table: DataTable, snapshot: Snapshot) -> pa.Table:
 
 
 def absorb(into: DataTable, other: DataTable) -> None:
-    """Make the rows of another data set of the same descriptor the first one's.
+    """Move the rows of another data set with the same descriptor into the first one.
 
     Raises:
-        InvalidArgumentError: rows of the other one are marked as deleted.
-        ConflictError: a writer of either has undone it, or others were faster too often.
+        InvalidArgumentError: rows of the other data set are marked as deleted.
+        ConflictError: a writer of either has undone it, or other writers were faster too often.
         StorageError: something cannot be written; the rows are in one of the two.
     """
     for _ in range(_TRIES):
@@ -147,7 +149,7 @@ def absorb(into: DataTable, other: DataTable) -> None:
                 _move(begun, into, other, start)
                 return
         except DeltaProduceError:
-            with suppress(DeltaProduceError):  # whoever comes next tries, too
+            with suppress(DeltaProduceError):  # the next absorption or writer tries again
                 _settle(begun)
             raise
         _settle(begun)
@@ -155,7 +157,7 @@ def absorb(into: DataTable, other: DataTable) -> None:
 
 
 def _move(begun: Absorption, into: DataTable, other: DataTable, start: Snapshot) -> None:
-    """The commit, and what is before and after it, once both tables are marked."""
+    """Commit the move, with the steps before and after it, once both tables are marked."""
     files = list[AddAction]()
     for number, file in enumerate(start.files.to_pylist()):
         path = begun.path(file["path"], number)
@@ -190,7 +192,7 @@ def _settle(begun: Absorption) -> None:
 
 
 def _mark(table: DataTable, begun: Absorption, delta_version: int | None = None) -> bool:
-    """Mark a table; if it is to be at a delta version, only at that one.
+    """Mark a table; with a Delta version, only at that version.
 
     Returns:
         Whether it has the mark.
@@ -209,10 +211,10 @@ def _mark(table: DataTable, begun: Absorption, delta_version: int | None = None)
 
 
 def _unmark(table: DataTable, begun: Absorption, *, unless_happened: bool = False) -> bool:
-    """Take an absorption's mark from a table, if it has it.
+    """Remove an absorption's mark from a table, if it has it.
 
     Returns:
-        Whether it has none of it, and has not happened if that counts.
+        Whether the mark is gone and, with `unless_happened`, the absorption has not happened.
     """
     is_over = True
 
@@ -229,7 +231,7 @@ def _unmark(table: DataTable, begun: Absorption, *, unless_happened: bool = Fals
 
 
 def _empty(other: DataTable, begun: Absorption) -> None:
-    """Remove the files that were absorbed from the log of the table that had them."""
+    """Remove the absorbed files from the log of the table that had them."""
 
     def decide() -> tuple[Snapshot, Change] | None:
         snapshot = other.snapshot()
@@ -246,7 +248,7 @@ def _empty(other: DataTable, begun: Absorption) -> None:
 
 
 def _discard(into: DataTable, other: DataTable, begun: Absorption) -> None:
-    """Remove the files of an absorption that is undone: no commit names them."""
+    """Delete the files of an absorption that was undone: no commit names them."""
     if other.opened() is None:
         return
     paths = other.at(begun.delta_version).files.column("path").to_pylist()
@@ -256,7 +258,7 @@ def _discard(into: DataTable, other: DataTable, begun: Absorption) -> None:
 
 
 def _is_absorbed(begun: Absorption, files: pa.Table) -> pa.Array:
-    """Which of some files the other table had when it began."""
+    """Return which files the other table had when the absorption began."""
     had = _table(begun.of).at(begun.delta_version).files.column("path")
     return pc.is_in(files.column("path"), value_set=had)
 
@@ -282,7 +284,7 @@ def _table(address: str) -> DataTable:
 
 
 def _check_place(begun: Absorption, table: DataTable) -> None:
-    """Refuse a table that was moved elsewhere before its absorption was over."""
+    """Refuse a table that was moved before its absorption was over."""
     places = _table(begun.into).directory, _table(begun.of).directory
     if table.directory not in places:
         raise CorruptStoreError(

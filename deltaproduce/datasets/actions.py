@@ -1,7 +1,8 @@
-"""Actions: what the log says of the files of a data set, that come and go.
+"""Actions: the log's entries for the files that a data set gains and loses.
 
-Pure. The invariant: a file that is added to another data set of the same descriptor has the values
-of its partition, and the statistics of all columns whose ends the log has as they were.
+Pure. The invariant: a file that is added to another data set of the same descriptor keeps the
+values of its partition, and the statistics of all columns whose minimum and maximum the log has
+unchanged.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from deltaproduce.engines.local.data_files import logged_end
 
 
 def added(file: Mapping[str, Any], path: str, descriptor: Description) -> AddAction:
-    """A file of another data set of the same descriptor, as it is added to one.
+    """Return the action that adds a file of another data set with the same descriptor.
 
     Args:
         file: a row of `Snapshot.files`.
-        path: its new one.
+        path: its new path.
     """
     stats = {
         "numRecords": file["num_records"],
@@ -39,13 +40,17 @@ def added(file: Mapping[str, Any], path: str, descriptor: Description) -> AddAct
 
 
 def removed(file: Mapping[str, Any], descriptor: Description) -> RemoveAction:
-    """A file that goes: a row of `Snapshot.files`."""
+    """Return the action that removes a file, given as a row of `Snapshot.files`."""
     now, values = int(time.time() * 1000), values_in_log(file, descriptor)
     return RemoveAction(file["path"], True, now, file["size_bytes"], values)
 
 
 def values_in_log(file: Mapping[str, Any], descriptor: Description) -> dict[str, str | None]:
-    """The values of a file's partition, as the log has them: of a row of `Snapshot.files`."""
+    """Return the partition values of a file, in the log's form.
+
+    Args:
+        file: a row of `Snapshot.files`.
+    """
     return {
         one.column.name: logged(file["partition"][one.column.name], one.column.data_type)
         for one in descriptor.partitions
@@ -53,7 +58,7 @@ def values_in_log(file: Mapping[str, Any], descriptor: Description) -> dict[str,
 
 
 def _kept(ends: Mapping[str, Any] | None) -> dict[str, object]:
-    """Those ends of columns that are written the same again."""
+    """Return the column bounds that can be written to the log again unchanged."""
     return {
         name: logged_end(value)
         for name, value in (ends or {}).items()
@@ -62,7 +67,7 @@ def _kept(ends: Mapping[str, Any] | None) -> dict[str, object]:
 
 
 def action(file: AddAction) -> dict[str, object]:
-    """An action ``add`` as the log has it."""
+    """Return an action ``add`` in the log's form."""
     return {
         "path": quote(file.path, safe="/="),
         "partitionValues": dict(file.partition_values),

@@ -1,7 +1,7 @@
-"""Copying: the rows of a data set as another one, with a descriptor of its own.
+"""Copying: the rows of a data set as a new one, with a descriptor of its own.
 
-The invariant: the copy is made by one commit, which has its descriptor and all of its rows; so it
-is there as a whole, or not at all.
+The invariant: one commit makes the copy, with its descriptor and all of its rows; so the copy
+exists as a whole, or not at all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _OPEN_PARTITIONS = 100
 def copied(
     rows: Iterable[pa.Table], table: DataTable, descriptor: Description, limits: Limits
 ) -> None:
-    """Make a data set with some rows: a file for each of its partitions.
+    """Create a data set with these rows: one file for each of its partitions.
 
     Args:
-        rows: in the columns of rows.
+        rows: tables in the columns of rows.
 
     Raises:
-        AlreadyExistsError: there is a Delta table, and it is as it was.
-        InvalidChangesError: a row is of no partition.
+        AlreadyExistsError: there is a Delta table already; it is unchanged.
+        InvalidChangesError: a row fits no partition.
     """
     if table.opened() is not None:
         raise already_there(table.address)

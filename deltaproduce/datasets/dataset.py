@@ -1,6 +1,6 @@
-"""The data set: what a user holds of a described Delta table.
+"""The data set: the user's handle on a Delta table with a descriptor.
 
-A facade: each method says what it does, and hands on to the module that does it.
+A facade: each method documents what it does, and delegates to the module that does it.
 """
 
 from __future__ import annotations

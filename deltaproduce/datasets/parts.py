@@ -1,6 +1,6 @@
-"""Parts of a data set: those that have certain values in certain partition columns.
+"""Parts of a data set: the rows with certain values in certain partition columns.
 
-Pure. The invariant: a value is one of its column's type, as the log has it, or is refused.
+Pure. The invariant: a value is one of its column's type, in the log's form, or is refused.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from deltaproduce.types.row_writers import rows_writer
 def narrowed(
     values: Mapping[str, object], descriptor: Description, within: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """The values, as the log has them, of a part of a part.
+    """Return the values, in the log's form, of a part of a part.
 
     Args:
-        values: those of the smaller part, by column.
-        within: those of the part that it is in.
+        values: the values of the smaller part, by column.
+        within: the values of the part that contains it.
 
     Raises:
-        InvalidArgumentError: they are none.
+        InvalidArgumentError: a value does not fit.
     """
     if not values:
         raise InvalidArgumentError("name a partition column and its value, as in day='2026-01-31'")

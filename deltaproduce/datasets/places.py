@@ -1,7 +1,7 @@
-"""Places: where data sets can be, and the engines that read them there.
+"""Places: where data sets can be, and the engines that read them.
 
-The invariant: a data set is in a directory that delta-rs commits to: on this machine, or in an
-object store. Spark reads it; it never commits there.
+The invariant: a data set is in a directory that delta-rs can commit to, on this machine or in an
+object store. Spark reads it and never commits there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltaproduce.storage.locations import Location, is_relative
 
 
 def engines_of(spark: SparkSession | None) -> Engines:
-    """The engines of who has a session, or none.
+    """Return the engines for a session, or for none.
 
     Raises:
         SessionError: the session cannot work with Delta tables.
@@ -34,14 +34,14 @@ def engines_of(spark: SparkSession | None) -> Engines:
 
 
 def table_at(location: object, engines: Engines) -> DataTable:
-    """The table at a location, which may not be there.
+    """Return the table at a location, which may not exist.
 
     Raises:
-        DefinitionError: no data set can be there.
-        InvalidArgumentError: it is no text or path.
+        DefinitionError: a data set cannot be there.
+        InvalidArgumentError: the location is not text or a path.
     """
     text = arguments.place(location, "location")
-    if isinstance(location, os.PathLike):  # it is a path, whatever it is called
+    if isinstance(location, os.PathLike):  # a path, even if it looks like a table's name
         text = os.path.join(".", text)
     place = Location.parse(text)
     if place.in_catalog:

@@ -1,7 +1,7 @@
-"""Pruning: which files may have rows of a condition, by what the log says of them.
+"""Pruning: which files may have rows that match a predicate, by their entries in the log.
 
-Pure. The invariant: a file that is left out has no row for which the condition is true; one that is
-left may have none either.
+Pure. The invariant: a skipped file has no row for which the condition is true; a file that is kept
+may have none either.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _ONE_ROW: Final = pa.table({"n": [0]})
 
 
 def may_have(condition: Term, files: pa.Table, descriptor: Description) -> Marks:
-    """Which files may have rows for which a condition is true.
+    """Return which files may have rows for which a condition is true.
 
     Args:
-        files: as `Snapshot.files`, at least one.
+        files: as `Snapshot.files`; at least one.
     """
     kept = np.ones(len(files), bool)
     by = {one.column.name for one in descriptor.partitions}
@@ -50,7 +50,7 @@ def may_have(condition: Term, files: pa.Table, descriptor: Description) -> Marks
 
 
 def _partitions(files: pa.Table, descriptor: Description) -> pa.Table:
-    """The values of the partitions of files, a row for each."""
+    """Return the partition values of files, one row for each file."""
     by = descriptor.partitions
     values = [
         read_values(tuple(values_in_log(file, descriptor).values()), by)
@@ -63,12 +63,12 @@ def _partitions(files: pa.Table, descriptor: Description) -> pa.Table:
 def _of_partitions(part: Term, partitions: pa.Table) -> Marks | None:
     try:
         return holds(part, partitions)
-    except EvaluationError:  # of a row it may not be computed, for what is before it
+    except EvaluationError:  # an earlier part may keep such a row from being computed
         return None
 
 
 def _within_ends(part: Call, files: pa.Table) -> Marks | None:
-    """By the least and the greatest value of a column that is compared with a constant."""
+    """Prune by the minimum and maximum of a column that is compared with a constant."""
     if part.function not in _SWAPPED:
         return None
     match part.arguments:
@@ -94,7 +94,7 @@ def _within_ends(part: Call, files: pa.Table) -> Marks | None:
 
 
 def _end(files: pa.Table, end: str, column: Reference) -> pa.Array | None:
-    """The ends of a column, one a file; None if the log has not the values themselves."""
+    """Return a column's minima or maxima, one a file; None if the log does not have exact ones."""
     place = files.schema.get_field_index(end)
     kinds = (DateType, IntegralType, StringType)
     if place < 0 or not isinstance(column.data_type, kinds):
@@ -107,7 +107,7 @@ def _end(files: pa.Table, end: str, column: Reference) -> pa.Array | None:
 
 
 def _all_of(term: Term) -> Iterator[Term]:
-    """The parts of a condition that all have to hold."""
+    """Return the parts of a condition that must all hold."""
     if isinstance(term, Junction) and not term.settled:
         yield from _all_of(term.left)
         yield from _all_of(term.right)
@@ -116,7 +116,7 @@ def _all_of(term: Term) -> Iterator[Term]:
 
 
 def _named(term: Term) -> Iterator[str]:
-    """The columns that a term is computed from."""
+    """Return the columns that a term reads."""
     if isinstance(term, Reference):
         yield term.name
     for part in term.parts:

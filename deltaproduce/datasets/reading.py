@@ -1,6 +1,6 @@
 """Reading: the rows of a data set, or of some of its partitions, and the files that have them.
 
-The invariant: what is read is one snapshot of the table.
+The invariant: a read sees one snapshot of the table.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from deltaproduce.types.excerpts import described, shown
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Which rows are asked for.
+    """Which rows to read.
 
     Attributes:
-        expression: as it is written; None for all rows.
-        term: the same with its types; None if only Spark computes it.
-        within: the values, as the log has them, of partition columns.
+        expression: the condition as it is written; None for all rows.
+        term: the expression with its types; None if only Spark can compute it.
+        within: the values, in the log's form, that partition columns must have.
     """
 
     expression: Expression | None
@@ -56,10 +56,10 @@ class Condition:
         within: Mapping[str, str | None],
         time_zone: str,
     ) -> Condition:
-        """Reads a condition over the columns of rows and of partitions.
+        """Read a condition over the columns of rows and of partitions.
 
         Raises:
-            InvalidArgumentError: it is none.
+            InvalidArgumentError: the text is not such a condition.
         """
         if where is None:
             return Condition(None, None, within)
@@ -77,12 +77,12 @@ class Condition:
 
 
 def files(table: DataTable, snapshot: Snapshot, condition: Condition) -> pa.Table:
-    """The files that may have rows of what is asked for, as `Snapshot.files`."""
+    """Return the files that may have matching rows, as `Snapshot.files`."""
     return chosen(visible(table, snapshot), condition, snapshot.descriptor)
 
 
 def chosen(found: pa.Table, condition: Condition, descriptor: Description) -> pa.Table:
-    """Those of some files that may have rows of what is asked for.
+    """Keep the files that may have matching rows.
 
     Args:
         found: as `Snapshot.files`.
@@ -105,7 +105,7 @@ def chosen(found: pa.Table, condition: Condition, descriptor: Description) -> pa
 def rows(
     engines: Engines, table: DataTable, snapshot: Snapshot, condition: Condition
 ) -> DataFrame | pa.Table:
-    """The rows that are asked for, in the columns of rows; a DataFrame with a session."""
+    """Return the matching rows, in the columns of rows; a DataFrame with a session."""
     if engines.session is not None:
         return _in_spark(engines, table, snapshot, condition)
     spill = engines.spill()
@@ -116,7 +116,7 @@ def rows(
 
 
 def parts(table: DataTable, snapshot: Snapshot, condition: Condition) -> Iterator[pa.Table]:
-    """The rows that are asked for, row group by row group, without Spark.
+    """Return the matching rows without Spark, row group by row group.
 
     Raises:
         SessionError: only Spark can read them, or compute the condition.
@@ -137,10 +137,10 @@ def parts(table: DataTable, snapshot: Snapshot, condition: Condition) -> Iterato
 
 
 def holding(rows: pa.Table, condition: Condition, descriptor: Description) -> pa.Table:
-    """Those of some rows that are asked for.
+    """Keep the matching rows.
 
     Args:
-        rows: with the columns of partitions.
+        rows: a table that has the partition columns.
 
     Raises:
         InvalidArgumentError: the condition fails for a row.
@@ -155,7 +155,7 @@ def holding(rows: pa.Table, condition: Condition, descriptor: Description) -> pa
 
 
 def _true(rows: pa.Table, condition: Condition) -> pa.Table:
-    """Those of some rows for which a condition is true."""
+    """Keep the rows for which a condition is true."""
     if condition.term is None:
         return rows
     try:
@@ -180,7 +180,7 @@ def _groups(table: DataTable, descriptor: Description, path: str) -> Iterator[pa
 
 
 def _beside(group: pa.Table, values: Mapping[str, pa.Scalar]) -> pa.Table:
-    """Rows with the values of their partition."""
+    """Return rows with the values of their partition."""
     for name, value in values.items():
         group = group.append_column(name, pa.repeat(value, len(group)))
     return group
@@ -194,7 +194,7 @@ def _in_spark(
         Place(table.address, in_catalog=False), snapshot.delta_version
     )
     there = visible(table, snapshot)
-    if len(there) < len(snapshot.files):  # some were absorbed by another
+    if len(there) < len(snapshot.files):  # another data set absorbed some files
         names = [path.rpartition("/")[2] for path in there.column("path").to_pylist()]
         found = found.where(f.col("_metadata.file_name").isin(names) if names else f.lit(False))
     types = {one.column.name: one.column.data_type for one in descriptor.partitions}

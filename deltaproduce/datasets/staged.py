@@ -1,7 +1,7 @@
-"""The content of a stage as a data set, to be read.
+"""The content of a stage as a read-only data set.
 
-The invariant: what is read is one version of the store, whatever is beside the content's table; and
-nothing is written, since that is the store's.
+The invariant: a read sees one version of the store, in whichever tables its rows are. Nothing is
+written: only the store writes content.
 """
 
 from __future__ import annotations
@@ -157,10 +157,10 @@ class StageDataset:
         return reading.Condition.of(where, self._description, self._within, zone)
 
     def _listed(self, kind: str) -> pa.Table:
-        """What the log says of the files of a table.
+        """Return the log's entries for the files of a table.
 
         Raises:
-            InvalidArgumentError: it does not say which rows there are.
+            InvalidArgumentError: the log does not say which rows there are.
         """
         tables, name = self._store.tables, self._stage.name
         table = tables.location.table(name, kind)
@@ -174,7 +174,7 @@ class StageDataset:
         return found
 
     def _beside(self, path: str) -> str:
-        """The path of a file of the runs, from the location."""
+        """Return the path of a file of the runs, relative to the location."""
         location, tables = self._store.tables.location, self._store.tables
         content, runs = (
             tables.directory(location.table(self._stage.name, kind)) for kind in (CONTENT, RUNS)
@@ -182,7 +182,7 @@ class StageDataset:
         return os.path.relpath(f"{runs}/{path}", content)
 
     def _stored(self, condition: reading.Condition) -> Stored | None:
-        """The rows with the columns of partitions, of files that may have some of them."""
+        """Return the rows of the files that may match, with the columns of partitions."""
         store = self._store
         stored = store.reader.content_in_files(self._version, self._stage)
         if stored is None:
@@ -208,7 +208,7 @@ class StageDataset:
         return Layout.of(self._stage).content
 
     def _parts(self, stored: Stored | None, condition: reading.Condition) -> Iterator[pa.Table]:
-        """The rows that are asked for, part by part, with the columns of partitions."""
+        """Return the matching rows, part by part, with the columns of partitions."""
         if stored is None:
             return
         for part in stored.batches(stored.columns, _ROWS_AT_A_TIME):

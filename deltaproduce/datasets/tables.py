@@ -1,8 +1,8 @@
-"""Tables: the Delta tables that data sets are, and the only place that commits to them.
+"""Tables: the Delta tables of data sets, and the only place that commits to them.
 
-By delta-rs, with a session too, so that all commits to a data set exclude each other. The
-invariant: each commit is the next one after the snapshot that it was decided on, or it is refused,
-and is decided anew.
+delta-rs makes every commit, even with a session, so all commits to a data set exclude each other.
+The invariant: each commit directly follows the snapshot that it was decided on; otherwise it is
+refused and decided again.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _LONGEST_WAIT_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one commit does to a table.
+    """The effect of one commit on a table.
 
     Attributes:
-        adds: files.
-        removes: files.
-        positions: numbers that the table keeps, by name.
-        properties: of the table; such a change has nothing else in it.
+        adds: the files that it adds.
+        removes: the files that it removes.
+        positions: numbers that the table stores, by name.
+        properties: table properties; a change with properties has nothing else in it.
     """
 
     adds: Sequence[AddAction] = ()
@@ -82,11 +82,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A data set's table as it was at one moment.
+    """A data set's table at one moment.
 
     Attributes:
-        properties: the table's.
-        descriptor: the data set's.
+        properties: the table's properties.
+        descriptor: the data set's descriptor.
     """
 
     table: DeltaTable
@@ -95,7 +95,7 @@ class Snapshot:
 
     @property
     def delta_version(self) -> int:
-        """Delta's."""
+        """Delta's version of the table."""
         return int(self.table.version())
 
     @cached_property
@@ -105,9 +105,9 @@ class Snapshot:
 
     @cached_property
     def files(self) -> pa.Table:
-        """The files: ``path`` from the table's directory, ``partition``, and what the log says.
+        """The files: ``path`` relative to the table's directory, ``partition``, and statistics.
 
-        In the order of their paths.
+        Sorted by path.
         """
         told = pa.table(self.table.get_add_actions())
         paths = [unquote(path) for path in told.column("path").to_pylist()]
@@ -116,32 +116,32 @@ class Snapshot:
 
     @property
     def has_marked_rows(self) -> bool:
-        """Whether rows of its files are marked as deleted, which only Spark sees."""
+        """Whether its files have rows that are marked as deleted, which only Spark can read."""
         may = self.properties.get(MARKS_ROWS) == "true"
         return may and bool(len(pa.table(self.table.deletion_vectors())))
 
     def position(self, name: str) -> int | None:
-        """A number that the table keeps; None if it has none of that name."""
+        """Return a number that the table stores; None if it has none of that name."""
         found = self.table.transaction_version(name)
         return None if found is None else int(found)
 
 
 class DataTable:
-    """The Delta table of a data set, which may not be there."""
+    """The Delta table of a data set, which may not exist."""
 
     def __init__(self, address: str, directory: Directory) -> None:
         self.address = address
         self.directory = directory
 
     def is_same_as(self, other: DataTable) -> bool:
-        """Whether it is the same table, however its path is spelled."""
+        """Return whether it is the same table, however its path is spelled."""
         return self.directory.real == other.directory.real
 
     def snapshot(self) -> Snapshot | None:
-        """The table as it is now; None if there is none, or it is no data set.
+        """Return the current snapshot; None if there is no table, or it is not a data set.
 
         Raises:
-            CorruptStoreError: its descriptor is broken, or not that of its columns.
+            CorruptStoreError: its descriptor is broken, or does not match its columns.
             StorageError: it cannot be read.
         """
         table = self.opened()
@@ -163,10 +163,10 @@ class DataTable:
         return found
 
     def at(self, delta_version: int) -> Snapshot:
-        """The table as it was.
+        """Return the snapshot of an earlier Delta version.
 
         Raises:
-            CorruptStoreError: Delta does not know any more.
+            CorruptStoreError: Delta no longer has this version.
         """
         try:
             table = opened_at(self.directory, delta_version)
@@ -180,7 +180,7 @@ class DataTable:
             ) from error
 
     def opened(self) -> DeltaTable | None:
-        """The Delta table, data set or not; None if there is none."""
+        """Return the Delta table, data set or not; None if there is none."""
         try:
             return opened_at(self.directory)
         except TableNotFoundError:
@@ -192,10 +192,10 @@ class DataTable:
             ) from error
 
     def create(self, descriptor: Description, files: Sequence[AddAction] = ()) -> None:
-        """Make the table with its descriptor, and perhaps files, in one commit.
+        """Create the table with its descriptor, and files if given, in one commit.
 
         Raises:
-            AlreadyExistsError: there is a table, and it is as it was.
+            AlreadyExistsError: there is a table already; it is unchanged.
         """
         try:
             with self.effect("create"):
@@ -211,9 +211,9 @@ class DataTable:
             raise already_there(self.address) from error
 
     def _put_first(self, descriptor: Description, files: Sequence[AddAction]) -> None:
-        """Make the table with files: delta-rs gives no table both properties and files at once.
+        """Create the table with files: delta-rs cannot create one with both properties and files.
 
-        The first commit is that of an empty table made aside, and the files.
+        The first commit is that of an empty table created in another place, plus the files.
         """
         with TemporaryDirectory(prefix="deltaproduce-") as aside:
             place = Directory(ThisMachine(), f"{aside}/table")
@@ -224,14 +224,14 @@ class DataTable:
             raise RefusedError("there is a first commit")
 
     def committed(self, decide: Callable[[], tuple[Snapshot, Change] | None]) -> None:
-        """Commit what is decided on a snapshot; where others were faster, it is decided anew.
+        """Commit the change that is decided on a snapshot; decide again if others were faster.
 
         Args:
-            decide: gives None if nothing is to be done any more.
+            decide: returns the change; None if there is nothing left to do.
 
         Raises:
-            ConflictError: others were faster each time.
-            DeltaProduceError: as `decide` raises.
+            ConflictError: other writers were faster each time.
+            DeltaProduceError: `decide` raises it.
         """
         attempt = uuid.uuid4().hex
         for tried in range(_TRIES):
@@ -270,7 +270,7 @@ class DataTable:
             )
 
     def _is_there(self, attempt: str, since: int) -> bool:
-        """Whether a commit of ours is there that is said to be refused, as by a second try."""
+        """Return whether our own commit is there although delta-rs reports it as refused."""
         commits = newest_commits(self.directory, since)
         return any(_attempt(one.metadata) == attempt for one in commits or ())
 
@@ -278,7 +278,7 @@ class DataTable:
         """Refuse a place where two writers could overwrite each other's commits.
 
         Raises:
-            StorageError: a service of object storage does not keep them apart.
+            StorageError: the object store cannot exclude concurrent commits.
         """
         if self.directory.file_system.keeps_first:
             return
@@ -293,11 +293,11 @@ class DataTable:
 
     @contextmanager
     def effect(self, name: str) -> Iterator[None]:
-        """An effect on the table or its files, between its fail points.
+        """Run an effect on the table or its files between its fail points.
 
         Raises:
             RefusedError: another writer was faster.
-            StorageError: it cannot be done.
+            StorageError: the effect fails.
         """
         try:
             with effect(name, self.address):
@@ -316,7 +316,7 @@ class DataTable:
 
 
 def _make(directory: Directory, descriptor: Description) -> None:
-    """Make an empty table."""
+    """Create an empty table."""
     DeltaTable.create(
         directory.uri,
         Schema.from_arrow(arrow_fields(descriptor.all_columns)),
@@ -329,7 +329,7 @@ def _make(directory: Directory, descriptor: Description) -> None:
 
 
 def already_there(address: str) -> AlreadyExistsError:
-    """What is said where there is a Delta table already."""
+    """Return the error for a location that already has a Delta table."""
     return AlreadyExistsError(
         f"there is a Delta table at {address} already; find it, or choose another location",
         location=address,
@@ -337,7 +337,7 @@ def already_there(address: str) -> AlreadyExistsError:
 
 
 def _said(attempt: str, positions: Mapping[str, int] | None = None) -> CommitProperties:
-    """What a commit says of itself; it has to be the next one."""
+    """Return the properties of a commit, which must directly follow its snapshot."""
     told = [Transaction(name, number) for name, number in (positions or {}).items()]
     return CommitProperties({"userMetadata": json.dumps({"attempt": attempt})}, 0, told or None)
 
@@ -351,7 +351,7 @@ def _attempt(metadata: str | None) -> object:
 
 
 def _check_columns(found: Snapshot, address: str) -> None:
-    """Refuse a table whose columns are not those of its descriptor."""
+    """Refuse a table whose columns do not match its descriptor."""
     descriptor, table = found.descriptor, found.table
     wanted = json.loads(Schema.from_arrow(arrow_fields(descriptor.all_columns)).to_json())
     by = [one.column.name for one in descriptor.partitions]

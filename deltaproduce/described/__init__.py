@@ -1,1 +1,1 @@
-"""Descriptors: how files keep rows, of data sets and of the content of stages."""
+"""Descriptors: how the files of data sets and of stage content store rows."""

@@ -1,7 +1,8 @@
-"""The content of stages, as a descriptor says how files keep it.
+"""The content of stages: how its files store it, by its descriptor.
 
-What ``stored=`` of a stage's definition means for its columns. The invariant: how rows are stored
-decides which files have them, and no row: content has the same rows however it is stored.
+Applies ``stored=`` of a stage's definition to its columns. The invariant: how rows are stored
+decides which files they are in, and never which rows there are: content has the same rows however
+it is stored.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _PARTS: Final = tuple(_KINDS)
 
 
 def stored_as(given: object, *, stage: str) -> StoredAs | None:
-    """What a definition says of how a stage is stored; None if nothing.
+    """Return how a definition says that a stage is stored; None if it says nothing.
 
     Raises:
-        DefinitionError: it is no mapping of ``partition``, ``order`` and ``compression`` to text;
-            with `stage`.
+        DefinitionError: `given` is not a mapping of ``partition``, ``order`` and ``compression`` to
+            text; with `stage`.
     """
     if given is None:
         return None
@@ -52,22 +53,22 @@ def stored_as(given: object, *, stage: str) -> StoredAs | None:
 
 
 def description(stage: Stage) -> Description | None:
-    """How a stage's content is stored, if its definition says it.
+    """Return how a stage's content is stored, or None if its definition does not say it.
 
     Args:
-        stage: the types of all its columns are known.
+        stage: one with known types of all its columns.
 
     Raises:
-        DefinitionError: it cannot be stored so; with `stage`.
+        DefinitionError: the content cannot be stored so; with `stage`.
     """
     return None if stage.stored is None else described(stage, stage.stored)
 
 
 def described(stage: Stage, stored: StoredAs) -> Description:
-    """How the content of a stage with these columns is stored.
+    """Return how the content of a stage with these columns is stored.
 
     Raises:
-        DefinitionError: it cannot be; with `stage` and, if it is about one, `column`.
+        DefinitionError: it cannot be stored so; with `stage` and, if one column is wrong, `column`.
     """
     named = Columns(tuple(c for c in (*stage.schema.key, *stage.schema.value) if not c.is_hidden))
 
@@ -80,10 +81,10 @@ def described(stage: Stage, stored: StoredAs) -> Description:
 
 
 def descriptions(graph: Graph) -> Mapping[str, Description]:
-    """How the content of those stages is stored whose definitions say it, by name.
+    """Return how content is stored, by stage, for the stages whose definitions say it.
 
     Raises:
-        DefinitionError: one cannot be stored so; with `stage`.
+        DefinitionError: a stage cannot be stored so; with `stage`.
     """
     found = {stage.name: description(stage) for stage in graph.stages}
     return {name: one for name, one in found.items() if one is not None}
@@ -100,18 +101,18 @@ def check_stored(stage: Stage) -> None:
 
 
 def rows_of(stage: Stage) -> Columns:
-    """The columns of a stage's content that readers see."""
+    """Return the columns of a stage's content that readers see."""
     return Columns(tuple(c for c in Layout.of(stage).shown if not c.is_hidden))
 
 
 def plainly(stage: Stage) -> Description:
-    """How the content of a stage is stored whose definition does not say it: by its key."""
+    """Return how content is stored by default: by the stage's key."""
     order = tuple(c for c in Layout.of(stage).order(CONTENT) if not c.is_hidden)
     return Description(rows_of(stage), None, order, "snappy")
 
 
 def text_of(found: Description | None) -> str:
-    """How content is stored, as a version has it; empty if by its key."""
+    """Return how content is stored as the text in a version; empty if by its key."""
     if found is None:
         return ""
     stored = found.descriptor.as_dict()
@@ -119,13 +120,13 @@ def text_of(found: Description | None) -> str:
 
 
 def read_text(text: str, stage: Stage) -> Description:
-    """The inverse of `text_of`.
+    """Read the text that `text_of` returns.
 
     Args:
-        stage: with the columns that its tables have.
+        stage: one with the columns of its tables.
 
     Raises:
-        CorruptStoreError: someone else wrote the text.
+        CorruptStoreError: the library did not write this text.
     """
     if not text:
         return plainly(stage)
@@ -142,20 +143,20 @@ def read_text(text: str, stage: Stage) -> Description:
 
 
 def columns_by(by: Sequence[Partition]) -> tuple[Column, ...]:
-    """The columns that content is partitioned by."""
+    """Return the columns that content is partitioned by."""
     return tuple(replace(one.column, descending=False) for one in by)
 
 
 def beside(by: Sequence[Partition]) -> tuple[Column, ...]:
-    """Those of them that content does not show: of expressions."""
+    """Return the partition columns that content does not show: the columns of expressions."""
     return tuple(one.column for one in by if one.expression is not None)
 
 
 def sorted_by(found: Description, order: Sequence[Column]) -> tuple[Column, ...]:
-    """What all rows are sorted by: their partitions, and in each file as the descriptor says.
+    """Return the sort order of all rows: by partition, then by the descriptor's order.
 
     Args:
-        order: what they are sorted by otherwise; it tells all rows apart.
+        order: the columns that break ties; no two rows are equal in all of them.
     """
     whole = [*columns_by(found.partitions), *found.in_order, *order]
     return tuple({column.name: column for column in reversed(whole)}[n] for n in _names(whole))

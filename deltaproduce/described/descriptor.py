@@ -1,8 +1,8 @@
-"""Descriptors: what the rows of a data set are, and how its files keep them.
+"""Descriptors: the columns of a data set's rows, and how its files store them.
 
-Pure. A descriptor is a property of the Delta table, as JSON, and comes with the table in one
-commit. The invariant: two descriptors are equal if they mean the same, however types and codecs are
-spelled; and what is stored reads back as the same one.
+Pure. A descriptor is stored as JSON in a property of the Delta table, and one commit creates both.
+The invariant: two descriptors are equal if they mean the same, however types and codecs are
+spelled; and a stored descriptor reads back as an equal one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from deltaproduce.types.json_fields import (
 )
 
 PROPERTY: Final = "deltaproduce.descriptor"
-"""The property of a Delta table that has its descriptor."""
+"""The property of a Delta table that stores its descriptor."""
 
 _VERSION: Final = 1
 _CODECS: Final[Mapping[str, str]] = MappingProxyType(
@@ -66,7 +66,7 @@ _KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
 
 
 class BrokenDescriptorError(ValueError):
-    """A text that is no descriptor; its own text says why."""
+    """A text that is not a descriptor; the error's message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,9 @@ class Description:
     """A descriptor with the types of all columns.
 
     Attributes:
-        columns: those of the rows.
-        by: what it is partitioned by; None if it has no partition, not even one by nothing.
-        in_order: the columns that the rows of each file are sorted by.
+        columns: the columns of the rows.
+        by: the partition columns; empty if partitioned by nothing, None if not partitioned at all.
+        in_order: the columns that sort the rows of each file.
         compression: the codec of its files.
     """
 
@@ -119,10 +119,10 @@ class Description:
     def of(
         schema: SchemaLike, partition: str | None, order: str | None, compression: str
     ) -> Description:
-        """Reads one as it is declared; see `Dataset.create`.
+        """Read a description as it is declared; see `Dataset.create`.
 
         Raises:
-            DefinitionError: it cannot work.
+            DefinitionError: the descriptor cannot work.
         """
         columns = plain_columns(schema)
         by = None if partition is None else partitions(_text(partition, "partition"), columns)
@@ -132,10 +132,10 @@ class Description:
 
     @staticmethod
     def read(text: str) -> Description:
-        """The inverse of `json`.
+        """Read the text that `json` returns.
 
         Raises:
-            BrokenDescriptorError: it is none.
+            BrokenDescriptorError: the text is not a descriptor.
         """
         found = parsed(text)
         version = found.get("version") if isinstance(found, dict) else None
@@ -157,7 +157,7 @@ class Description:
 
     @property
     def descriptor(self) -> Descriptor:
-        """As it is stored."""
+        """The descriptor in its stored form."""
         return Descriptor(
             self.columns.ddl,
             None if self.by is None else tuple(one.text for one in self.by),
@@ -170,37 +170,37 @@ class Description:
 
     @property
     def json(self) -> str:
-        """The descriptor as text."""
+        """Return the descriptor as text."""
         return json.dumps(self.descriptor.as_dict())
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """What its rows are partitioned by; nothing if it has no partition."""
+        """The partition columns; empty if it has none."""
         return self.by or ()
 
     @property
     def stored(self) -> tuple[Column, ...]:
-        """The columns of rows as they are stored and read."""
+        """The columns of rows in the types in which files store them."""
         return tuple(
             replace(column, data_type=_with_nulls(column.data_type)) for column in self.columns
         )
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
-        """The columns of the Delta table: those of the rows, and then those of expressions."""
+        """The columns of the Delta table: the columns of rows, then the columns of expressions."""
         own = (one.column for one in self.partitions if one.expression is not None)
         return (*self.stored, *own)
 
     @property
     def in_files(self) -> tuple[Column, ...]:
-        """The columns that files have: Delta keeps those of partitions in its log."""
+        """The columns in the files; Delta stores the partition columns in its log."""
         names = {one.column.name for one in self.partitions}
         return tuple(column for column in self.stored if column.name not in names)
 
     def differences(self, found: Description) -> dict[str, tuple[object, object]]:
-        """The parts of another one that differ from this one, which is wanted.
+        """Return the parts of another description that differ from this one, the wanted one.
 
-        Of columns with another type the schema differs, and not what names them.
+        If a column has another type, only the schema differs, not the parts that name the column.
         """
         wanted, there = self.descriptor.as_dict(), found.descriptor.as_dict()
         differing = {name for name in _KINDS if wanted[name] != there[name]} - {"schema"}
@@ -210,12 +210,12 @@ class Description:
 
 
 def arrow_fields(columns: tuple[Column, ...]) -> pa.Schema:
-    """Columns in Arrow, as files and the Delta table have them: with what is NOT NULL."""
+    """Return the Arrow schema of columns in files and in the Delta table, with NOT NULL."""
     return pa.schema([pa.field(c.name, arrow_type(c.data_type), c.nullable) for c in columns])
 
 
 def _with_nulls(data_type: DataType) -> DataType:
-    """A type whose parts may be null: pyarrow writes no null struct with a field that may not."""
+    """Return a type whose fields are nullable: pyarrow cannot write a null struct otherwise."""
     match data_type:
         case ArrayType():
             return ArrayType(_with_nulls(data_type.elementType))
@@ -242,10 +242,10 @@ def _text(value: object, part: str) -> str:
 
 
 def codec(compression: object) -> str:
-    """The name of a codec that files can have.
+    """Return the name of a codec for files.
 
     Raises:
-        DefinitionError: there is none of that name.
+        DefinitionError: there is no codec with this name.
     """
     found = _CODECS.get(compression.lower()) if isinstance(compression, str) else None
     if found is None:
@@ -255,10 +255,10 @@ def codec(compression: object) -> str:
 
 
 def order_of(text: str, columns: Columns) -> tuple[Column, ...]:
-    """Reads the columns that the rows of each file are sorted by.
+    """Read the columns that sort the rows of each file.
 
     Raises:
-        DefinitionError: they are none of these, or have no sound order.
+        DefinitionError: a name is not one of these columns, or its type has no well-defined order.
     """
     if not text.strip():
         return ()

@@ -1,8 +1,8 @@
-"""Rows with the values of their partitions, on the driver and in Spark.
+"""Return rows with the columns of the expressions that they are partitioned by.
 
-The invariant: whoever computes them, they are those that the driver's kernels give, in UTC; and a
-row of which one cannot be computed, or is one that no partition can have, is refused before
-anything is written.
+The invariant: on either engine, the values are the ones that the driver's kernels compute, in UTC.
+A row whose value cannot be computed, or is not allowed for a partition, is refused before anything
+is written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def with_partitions(
     """Rows with the columns of the expressions that they are partitioned by.
 
     Args:
-        columns: the rows' own.
+        columns: the rows' own columns.
     """
     own = [one for one in by if one.expression is not None]
     if not own:
@@ -60,12 +60,12 @@ def with_partitions(
 def refused(
     rows: Rows, columns: Sequence[Column], key: Sequence[Column], by: Sequence[Partition]
 ) -> tuple[tuple[object, ...], str, str] | None:
-    """The first row that is of no partition: its key, a partition column, and what is wrong.
+    """Return the first row that fits no partition: its key, a partition column, and what is wrong.
 
-    None if there is none. One Spark job for rows in Spark, if there may be any.
+    None if all rows fit. Runs one Spark job for rows in Spark, unless no row can be wrong.
 
     Args:
-        columns: the rows' own.
+        columns: the rows' own columns.
     """
     if not any(_may_refuse(one) for one in by):
         return None
@@ -90,7 +90,7 @@ def _may_refuse(one: Partition) -> bool:
 
 
 def _wrong(rows: pa.Table, key: Sequence[Column], by: Sequence[Partition]) -> pa.Table:
-    """The first row that is refused, and why; no row if none is."""
+    """Return the first wrong row and the reason; no row if all are right."""
     for one in by:
         try:
             (values,) = values_of(rows, [one]).columns
@@ -120,7 +120,7 @@ def _mapped(
     run: Callable[[pa.Table], pa.Table],
     made: Sequence[Column],
 ) -> DataFrame:
-    """What a function makes of parts of rows in Spark."""
+    """Apply a function to batches of rows in Spark."""
     names = [column.name for column in columns]
 
     def on_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
-"""Partitions: by which columns or expressions rows are kept apart, and names.
+"""Partitions: the columns and expressions that divide rows, and the values they give.
 
-Pure. The invariant: of which partition a row is depends on the row alone, whoever writes it and on
-whichever clock: timestamps are taken in UTC. Delta's log has the values of a partition as text
+Pure. The invariant: the partition of a row depends on the row alone, not on the writer or its
+clock: timestamps are taken in UTC. Delta's log stores the values of a partition as text
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serialization).
 """
 
@@ -33,7 +33,7 @@ from deltaproduce.types.columns import Column, Columns, plain_columns
 from deltaproduce.types.ddl import quoted
 
 Values: TypeAlias = tuple[str | None, ...]
-"""What tells a partition from others: its columns' values, as the log has them."""
+"""The identity of a partition: the values of its columns, as text in the log's form."""
 
 CLOCK: Final = "UTC"
 _KINDS: Final = (BooleanType, DateType, DecimalType, IntegralType, StringType)
@@ -41,11 +41,11 @@ _KINDS: Final = (BooleanType, DateType, DecimalType, IntegralType, StringType)
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One column that a data set is partitioned by.
+    """One partition column of a data set.
 
     Attributes:
         column: its name and type.
-        expression: what it is of a row; None if it is a column of the rows.
+        expression: what computes it from a row; None if it is a column of the rows.
         term: the expression with its types.
     """
 
@@ -55,16 +55,17 @@ class Partition:
 
     @property
     def text(self) -> str:
-        """As it is declared."""
+        """Its declaration."""
         name = quoted(self.column.name)
         return name if self.expression is None else f"{self.expression.text} AS {name}"
 
 
 def partitions(text: str, columns: Columns) -> tuple[Partition, ...]:
-    """Reads a list of columns, and of expressions with names.
+    """Read a list of columns and of named expressions.
 
     Raises:
-        DefinitionError: it is none, names no column of these, or a type is none to partition by.
+        DefinitionError: the text is not such a list, names an unknown column, or has a type that
+            cannot partition.
     """
     if not text.strip():
         return ()
@@ -108,15 +109,15 @@ def _checked(column: Column) -> Column:
 
 
 def _check_names(columns: Columns, own: Sequence[Column]) -> None:
-    """Refuse names that are no names of columns, or are those of others."""
+    """Refuse partition names that are not valid column names, or are taken."""
     plain_columns(StructType([StructField(c.name, c.data_type) for c in (*columns, *own)]))
 
 
 def values_of(rows: pa.Table, by: Sequence[Partition]) -> pa.Table:
-    """The values of rows in the columns that they are partitioned by.
+    """Return the values of rows in their partition columns.
 
     Raises:
-        EvaluationError: one cannot be computed.
+        EvaluationError: a value cannot be computed.
     """
     return pa.table(
         {
@@ -129,10 +130,10 @@ def values_of(rows: pa.Table, by: Sequence[Partition]) -> pa.Table:
 
 
 def read_values(values: Values, by: Sequence[Partition]) -> dict[str, pa.Scalar]:
-    """The values of a partition by column, from the log's text.
+    """Return the values of a partition by column, read from the log's text.
 
     Raises:
-        pa.ArrowInvalid: a text is of no value.
+        pa.ArrowInvalid: a text is not a value of its column.
     """
     return {
         one.column.name: pa.scalar(value).cast(arrow_type(one.column.data_type))
@@ -143,9 +144,9 @@ def read_values(values: Values, by: Sequence[Partition]) -> dict[str, pa.Scalar]
 
 
 def folder(values: Values, by: Sequence[Partition]) -> str:
-    """The directory of a partition below the data set's, as Hive names it; empty if there is none.
+    """Return a partition's directory in the data set, in Hive's style; empty if unpartitioned.
 
-    Readers take the values from the log; the name is for people, and long ones are cut.
+    Readers take the values from the log; the name is for people, and long names are cut.
     """
     names = (one.column.name for one in by)
     return folder_of(zip(names, values, strict=True))

@@ -1,1 +1,1 @@
-"""Writing: from rows that are given to files, and to the commits that make them a data set's."""
+"""Writing: turns given rows into files, and into the commits that add the files to a data set."""

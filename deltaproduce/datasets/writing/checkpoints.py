@@ -1,10 +1,11 @@
-"""Checkpoints: how much of an input a data set has, kept in the commits that bring the rows.
+"""Checkpoints: how much of an input a data set has, recorded by the commits that add the rows.
 
-A table keeps numbers by name, as actions ``txn`` of Delta
-(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers). Of an input
-they say how many commits there were, which the next one adds to, so of two writers one is refused;
-the first row that is not durable; and of each partition, before which row all of its rows are. The
-invariant: with these a row is known to be durable or not, whatever its partition and number.
+A table stores numbers by name, as actions ``txn`` of Delta
+(https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers). For each input
+it stores three things: the number of commits, which the next commit increases, so one of two
+concurrent writers is refused; the first row that is not durable; and for each partition, the row
+before which all of its rows are durable. The invariant: these numbers decide whether a row is
+durable, whatever its partition and number.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Checkpoint:
     """The checkpoint of one input, as one writer knows it.
 
     Attributes:
-        name: tells the input from others of the same data set.
-        commits: how many have been made of it.
+        name: the input's name, which distinguishes it from other inputs of the data set.
+        commits: the number of commits so far.
         resume_from: the number of the first row that is not durable.
     """
 
@@ -34,18 +35,18 @@ class Checkpoint:
 
     @staticmethod
     def of(name: str, snapshot: Snapshot) -> Checkpoint:
-        """What a table has of an input."""
+        """Read the checkpoint of an input from a table."""
         commits = snapshot.position(_named(name, "commits"))
         resume_from = snapshot.position(_named(name, "rows"))
         return Checkpoint(name, commits or 0, resume_from or 0)
 
     def durable_before(self, partition: Values, snapshot: Snapshot) -> int:
-        """Before which row all rows of a partition are durable."""
+        """Return the row number before which all rows of a partition are durable."""
         found = snapshot.position(_named(self.name, "rows", partition))
         return max(self.resume_from, found or 0)
 
     def check(self, snapshot: Snapshot, location: str) -> None:
-        """Refuse to go on from what is not the newest any more.
+        """Refuse to continue from a checkpoint that is not the newest any more.
 
         Raises:
             ConflictError: another writer has committed rows of the same input.
@@ -58,10 +59,10 @@ class Checkpoint:
             )
 
     def positions(self, resume_from: int, durable_before: Mapping[Values, int]) -> dict[str, int]:
-        """The numbers that the next commit sets.
+        """Return the numbers that the next commit sets.
 
         Args:
-            durable_before: of the partitions that it has rows of.
+            durable_before: by partition that the commit has rows of.
         """
         return {
             _named(self.name, "commits"): self.commits + 1,

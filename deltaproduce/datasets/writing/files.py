@@ -1,7 +1,7 @@
-"""Files of a data set: the rows of one partition, sorted, as one Parquet file.
+"""Files of a data set: each has the rows of one partition, sorted, as Parquet.
 
-The invariant: a file has all rows that it is given, in the data set's order, those that are equal
-in it as they came; and nobody sees it until a commit names it.
+The invariant: a file has all rows that it is given, in the data set's order, and equal rows as they
+came; and nobody sees it until a commit names it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def written(
     """Write the rows of one file.
 
     Args:
-        parts: tables in the data set's columns; more than fits in memory are sorted in parts.
+        parts: tables in the data set's columns; if they do not fit in memory, they are sorted in
+            parts.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: the file cannot be written.
     """
     rows = _sorted(pa.concat_tables(parts), descriptor, limits)
     schema = arrow_fields(descriptor.in_files)
@@ -65,7 +66,7 @@ def _as_stored(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def discard(table: DataTable, files: Iterable[AddAction]) -> None:
-    """Remove files that no commit has named."""
+    """Delete files that no commit names."""
     for file in files:
         with table.effect("discard"):
             table.directory.remove_file(file.path)

@@ -1,4 +1,4 @@
-"""Grouping: which rows are of which partition, and rows that are of none that they may be of.
+"""Grouping: assigns rows to partitions, and refuses rows that fit none.
 
 The invariant: the rows of a group keep their order and their numbers.
 """
@@ -31,7 +31,7 @@ class Group:
     """The rows of one partition among those that come at once.
 
     Attributes:
-        numbers: those of the rows, in the input.
+        numbers: the rows' numbers in the input.
     """
 
     partition: Values
@@ -39,16 +39,16 @@ class Group:
     numbers: Numbers
 
     def since(self, number: int) -> Group:
-        """The rows from a number on."""
+        """Return the rows from a number on."""
         begin = int(np.searchsorted(self.numbers, number))
         return Group(self.partition, self.rows.slice(begin), self.numbers[begin:])
 
 
 class Grouping:
-    """Puts rows into the partitions of a data set, or of one part of it.
+    """Assigns rows to the partitions of a data set, or of one part of it.
 
     Args:
-        within: the values, as the log has them, that rows must have in some partition columns.
+        within: the values, in the log's form, that rows must have in some partition columns.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class Grouping:
 
     @property
     def checks_rows(self) -> bool:
-        """Whether a row may be of no partition that it may be of."""
+        """Whether a row may fail to fit a partition."""
         return bool(self._by)
 
     def check_row(self, values: Sequence[Any], number: int, taker: RowTaker) -> None:
-        """Refuse one row that is of no partition that it may be of, before it is one of many.
+        """Refuse one row that fits no partition, before it joins a batch.
 
         Raises:
-            InvalidChangesError: as by `groups`.
+            InvalidChangesError: as in `groups`.
         """
         tried = self._is_computed
         for place, one in self._in_rows:
@@ -84,19 +84,19 @@ class Grouping:
                 raise self._wrong(one, number, _EMPTY)
             if one.column.name in self._within:
                 text = logged(value, one.column.data_type)
-                tried |= text != self._within[one.column.name]  # or it is spelled otherwise
+                tried |= text != self._within[one.column.name]  # or only spelled differently
         if tried:
             self.groups(taker.of_rows([values]), number)
 
     def groups(self, rows: pa.Table, first: int) -> list[Group]:
-        """Rows by their partitions, those first that come first.
+        """Return rows by partition, in the order in which partitions first appear.
 
         Args:
             first: the number of the first row.
 
         Raises:
-            InvalidChangesError: a value cannot be computed, is none that a partition can have, or
-                is of another partition than rows are to be written to.
+            InvalidChangesError: a value cannot be computed, is not allowed for a partition, or
+                belongs to a partition outside the part that is written.
         """
         numbers = np.arange(first, first + len(rows))
         if not self._by or not len(rows):
@@ -132,7 +132,7 @@ class Grouping:
             raise wrong_rows(self._location, finding, None, number) from error
 
     def _partition(self, row: pa.Table, number: int) -> Values:
-        """The partition of a row by its values."""
+        """Return the partition of a row of values."""
         found = list[str | None]()
         for one in self._by:
             text = logged(row.column(one.column.name)[0].as_py(), one.column.data_type)

@@ -1,9 +1,9 @@
-"""Pending rows: those of partitions whose files are not written yet.
+"""Pending rows: the rows of partitions whose files are not written yet.
 
-At most so many partitions have rows in memory, and these at most so many bytes. Of others the rows
-are set aside, in a file in the directory for temporary ones that has no name any more, and they are
-gone over once more when their own file is written. The invariant: the rows of a partition come back
-in the order in which they were added, however often they were set aside.
+At most `most_open` partitions have rows in memory, and at most `most_bytes` of them. The rows of
+other partitions spill to an unlinked temporary file, and are read once more when their own file is
+written. The invariant: the rows of a partition come back in the order in which they were added,
+however often they spilled.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 
 
 class Span(NamedTuple):
-    """Where in the file some rows are, in bytes."""
+    """The position of spilled rows in the file, in bytes."""
 
     start: int
     size: int
 
 
 class _Aside:
-    """The file of rows that are set aside. Once nothing is in it any more another is begun."""
+    """The file of spilled rows; a new file begins once nothing is left in it."""
 
     def __init__(self) -> None:
         self._file: Any = None
@@ -37,7 +37,7 @@ class _Aside:
 
     def put(self, rows: pa.Table) -> Span:
         if self._file is None or not self._spans:
-            self.close()  # what was taken from it stays mapped
+            self.close()  # tables taken from it stay mapped
             self._file = tempfile.TemporaryFile(prefix="deltaproduce-")  # noqa: SIM115 it stays
             finalize(self, self._file.close)
             self._end = 0
@@ -51,7 +51,7 @@ class _Aside:
         return span
 
     def take(self, span: Span) -> pa.Table:
-        """Rows, which stay readable as long as anyone has them."""
+        """Return rows, which stay readable as long as anyone holds them."""
         mapped = mmap.mmap(
             self._file.fileno(), span.size, offset=span.start, access=mmap.ACCESS_READ
         )
@@ -77,8 +77,8 @@ class Pending:
     """The rows of all partitions that wait for their files.
 
     Args:
-        most_open: so many partitions have rows in memory.
-        most_bytes: so many bytes these have.
+        most_open: this many partitions may have rows in memory.
+        most_bytes: their rows may take this many bytes.
     """
 
     def __init__(self, most_open: int, most_bytes: int) -> None:
@@ -90,10 +90,10 @@ class Pending:
         self._aside = _Aside()
 
     def add(self, partition: Values, rows: pa.Table, first: int) -> None:
-        """Add rows of a partition, after those that it has.
+        """Add rows of a partition after the rows that it has.
 
         Args:
-            first: the number of the first of them.
+            first: the number of the first new row.
         """
         found = self._rows.setdefault(partition, _Rows(first))
         size = rows.nbytes
@@ -108,33 +108,33 @@ class Pending:
             self._put_aside(least_recent)
 
     def take(self, partition: Values) -> list[pa.Table]:
-        """All rows of a partition, which has none any more."""
+        """Remove and return all rows of a partition."""
         found = self._rows.pop(partition)
         self._open.pop(partition, None)
         self._bytes -= found.bytes
         return [*map(self._aside.take, found.spans), *found.held]
 
     def count(self, partition: Values) -> int:
-        """How many rows a partition has."""
+        """Return the number of rows of a partition."""
         found = self._rows.get(partition)
         return 0 if found is None else found.count
 
     def firsts(self) -> dict[Values, int]:
-        """The number of the first row of each partition that has any; the oldest first."""
+        """Return the number of the first row of each partition that has any, oldest first."""
         return {partition: rows.first for partition, rows in self._rows.items()}
 
     @property
     def largest(self) -> int:
-        """The most rows that a partition has."""
+        """Return the number of rows of the largest partition."""
         return max((rows.count for rows in self._rows.values()), default=0)
 
     @property
     def partitions(self) -> list[Values]:
-        """Those that have rows, the one that was begun first first."""
+        """Return the partitions that have rows, oldest first."""
         return list(self._rows)
 
     def close(self) -> None:
-        """Drop all rows, and the file."""
+        """Drop all rows and the file."""
         self._rows.clear()
         self._open.clear()
         self._bytes = 0

@@ -1,8 +1,8 @@
-"""Rows for a data set: what a writer is given, as Arrow tables in the declared columns.
+"""Rows for a data set: converts a writer's input into Arrow tables in the declared columns.
 
-The invariant: every value stands in the column of its name, in the declared type, unchanged, or an
-`InvalidChangesError` says in which row and column it does not, and nothing of what was given at
-once is taken. Rows are numbered from 0 over all that a writer is given.
+The invariant: every value is in the column of its name, in the declared type, unchanged. Otherwise
+an `InvalidChangesError` names the row and the column, and nothing of what was given in that call is
+taken. Rows are numbered from 0 over all that a writer is given.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _TAKEN: Final = (
 
 
 class RowTaker:
-    """Takes what is given for the columns of one data set.
+    """Takes input rows for the columns of one data set.
 
     Args:
-        location: of the data set, for messages.
-        clock: what times without a zone are on, where a timestamp is declared.
+        location: the data set's location, for messages.
+        clock: the time zone of times without one, where a timestamp is declared.
 
     Attributes:
-        sure: whether it is seen at once that a tuple is a row whose values fit.
+        sure: decides at once whether a tuple is a row whose values fit.
     """
 
     def __init__(self, columns: Columns, location: str, clock: tzinfo) -> None:
@@ -56,10 +56,10 @@ class RowTaker:
         self.sure = sure_of(columns)
 
     def row(self, row: object, number: int) -> Sequence[Any]:
-        """One row as a sequence of values, which are sure to fit, as they are now.
+        """Return one row as a sequence of its current values, which are sure to fit.
 
         Raises:
-            InvalidChangesError: it is no row, or a value does not fit.
+            InvalidChangesError: it is not a row, or a value does not fit.
         """
         try:
             values = self._by_position(row)
@@ -80,7 +80,7 @@ class RowTaker:
         return found
 
     def _first_wrong(self, row: object) -> str | None:
-        """The first column that a dict lacks, or that it has and should not; None of other rows."""
+        """Return the first column that a dict lacks or should not have; None for other rows."""
         if not isinstance(row, Mapping):
             return None
         names = self._columns.names
@@ -89,7 +89,7 @@ class RowTaker:
         return next(chain(lacking, unknown), None)
 
     def of_rows(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
-        """Rows that `row` has given, as a table."""
+        """Return rows from `row` as a table."""
         arrays = [
             write(list(map(itemgetter(place), rows)))[0]
             for place, write in enumerate(self._writers)
@@ -97,26 +97,26 @@ class RowTaker:
         return pa.Table.from_arrays(arrays, names=list(self._columns.names))
 
     def tables(self, given: object, first: int) -> Iterator[pa.Table]:
-        """What speaks Arrow, as tables in the declared columns, which are checked one by one.
+        """Return Arrow data as tables in the declared columns, checked one by one.
 
         Args:
             first: the number of its first row.
 
         Raises:
-            InvalidChangesError: it is nothing of the kind, or does not fit.
+            InvalidChangesError: it is not Arrow data, or does not fit.
         """
         for found, by_pandas in _read(given, self._location, first):
             yield self.table(found, first, by_pandas=by_pandas)
             first += len(found)
 
     def frame(self, rows: DataFrame, first: int) -> DataFrame:
-        """A DataFrame of Spark in the declared columns, before anything of it is computed.
+        """Return a Spark DataFrame in the declared columns, before Spark computes any of it.
 
         Args:
             first: the number of its first row.
 
         Raises:
-            InvalidChangesError: it has others, or is a stream.
+            InvalidChangesError: it has other columns, or is a stream.
         """
         if rows.isStreaming:
             finding = "they are a stream: write each batch of it, by foreachBatch"
@@ -131,14 +131,14 @@ class RowTaker:
         return rows.select(*wanted)
 
     def table(self, found: pa.Table, first: int, *, by_pandas: bool = False) -> pa.Table:
-        """A table in the declared columns.
+        """Return a table in the declared columns.
 
         Args:
             first: the number of its first row.
-            by_pandas: it is a frame of pandas, which has no type for some of what it has.
+            by_pandas: whether it is a pandas frame; pandas lacks types for some values.
 
         Raises:
-            InvalidChangesError: it has others, or a value does not fit.
+            InvalidChangesError: it has other columns, or a value does not fit.
         """
         places = self._places(found.column_names, first)
         made = [
@@ -148,7 +148,7 @@ class RowTaker:
         return pa.Table.from_arrays(made, names=list(self._columns.names))
 
     def _places(self, names: Sequence[str], first: int) -> list[int]:
-        """Where each column is among some; case does not count."""
+        """Return the position of each declared column among these names; case does not count."""
         there = [name.lower() for name in names]
         for name in names:
             if there.count(name.lower()) > 1:
@@ -195,7 +195,7 @@ class RowTaker:
 def wrong_rows(
     location: str, finding: str, column: str | None = None, number: int | None = None
 ) -> InvalidChangesError:
-    """What is said of rows that a data set does not take."""
+    """Return the error for rows that a data set refuses."""
     row = "" if number is None else f"row {number} (from 0): "
     return InvalidChangesError(
         f"rows for the data set at {location}: {row}{finding}",
@@ -207,7 +207,7 @@ def wrong_rows(
 
 
 def _read(given: object, location: str, first: int) -> Iterator[tuple[pa.Table, bool]]:
-    """The tables of what speaks Arrow, and whether they are of pandas, without its index."""
+    """Return Arrow data as tables without pandas' index, and whether each is from pandas."""
     kind = type(given).__name__
     if isinstance(given, pa.Table):
         yield given, False
@@ -244,5 +244,5 @@ def _said(misfit: Misfit, column: Column) -> str:
 
 
 def is_row(given: object) -> bool:
-    """Whether it is one row, and not something with rows in it."""
+    """Return whether it is one row, and not a container of rows."""
     return isinstance(given, tuple | Mapping) or hasattr(given, "__dataclass_fields__")

@@ -1,8 +1,8 @@
-"""Sure rows: tuples of which it is seen at once that their values fit, and will not change.
+"""Sure rows: tuples whose values are known at once to fit and cannot change.
 
-A row that comes alone costs more to check than to write, so what is to be seen of the columns of
-one data set is compiled into one function, as `dataclasses` and `namedtuple` do it. The invariant:
-what it takes is written as it is; what it does not take may fit, and is tried.
+Checking a single row costs more than writing it, so the checks for the columns of one data set are
+compiled into one function, as `dataclasses` and `namedtuple` do. The invariant: a row that it
+accepts is written unchanged; a row that it does not accept may still fit, and is tried.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SureOf: TypeAlias = Callable[[tuple[Any, ...]], bool]
 
 
 def sure_of(columns: Columns) -> SureOf:
-    """What says of a tuple that it is sure."""
+    """Return a function that tells whether a tuple is sure."""
     places = range(len(columns))
     seen = [_seen(column, f"v{place}") for place, column in enumerate(columns)]
     lines = (
@@ -30,7 +30,7 @@ def sure_of(columns: Columns) -> SureOf:
         f" return {' and '.join(f'({one})' for one in seen)}",
     )
     made: dict[str, Any] = dict(_NAMES)
-    exec("\n".join(lines), made)  # noqa: S102 of text that is all from this module
+    exec("\n".join(lines), made)  # noqa: S102 this module writes all of the text
     found: SureOf = made["sure"]
     return found
 
@@ -41,7 +41,7 @@ def _seen(column: Column, value: str) -> str:
 
 
 def _encodes(text: str) -> bool:
-    """Whether UTF-8 has all of a text: it has no half of a surrogate pair."""
+    """Return whether UTF-8 can encode a text: it has no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -69,7 +69,7 @@ _SEEN: Final[Mapping[type[t.DataType], str]] = MappingProxyType(
         t.TimestampNTZType: "type({v}) is datetime and {v}.tzinfo is None",
     }
 )
-"""How it is seen that a value of a type fits; other types, and other values, are tried."""
+"""The check that a value of a type fits; other types and values are tried."""
 
 _NAMES: Final[Mapping[str, Any]] = MappingProxyType(
     {"UTC": UTC, "date": date, "datetime": datetime, "encodes": _encodes}

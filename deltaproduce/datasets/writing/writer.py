@@ -1,8 +1,8 @@
-"""The writer: rows into the files of a data set, each file of one partition, and their commits.
+"""The writer: puts rows into the files of a data set, one partition each, and commits them.
 
-The invariant: without a checkpoint either all rows of its block are in the data set, by one commit,
-or none. With one a row is in the data set once, as soon as the commit that has its file also says
-so, wherever a writer stops and the next one goes on.
+The invariant: without a checkpoint, one commit adds all rows of the block to the data set, or none.
+With a checkpoint, a row is in the data set exactly once, as soon as the commit that adds its file
+also records it, wherever a writer stops and the next one continues.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _CLOSED: Final = (
     "a writer writes inside of its one `with` block: with dataset.writer() as writer: …"
 )
 _INPUT: Final = "input"
-"""The name of a checkpoint that is not named."""
+"""The name of an unnamed checkpoint."""
 _BUFFERED: Final = 1 << 14
-"""Rows that are given one by one are put into Arrow so many at a time."""
+"""Single rows are converted to Arrow in batches of this many."""
 
 
 def opened_writer(
@@ -54,7 +54,7 @@ def opened_writer(
     partitioned: object,
     open_files: object,
 ) -> DatasetWriter:
-    """A writer; see `Dataset.writer`. An absorption that was cut off is completed, or undone."""
+    """Return a writer, after settling an interrupted absorption; see `Dataset.writer`."""
     most = None if roll_rows is None else arguments.integer(roll_rows, "roll_rows", least=1)
     if arguments.flag(partitioned, "partitioned") and descriptor.by is None:
         raise InvalidArgumentError(
@@ -145,7 +145,7 @@ class DatasetWriter:
         finally:
             if isinstance(error, DeltaProduceError) and error.resume_from is None:
                 error.resume_from = self.resume_from
-            with suppress(DeltaProduceError):  # nobody sees them
+            with suppress(DeltaProduceError):  # no commit names them
                 discard(self._table, self._files)
             self._is_open = False
             self._next = -1
@@ -189,7 +189,7 @@ class DatasetWriter:
             raise
 
     def _take_frame(self, rows: DataFrame) -> None:
-        """Rows of Spark, a partition of theirs at a time."""
+        """Take the rows of a DataFrame, one of its partitions at a time."""
         self._flush()
         wanted = self._taker.frame(rows, self._next)
         for table in streamed(wanted, self._descriptor.columns.columns):
@@ -216,11 +216,11 @@ class DatasetWriter:
             self._is_whole = False
             self._take(self._taker.of_rows(rows))
         if self._checkpoint is not None and self._roll_rows is not None:
-            # A file is committed with its last row, so it must be seen when that comes.
+            # A file is committed with its last row, so the writer must see that row when it comes.
             self._most_buffered = min(_BUFFERED, self._roll_rows - self._pending.largest)
 
     def _take(self, rows: pa.Table) -> None:
-        """Take rows in the declared columns, and write the files that are complete with them."""
+        """Take rows in the declared columns, and write the files that they complete."""
         groups = [self._left(group) for group in self._grouping.groups(rows, self._next)]
         taken = [0] * len(groups)
         self._is_whole = False
@@ -245,7 +245,7 @@ class DatasetWriter:
         self._is_whole = True
 
     def _left(self, group: Group) -> Group:
-        """Those rows of a group that are not durable yet: it may be resumed."""
+        """Return the rows of a group that are not durable yet; a resumed input has durable ones."""
         if self._checkpoint is None:
             return group
         found = self._durable.get(group.partition)
@@ -255,11 +255,11 @@ class DatasetWriter:
         return group.since(found)
 
     def _complete(self, groups: Sequence[Group]) -> list[tuple[int, int, int]]:
-        """The files that are complete with some rows, in the order in which they are.
+        """Return the files that these rows complete, in order.
 
         Returns:
-            The number of a file's last row, the place of its group, and before which row of that
-            the file ends.
+            The number of a file's last row, the position of its group, and the row of the group
+            before which the file ends.
         """
         if self._roll_rows is None:
             return []
@@ -283,12 +283,12 @@ class DatasetWriter:
         return written(self._table, self._descriptor, partition, rows, self._engines.limits)
 
     def _finish(self) -> None:
-        """Write what is left, and commit it."""
+        """Write and commit the remaining rows."""
         self._flush()
         partitions = self._pending.partitions
         for partition in partitions:
             self._files.append(self._written(partition))
-        files, self._files = self._files, []  # from here on they may be in the table
+        files, self._files = self._files, []  # from here on, the table may have them
         if self._checkpoint is None:
             if files:
                 self._commit(files)
@@ -320,10 +320,10 @@ class DatasetWriter:
             self._checkpoint = replace(known, commits=known.commits + 1, resume_from=resume_from)
 
     def _check_whole(self) -> None:
-        """Refuse to go on where rows were taken in part only, as by a commit that failed.
+        """Refuse to continue after rows were only partly taken, as by a failed commit.
 
         Raises:
-            ClosedError: it is so.
+            ClosedError: rows were only partly taken.
         """
         if not self._is_whole:
             raise ClosedError(
