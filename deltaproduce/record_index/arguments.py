@@ -1,6 +1,6 @@
-"""Arguments: what a user names, as columns and directories.
+"""Arguments: the columns and directories that the user names.
 
-The invariant: what does not fit is refused in one line that says what to give instead.
+The invariant: an argument that does not fit is refused in one line that says what to give instead.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from deltaproduce.types.excerpts import shown
 
 
 def check_buckets(buckets: object) -> None:
-    """Refuse what is no number of buckets.
+    """Refuse a number of buckets that is not valid.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: it is not a valid number of buckets.
     """
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 1 << 20:
         message = f"buckets is {shown(buckets)}: use a whole number from 1 to {1 << 20}"
@@ -38,10 +38,10 @@ def check_buckets(buckets: object) -> None:
 
 
 def key_list(key: object) -> tuple[Column, ...]:
-    """The key columns as they are given: their names, and their types where they are said.
+    """Return the key columns as given: their names, and their types where stated.
 
     Raises:
-        InvalidArgumentError: they are no names, or one is there twice.
+        InvalidArgumentError: they are not names, or a name occurs twice.
     """
     listed: Sequence[Column] = ()
     if isinstance(key, str) and key.strip():
@@ -55,11 +55,12 @@ def key_list(key: object) -> tuple[Column, ...]:
 
 
 def key_of(snapshot: table.Snapshot, listed: Sequence[Column]) -> tuple[Column, ...]:
-    """The key columns as a table has them.
+    """Return the key columns with the table's names and types.
 
     Raises:
-        DefinitionError: it has none of a name, or of another type than is said, or one by which
-            records cannot be known; or a key or partition column is named as what an index gives.
+        DefinitionError: the table lacks a column, or has it with another type than stated or a type
+            that cannot identify records; or a key or partition column has a name that the index
+            returns.
     """
     found = []
     for wanted in listed:
@@ -86,10 +87,10 @@ def _check_name(name: str, what: str, own: Collection[str]) -> None:
 
 
 def column_of(snapshot: table.Snapshot, name: object) -> Column:
-    """A column of a table; its name's case does not count where that tells it from the others.
+    """Return a column of a table; case counts only where it distinguishes columns.
 
     Raises:
-        DefinitionError: it has none of the name.
+        DefinitionError: the table has no such column.
     """
     lower = name.lower() if isinstance(name, str) else None
     alike = [column for column in snapshot.columns if column.name.lower() == lower]
@@ -104,13 +105,13 @@ def column_of(snapshot: table.Snapshot, name: object) -> Column:
 
 
 def table_directory(spark: SparkSession | None, text: str) -> Directory:
-    """Where a table is.
+    """Return the directory of a table.
 
     Raises:
         NotFoundError: there is no such table.
-        InvalidArgumentError: it is no text.
-        SessionError: it is named by a catalog, and there is no session.
-        DefinitionError: only Spark can read it.
+        InvalidArgumentError: the argument is not text.
+        SessionError: a catalog names the table, and there is no session.
+        DefinitionError: only Spark can read the table.
     """
     if not isinstance(text, str):
         raise InvalidArgumentError(
@@ -130,11 +131,11 @@ def table_directory(spark: SparkSession | None, text: str) -> Directory:
 
 
 def index_directory(text: str) -> Directory:
-    """Where an index is.
+    """Return the directory of an index.
 
     Raises:
-        InvalidArgumentError: it is no text.
-        DefinitionError: it is no path, or one of elsewhere.
+        InvalidArgumentError: the argument is not text.
+        DefinitionError: it is not a path, or not one on this machine.
     """
     if not isinstance(text, str):
         raise InvalidArgumentError(f"location is {shown(text)}: use a path", argument="location")
@@ -145,10 +146,10 @@ def index_directory(text: str) -> Directory:
 
 
 def _seen(address: str, what: str) -> Directory:
-    """A directory in which delta-rs and Spark never commit over each other.
+    """Return a directory in which delta-rs and Spark never overwrite each other's commits.
 
     Raises:
-        DefinitionError: it is none.
+        DefinitionError: it is not such a directory.
     """
     found = directory(address)
     if found is None or not found.is_taken or not found.file_system.has_safe_spark:

@@ -1,6 +1,6 @@
-"""Building: all of an index, from all of its table, or from the index itself, part by part.
+"""Building: writes a whole index, part by part, from its table or from the index itself.
 
-The invariant: what is written is written in one commit, so that an index is never half of it.
+The invariant: one commit writes everything, so an index is never half written.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from deltaproduce.record_index.view import BUCKET, SHOWN, Keying, View, refuse_d
 
 
 def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: Descriptor) -> None:
-    """Make an index of all rows of a table, whether there is one or not.
+    """Build an index of all rows of a table, and replace an existing one.
 
     Args:
-        wanted: what it is built with; 0 buckets if that depends on how many records there are.
+        wanted: the descriptor to build with; 0 buckets if the number of records decides.
 
     Raises:
-        InvalidChangesError: a key is there twice.
-        ConflictError: someone else has built it meanwhile.
+        InvalidChangesError: a key occurs twice.
+        ConflictError: another process built it meanwhile.
     """
     groups, expected = dict(enumerate(sorted(snapshot.files))), snapshot.count()
     buckets = wanted.buckets or sized(expected)
@@ -82,10 +82,10 @@ def build(place: Directory, snapshot: table.Snapshot, keying: Keying, wanted: De
 
 
 def refold(view: View, buckets: int) -> None:
-    """Write an index anew from its own entries, with so many buckets.
+    """Rewrite an index from its own entries, with this many buckets.
 
     Raises:
-        ConflictError: someone else has written it meanwhile.
+        ConflictError: another process wrote it meanwhile.
     """
     state = replace(view.state, descriptor=replace(view.state.descriptor, buckets=buckets))
     parts = of_index(view, buckets)

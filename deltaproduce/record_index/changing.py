@@ -1,10 +1,10 @@
-"""Changing: given rows or keys put into the table, and the index with it.
+"""Changing: upserts and deletes given rows in the table, and updates the index.
 
-The table's commit is the commit point: once it is there, the call has succeeded. The index says it
-afterwards; if it does not come to that, whoever opens it next catches up. The invariant: only files
-are opened that have a given key, only those are removed that have a row which changes, and a key's
-entry changes only if its row comes, goes or moves to another partition: a rewritten file is still
-the same file group.
+The table's commit is the commit point: once it is there, the call has succeeded. The index is
+written afterwards; if that does not happen, the next process that opens it catches up. The
+invariant: only files that have a given key are opened, and only files that have a row which changes
+are removed. A key's entry changes only if its row is inserted, deleted or moved to another
+partition: a rewritten file is still the same file group.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _LOGGER: Final = logging.getLogger("deltaproduce")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What is given, a row for each key.
+    """The given rows or keys, one row for each key.
 
     Attributes:
-        rows: all columns of the table, or, if they delete, the key columns.
-        deletes: they delete.
-        lost: rows of the same keys that did not count.
+        rows: rows with all columns of the table or, for a delete, with the key columns.
+        deletes: whether they delete.
+        lost: the number of rows that a newer row of the same key replaces.
     """
 
     rows: pa.Table
@@ -54,12 +54,12 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class _InFile:
-    """What is given of the rows of one file.
+    """The given rows that concern one file.
 
     Attributes:
         group: the file's group.
-        given: which of the given rows.
-        add: the file that takes its place; None if none does, or it was not written.
+        given: the positions of the given rows.
+        add: the file that replaces it; None if none does, or none was written.
     """
 
     group: int
@@ -71,11 +71,11 @@ class _InFile:
 def change(
     view: View, given: Given, ordering: Column | None, spark: SparkSession | None
 ) -> Changed:
-    """Put rows into the table of an index, or delete them, and bring the index up to it.
+    """Upsert or delete rows in the table of an index, and bring the index up to date.
 
     Raises:
-        ConflictError: someone else has changed the table meanwhile.
-        SessionError: it takes Spark's ``MERGE``, and there is no session.
+        ConflictError: another process changed the table meanwhile.
+        SessionError: the table needs Spark's ``MERGE``, and there is no session.
         CorruptStoreError: the index is wrong, or a file of the table cannot be read.
     """
     keys = given.rows.select(view.keying.names)
@@ -96,14 +96,14 @@ def change(
 
 
 def _say(view: View, version: int) -> None:
-    """Have an index say what a view says, if it can: the table is what counts, and is done.
+    """Write a view's state to the index if possible: the table is committed already.
 
     Args:
-        version: the table's.
+        version: the table's Delta version.
     """
     try:
         written(view)
-    except RefusedError:  # someone else has caught up, or will
+    except RefusedError:  # another process has caught up, or will
         pass
     except (OSError, DeltaError) as error:
         _LOGGER.warning(
@@ -117,10 +117,10 @@ def _say(view: View, version: int) -> None:
 
 
 def written(view: View) -> None:
-    """Have an index say what a view says.
+    """Write a view's state to the index.
 
     Raises:
-        RefusedError: someone else was faster.
+        RefusedError: another process was faster.
     """
     bucketed = view.keying.bucketed(view.newer, view.state.descriptor.buckets)
     view.runs.append(view.state, view.groups, view.keying.files(bucketed))
@@ -129,10 +129,10 @@ def written(view: View) -> None:
 def _compared(
     view: View, given: Given, groups: Numbers, ordering: Column | None, *, writes: bool
 ) -> tuple[_InFile, ...]:
-    """What is given, file by file.
+    """Compare the given rows with the table, file by file.
 
     Args:
-        writes: the files that take the place of those that change are written.
+        writes: whether to write the files that replace changed ones.
     """
     snapshot, names = view.snapshot, view.keying.names
 
@@ -163,7 +163,7 @@ def _compared(
 
 
 def _marks(given: Given, found: Iterable[_InFile], which: str) -> Marks:
-    """Of all given rows those that do something."""
+    """Mark the given rows that have this effect."""
     marks = np.zeros(len(given.rows), bool)
     for one in found:
         marks[one.given[getattr(one.outcome, which)]] = True
@@ -180,7 +180,7 @@ def _counts(given: Given, groups: Numbers, found: Sequence[_InFile]) -> Changed:
 
 
 def _obstacle(view: View, groups: Iterable[int]) -> str | None:
-    """Why some files cannot be replaced by a commit of ours; None if they can."""
+    """Return why our commit cannot replace these files; None if it can."""
     if view.snapshot.obstacle is not None:
         return view.snapshot.obstacle
     for group in groups:
@@ -195,7 +195,7 @@ def _obstacle(view: View, groups: Iterable[int]) -> str | None:
 def _replaced(
     view: View, given: Given, groups: Numbers, found: Sequence[_InFile], counts: Changed
 ) -> View:
-    """Put files in the place of others; what the index is to say then."""
+    """Replace files in the table; return the view that the index should then store."""
     snapshot, state = view.snapshot, view.state
     changed = [one for one in found if one.outcome.changes.any()]
     comes = _marks(given, found, "moved")
@@ -241,7 +241,7 @@ def _merged(
     why: str,
     spark: SparkSession | None,
 ) -> int:
-    """Change the table by ``MERGE``: the delta version that comes of it."""
+    """Change the table by ``MERGE``; return the resulting Delta version."""
     snapshot, directory = view.snapshot, view.snapshot.directory
     if table.newest(directory).delta_version != snapshot.delta_version:
         raise table.overtaken(directory)
@@ -257,7 +257,7 @@ def _merged(
 
 
 def _by_partition(rows: pa.Table, view: View) -> Iterable[table.NewFile]:
-    """Rows as new files, one for each partition, each beside another file of it if there is one."""
+    """Split rows into new files, one a partition, each next to a file of it if there is one."""
     snapshot, unique = view.snapshot, view.keying.unique
     names = list(snapshot.partitioned_by)
     if not names:

@@ -1,7 +1,7 @@
-"""What is given to an index: rows and keys, as Arrow tables in the columns of its table.
+"""Given rows and keys, as Arrow tables in the columns of the table.
 
-The invariant: every value stands in the column of its name, in the table's type, unchanged, or it
-is refused before anything is written.
+The invariant: every value is in the column of its name, in the table's type, unchanged, or it is
+refused before anything is written.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def rows_given(
     partitioned_by: Collection[str],
     table: str,
 ) -> pa.Table:
-    """Rows in all columns of a table.
+    """Return rows in all columns of a table.
 
     Raises:
         InvalidChangesError: they do not fit; a column that is NOT NULL is null; or a partition
@@ -63,10 +63,10 @@ def rows_given(
 
 
 def _refuse(wrong: pa.Table, column: Column, key: list[str], table: str, said: str) -> None:
-    """Refuse rows for what is in a column.
+    """Refuse rows that have a wrong value in a column.
 
     Raises:
-        InvalidChangesError: there are some.
+        InvalidChangesError: there are such rows.
     """
     if len(wrong):
         found = keys_as_given(wrong.select(key).slice(0, _SHOWN))
@@ -81,7 +81,7 @@ def _refuse(wrong: pa.Table, column: Column, key: list[str], table: str, said: s
 
 
 def keys_given(spark: SparkSession | None, given: object, key: Iterable[Column]) -> pa.Table:
-    """Distinct keys in the key columns of a table.
+    """Return distinct keys in the key columns of a table.
 
     Raises:
         InvalidArgumentError: they do not fit.
@@ -93,10 +93,10 @@ def keys_given(spark: SparkSession | None, given: object, key: Iterable[Column])
 
 
 def newest_of_each(rows: pa.Table, key: list[str], ordering: Column | None) -> pa.Table:
-    """The row of each key that counts: the greatest by the ordering, the last of equal ones.
+    """Return the newest row of each key: the greatest by the ordering, and the last of equal rows.
 
     Raises:
-        InvalidChangesError: there is no ordering, and a key is there twice.
+        InvalidChangesError: there is no ordering, and a key occurs twice.
     """
     keys = rows.select(key)
     twice = doubled(keys)
@@ -116,14 +116,14 @@ def newest_of_each(rows: pa.Table, key: list[str], ordering: Column | None) -> p
 
 
 def _last_of_each(numbers: Numbers, order: Numbers) -> Numbers:
-    """Of rows with equal numbers the one that is last in some order."""
-    in_order = np.lexsort((order, numbers))  # stable: of equal ones the later comes later
+    """Return, for each number, the row that comes last in an order."""
+    in_order = np.lexsort((order, numbers))  # stable: equal rows keep their order
     ends = np.append(np.diff(numbers[in_order]) != 0, True)
     return np.asarray(in_order[ends], np.int64)
 
 
 def _taken(spark: SparkSession | None, given: object, source: Source) -> pa.Table:
-    """What is given, in the columns of a source."""
+    """Return the given rows in the columns of a source."""
     columns = (*source.schema.key, *source.schema.value)
     if isinstance(given, DataFrame):
         if given.isStreaming:

@@ -1,7 +1,7 @@
-"""`RecordIndex`: what a user has of a record index.
+"""`RecordIndex`: the user's handle on a record index.
 
-The invariant: each method but `build` works on a `View`, which is right for the newest delta
-version of the table.
+The invariant: each method but `build` works on a `View` that matches the newest Delta version of
+the table.
 """
 
 from __future__ import annotations

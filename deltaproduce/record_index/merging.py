@@ -1,7 +1,7 @@
-"""Merging: a change by Spark's ``MERGE``, where a table has a feature that our commits do not keep.
+"""Merging: changes by Spark's ``MERGE``, for tables with features that our commits do not keep.
 
-The invariant: the statement changes the rows of the given keys to the given rows, whatever Delta
-makes of that.
+The invariant: the statement changes the rows of the given keys to the given rows, however Delta
+writes that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def merge(
     """Upsert rows and delete keys of a table at a path, in one commit.
 
     Args:
-        why: what keeps files from being replaced, for messages.
+        why: the reason why files cannot be replaced, for messages.
         upserts: rows in all columns.
         deletes: keys, in the key columns.
 

@@ -1,9 +1,9 @@
-"""Parting: entries that are too many for memory, some buckets at a time.
+"""Parting: processes more entries than fit in memory, some buckets at a time.
 
-They come table by table, are kept in a file by the part that their bucket is in, and are then
-worked on part by part. So an index is built, folded and verified in the memory of one part for each
-processor; a part has at least one bucket. The invariant: all entries of a key are in one part, in
-the order in which they came.
+Entries arrive table by table, are spilled to a file by the part of their bucket, and are then
+processed part by part. So building, folding and verifying an index takes the memory of one part for
+each processor; a part has at least one bucket. The invariant: all entries of a key are in one part,
+in the order in which they came.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from deltaproduce.record_index.seeking import read
 from deltaproduce.record_index.view import BUCKET, Keying, View, keys_of
 
 _MOST_BYTES: Final = 256 << 20
-"""So much lies in memory, and in a file from there on."""
+"""This much stays in memory; the rest spills to a file."""
 _AHEAD: Final = 2
-"""So many tables are read ahead of those that are parted, for each processor."""
+"""This many tables are read ahead of the one that is being split, for each processor."""
 
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
@@ -39,8 +39,8 @@ class Parts:
     """Entries by part.
 
     Args:
-        buckets: into how many their keys are hashed.
-        entries: how many are expected, for how many parts there are; their sum need not be so.
+        buckets: the number of buckets that keys are hashed into.
+        entries: the expected number of entries, which sets the number of parts; it may be wrong.
     """
 
     def __init__(self, keying: Keying, buckets: int, entries: int) -> None:
@@ -52,7 +52,7 @@ class Parts:
         self._spill.add(keying.no_bucketed)
 
     def fill(self, make: Callable[[_Given], pa.Table], of: Iterable[_Given]) -> Parts:
-        """Take, once, what is made of each of some things, side by side, in their order."""
+        """Fill the parts, once, with the tables made of each item, in parallel and in order."""
 
         def by_part(one: _Given) -> tuple[pa.Table, list[int]]:
             found = self._keying.bucketed(make(one), self._buckets)
@@ -64,18 +64,18 @@ class Parts:
             for part, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
                 if first < end:
                     self._batches[part] += self._spill.add(found.slice(first, end - first))
-        self._spill.batches()  # none is added any more, so that threads may ask for parts
+        self._spill.batches()  # nothing is added after this, so threads may read parts
         return self
 
     def part(self, number: int) -> pa.Table:
-        """The entries of a part, with a column of their buckets."""
+        """Return the entries of a part, with a column of their buckets."""
         return self._spill.of(self._batches[number])
 
 
 def of_table(
     snapshot: table.Snapshot, groups: dict[int, str], keying: Keying, buckets: int, entries: int
 ) -> Parts:
-    """The entries of all rows in some files of a table, in the order of these."""
+    """Return the entries of all rows in these files of a table, in the order of the files."""
 
     def of_file(group: int) -> pa.Table:
         return keys_of(snapshot, {group: groups[group]}, keying.columns)
@@ -84,7 +84,7 @@ def of_table(
 
 
 def of_index(view: View, buckets: int) -> Parts:
-    """All entries that an index has, the oldest first."""
+    """Return all entries of an index, oldest first."""
     runs, columns = view.runs, view.keying.columns
 
     def of_files(files: list[stored.RunFile]) -> pa.Table:
@@ -95,7 +95,7 @@ def of_index(view: View, buckets: int) -> Parts:
 
 
 def _batches(files: Iterable[stored.RunFile]) -> Iterator[list[stored.RunFile]]:
-    """Files in their order, so many at a time as have the entries of a bucket."""
+    """Yield files in order, in batches with about the entries of one bucket."""
     some, entries = list[stored.RunFile](), 0
     for file in files:
         if some and entries + file.entries > ENTRIES_A_BUCKET:
@@ -108,7 +108,7 @@ def _batches(files: Iterable[stored.RunFile]) -> Iterator[list[stored.RunFile]]:
 
 
 def _each(make: Callable[[_Given], _Made], of: Iterable[_Given]) -> Iterator[_Made]:
-    """What is made of each, side by side and in their order, and not far ahead."""
+    """Yield the result for each item, computed in parallel, in order, and not far ahead."""
     count = os.cpu_count() or 1
     with ThreadPoolExecutor(count) as threads:
         waiting = deque[Future[_Made]]()

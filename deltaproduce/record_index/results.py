@@ -1,4 +1,4 @@
-"""What the methods of a record index return."""
+"""Results of a record index's methods."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Runs: the sorted files of an index, which are a Delta table, and the state that they are in.
+"""Runs: the sorted files of an index, stored as a Delta table, and the index's state.
 
 The table has a column for each key column, `entries.GROUP`, and ``_file``. Its files are of two
-sorts. A *run* has entries, of one bucket or, if it is small, of all, sorted by bucket and key; the
-partition column ``_run`` says which is newer. The *directory*, without a run, has the path of each
-file group. What the index was built with, and which delta version of the table it is right for, is
-in the ``userMetadata`` of its newest commit. The invariant: all of that changes in one commit,
-which is the next one after what was read.
+kinds. A *run* has entries, of one bucket or, if it is small, of all, sorted by bucket and key; the
+partition column ``_run`` says which run is newer. The *directory*, without a run, has the path of
+each file group. The ``userMetadata`` of the newest commit has the arguments that the index was
+built with, and the Delta version of the table that it matches. The invariant: all of this changes
+in one commit, which directly follows the version that was read.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.json_fields import parsed
 
 FILE: Final = "_file"
-"""The column of the directory with the path of a file group."""
+"""The directory's column with the path of a file group."""
 
 _RUN: Final = "_run"
 _BUCKET: Final = "_bucket"
 _SAID: Final = "record_index"
 _GROUP_ROWS: Final = 1 << 14
-"""The entries of a row group: few keys read few of them."""
+"""The number of entries in a row group: a lookup of few keys reads few of them."""
 GROUP_COLUMN: Final = Column(GROUP, LongType())
 FILE_COLUMN: Final = Column(FILE, StringType())
 OWN_COLUMNS: Final = frozenset({GROUP, FILE, _RUN, _BUCKET})
-"""No key column has one of these names."""
+"""Reserved names: no key column has one of these."""
 _PROPERTIES: Final = {**KEPT, "delta.deletedFileRetentionDuration": "interval 7 days"}
 _PLACES: Final = (Column(_RUN, LongType()), Column(_BUCKET, IntegerType()))
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What an index is, beside its files.
+    """The state of an index, apart from its files.
 
     Attributes:
-        descriptor: what it was built with.
+        descriptor: the arguments that it was built with.
         table_id: Delta's id of the table.
-        delta_version: the table's that it is right for.
-        mark: what tells that commit from another one with its number.
-        records: how many keys it has.
+        delta_version: the version of the table that the index matches.
+        mark: distinguishes that commit from another commit with the same number.
+        records: the number of keys.
         next_group: the number of the next file group.
         next_run: the number of the next run.
     """
@@ -79,12 +79,12 @@ class State:
 
     @property
     def metadata(self) -> str:
-        """What a commit says of it."""
+        """The metadata of a commit."""
         return json.dumps({_SAID: {**asdict(self), "descriptor": self.descriptor.json}})
 
 
 Part: TypeAlias = Callable[[], Mapping[int | None, pa.Table]]
-"""Makes the entries of some buckets, each sorted; by None those of several."""
+"""A function that returns the entries of some buckets, each sorted; by None for several buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class RunFile:
     """A file with entries.
 
     Attributes:
-        bucket: whose they are; None if it has those of several.
-        tombstones: how many of them are.
+        bucket: the bucket of its entries; None if it has entries of several.
+        tombstones: the number of tombstones among them.
     """
 
     path: str
@@ -109,8 +109,8 @@ class Runs:
     """An index as it was read.
 
     Attributes:
-        files: those with entries, the oldest first.
-        directory_file: the one with the paths of the file groups.
+        files: the files with entries, oldest first.
+        directory_file: the file with the paths of the file groups.
     """
 
     place: Directory
@@ -123,7 +123,7 @@ class Runs:
         """The path of each file group.
 
         Raises:
-            CorruptStoreError: the file that says it is gone or broken.
+            CorruptStoreError: the directory file is gone or broken.
         """
         try:
             with self.place.parquet(self.directory_file.path) as file:
@@ -138,13 +138,13 @@ class Runs:
         groups: Mapping[int, str],
         parts: Mapping[int | None, pa.Table],
     ) -> None:
-        """Add a run, and put what the index is now in the place of what it was.
+        """Add a run, and replace the state and the directory of the index.
 
         Args:
-            parts: the entries by bucket, sorted; None for those of several.
+            parts: the entries by bucket, sorted; None for entries of several buckets.
 
         Raises:
-            RefusedError: someone else was faster.
+            RefusedError: another process was faster.
         """
         state = replace(state, next_run=self.state.next_run + 1)
         adds = written(self.place, groups, [lambda: parts], self.state.next_run)
@@ -155,13 +155,13 @@ class Runs:
             raise
 
     def replace(self, state: State, key: Sequence[Column], adds: list[AddAction]) -> None:
-        """Put all of an index in the place of what there is.
+        """Replace the whole index.
 
         Args:
-            adds: its files, which are `written`.
+            adds: the new files, from `written`.
 
         Raises:
-            RefusedError: someone else was faster.
+            RefusedError: another process was faster.
         """
         self._commit(adds, "overwrite", _schema(key), replace(state, next_run=1))
 
@@ -180,17 +180,17 @@ class Runs:
                 raise RefusedError(str(error)) from error
 
     def clean(self) -> None:
-        """Remove files that no reader needs any more, a week after they were replaced."""
-        with effect("clean", self.place.path), suppress(CommitFailedError):  # someone else does
+        """Delete files that no reader needs any more, a week after they were replaced."""
+        with effect("clean", self.place.path), suppress(CommitFailedError):  # another does it
             opened_at(self.place).vacuum(dry_run=False)
 
 
 def opened(place: Directory) -> Runs | None:
-    """An index as it is now; None if there is none.
+    """Open the current index; None if there is none.
 
     Raises:
-        DefinitionError: there is another table.
-        CorruptStoreError: it cannot be read.
+        DefinitionError: the place has another table.
+        CorruptStoreError: the index cannot be read.
     """
     try:
         handle = opened_at(place)
@@ -220,13 +220,13 @@ def opened(place: Directory) -> Runs | None:
 
 
 def create(place: Directory, state: State, key: Sequence[Column], adds: list[AddAction]) -> None:
-    """Make an index where there is none, in one commit.
+    """Create an index where there is none, in one commit.
 
     Args:
-        adds: its files, which are `written`.
+        adds: its files, from `written`.
 
     Raises:
-        RefusedError: someone else was faster.
+        RefusedError: another process was faster.
     """
     state = replace(state, next_run=1)
     with effect("index", place.path):
@@ -250,10 +250,10 @@ def create(place: Directory, state: State, key: Sequence[Column], adds: list[Add
 def written(
     place: Directory, groups: Mapping[int, str], parts: Iterable[Part], run: int
 ) -> list[AddAction]:
-    """Write the directory and the files of a run, which nobody sees yet; if it fails, neither.
+    """Write the directory and the files of a run, which nobody sees yet; on failure delete both.
 
     Args:
-        parts: are made side by side; of each bucket there are entries in one.
+        parts: computed in parallel; each bucket has its entries in one part.
     """
     paths = pa.table(
         {
@@ -289,7 +289,7 @@ def written(
 
 
 def discard(place: Directory, adds: Iterable[AddAction]) -> None:
-    """Remove files that were `written` and are not to be in an index."""
+    """Delete `written` files that will not be in an index."""
     with effect("discard", place.path), suppress(OSError):
         for add in adds:
             place.remove_file(add.path)
@@ -310,10 +310,10 @@ def _schema(key: Sequence[Column]) -> Schema:
 
 
 def _state(place: Directory, version: int) -> State | None:
-    """The state that an index is in at one of its versions; commits of others say none."""
+    """Return the state of an index at a version; commits by other tools have none."""
     newest = newest_commits(place) or ()
     for commit in chain(newest, _earlier(place, newest)):
-        is_later = commit.delta_version > version  # someone else has just made it
+        is_later = commit.delta_version > version  # it has just been made
         found = None if is_later else parsed(commit.metadata)
         said = found.get(_SAID) if isinstance(found, dict) else None
         if isinstance(said, dict):
@@ -325,7 +325,7 @@ def _state(place: Directory, version: int) -> State | None:
 
 
 def _earlier(place: Directory, newest: Sequence[LoggedCommit]) -> Iterator[LoggedCommit]:
-    """The commits before the newest ones: table services may have added some behind ours."""
+    """Yield the commits before the newest ones: table services may have committed after us."""
     yield from (newest_commits(place, 0) or ())[len(newest) :]
 
 

@@ -1,8 +1,8 @@
-"""Seeking: the entries of some keys in the files of an index, by few row groups or by all.
+"""Seeking: finds the entries of keys in the files of an index, by few row groups or by all.
 
-A file of which few entries are sought is *seeked*: only row groups whose range may have one of the
-keys are read. Else it is *scanned*. Which one is quicker depends on the share of its entries that
-is sought, as with Hudi's HFiles; the invariant: both find the same.
+If few entries of a file are sought, it is *seeked*: only row groups whose range may have one of the
+keys are read. Otherwise it is *scanned*. The faster way depends on the share of the file's entries
+that is sought, as with Hudi's HFiles. The invariant: both ways find the same entries.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from deltaproduce.types.atoms import in_arrow_types
 from deltaproduce.types.columns import Column
 
 _SEEK_SHARE: Final = 0.3
-"""A file is seeked if less of its entries is sought."""
+"""A file is seeked if less than this share of its entries is sought."""
 
 
 def entries_of(
     runs: Runs, keys: pa.Table, buckets: Numbers, key: Sequence[Column]
 ) -> Iterator[pa.Table]:
-    """The entries of some keys, tombstones too, the oldest first.
+    """Yield the entries of keys, including tombstones, oldest first.
 
     Args:
-        keys: each once, in the key columns.
-        buckets: of the keys.
+        keys: distinct keys, in the key columns.
+        buckets: the bucket of each key.
 
     Raises:
         CorruptStoreError: a file of the index is gone or broken.
@@ -52,7 +52,7 @@ def entries_of(
 
 
 def keys_in(runs: Runs, groups: Numbers, key: Sequence[Column]) -> Iterator[pa.Table]:
-    """The keys of entries with one of some groups, the newest or not, of one file after another.
+    """Yield the keys whose entries, newest or not, have one of these groups, file by file.
 
     Raises:
         CorruptStoreError: as `entries_of`.
@@ -68,7 +68,7 @@ def keys_in(runs: Runs, groups: Numbers, key: Sequence[Column]) -> Iterator[pa.T
 def read(
     runs: Runs, file: RunFile, key: Sequence[Column], groups: Sequence[int] | None = None
 ) -> pa.Table:
-    """All entries of a file, or those of some row groups.
+    """Return all entries of a file, or the entries of some row groups.
 
     Raises:
         CorruptStoreError: as `entries_of`.
@@ -93,7 +93,7 @@ def _each(found: Callable[[RunFile], pa.Table], files: Sequence[RunFile]) -> Ite
 
 
 def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> pa.Table:
-    """The entries of keys in one file."""
+    """Return the entries of keys in one file."""
     if not len(keys):
         return entries(keys, np.zeros(0, np.int64))
     groups = None
@@ -105,7 +105,7 @@ def _found(runs: Runs, file: RunFile, keys: pa.Table, key: Sequence[Column]) -> 
 
 
 def _reached(footer: FileFooter, column: Column, values: pa.ChunkedArray) -> list[int] | None:
-    """The row groups that may have one of some values; None if that is not known."""
+    """Return the row groups that may have one of the values; None if unknown."""
     ranges = footer.ranges_in(column.name)
     sought = _as_in_footers(values)
     if ranges is None or sought is None:
@@ -117,7 +117,7 @@ def _reached(footer: FileFooter, column: Column, values: pa.ChunkedArray) -> lis
 
 
 def _as_in_footers(values: pa.ChunkedArray) -> Sequence[Any] | None:
-    """Values in order and as footers have them; None if those of the type are not known."""
+    """Return values sorted and in the form of footers; None if the type's form is not known."""
     kind = values.type
     if values.null_count:
         return None

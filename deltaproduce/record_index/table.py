@@ -1,7 +1,7 @@
-"""The table of someone else: what it is at a delta version, its rows file by file, and our commits.
+"""The indexed table, which is someone else's: its state, its rows by file, and our commits.
 
-Effects are here, decisions elsewhere. The invariant: a commit of ours is the next one after the
-delta version that was read, or nothing is changed.
+Effects are here, decisions elsewhere. The invariant: our commit directly follows the Delta version
+that was read, or nothing is changed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from deltaproduce.types.columns import Column
 
 _GROUP_ROWS: Final = 1 << 20
 _TOLD_COLUMNS: Final = 32
-"""Of so many columns the log has statistics, as Delta's writers have it."""
+"""The log has statistics of this many columns, as Delta's writers set it."""
 _LEGACY: Final[Mapping[int, frozenset[str]]] = {
     3: frozenset({"checkConstraints"}),
     4: frozenset({"changeDataFeed", "generatedColumns"}),
     5: frozenset({"columnMapping"}),
     6: frozenset({"identityColumns"}),
 }
-"""What a table has whose protocol names no features: all of the writer versions up to its own."""
+"""The features of a table whose protocol names none: all of the writer versions up to its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class TableFile:
     """A data file.
 
     Attributes:
-        path: as the log has it.
-        size: in bytes.
-        rows: how many it has, the deleted ones too; None if the log does not say it.
+        path: the path as in the log.
+        size: its size in bytes.
+        rows: the number of rows, including deleted ones; None if the log does not have it.
         partition: the values of its partition columns.
-        alive: which of its rows are not deleted; None if all are there.
+        alive: which of its rows are not deleted; None if none is deleted.
     """
 
     path: str
@@ -72,9 +72,9 @@ class NewFile:
     """Rows that become a data file.
 
     Attributes:
-        rows: the table's columns.
+        rows: the rows, in the table's columns.
         partition: the values of its partition columns.
-        beside: the path of a file, whose directory it goes to; None if there is none.
+        beside: the path of a file in the directory to write to; None if there is none.
         unique: a column without equal values; None if none is known.
     """
 
@@ -86,14 +86,14 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A table at a delta version.
+    """A table at one Delta version.
 
     Attributes:
-        table_id: Delta's; another table at the same place has another one.
-        columns: all of them, in order.
-        partitioned_by: the names of those that are not in the files.
-        files: by their paths, as the log has them.
-        obstacle: why its files cannot be replaced by a commit of ours; None if they can.
+        table_id: Delta's id of the table; another table at the same place has another id.
+        columns: all columns, in order.
+        partitioned_by: the names of the partition columns, which are not in the files.
+        files: the data files by path, as in the log.
+        obstacle: why our commit cannot replace its files; None if it can.
     """
 
     directory: Directory
@@ -106,11 +106,11 @@ class Snapshot:
 
     @property
     def delta_version(self) -> int:
-        """Which version of the table it is."""
+        """The Delta version of the table."""
         return int(self.handle.version())
 
     def count(self) -> int:
-        """How many rows there are, as the log says it, or else the footers.
+        """Return the number of rows, from the log or else from the footers.
 
         Raises:
             CorruptStoreError: a file is gone or broken.
@@ -128,7 +128,7 @@ class Snapshot:
             raise _unreadable(self.directory, file.path, error) from error
 
     def rows(self, path: str, columns: Sequence[Column]) -> pa.Table:
-        """Some columns of the rows of a file that are not deleted, in their order.
+        """Return some columns of a file's rows that are not deleted, in their order.
 
         Raises:
             CorruptStoreError: the file is gone or broken.
@@ -170,17 +170,17 @@ class Snapshot:
     def commit(
         self, removed: Iterable[str], added: Sequence[AddAction], metadata: Mapping[str, object]
     ) -> int:
-        """Put files in the place of others, in one commit.
+        """Replace files in one commit.
 
         Args:
-            removed: the paths of the others.
-            metadata: what the commit says of itself.
+            removed: the paths of the files to remove.
+            metadata: the commit's metadata.
 
         Returns:
             The delta version of the commit.
 
         Raises:
-            ConflictError: someone else has committed meanwhile; nothing of this is visible.
+            ConflictError: another process committed meanwhile; nothing of this change is visible.
         """
         now = int(time.time() * 1000)
         removes = [self._removal(self.files[path], now) for path in removed]
@@ -201,8 +201,8 @@ class Snapshot:
         return self.delta_version + 1
 
     def _discard(self, added: Sequence[AddAction]) -> None:
-        """Remove files that were written for a commit which was refused, and that nobody has."""
-        with effect("discard", self.directory.path), suppress(OSError):  # else a vacuum does
+        """Delete files that were written for a refused commit."""
+        with effect("discard", self.directory.path), suppress(OSError):  # else a vacuum does it
             other = self.directory.read(commit_file(self.delta_version + 1)).text
             for add in added:
                 if add.path.rpartition("/")[2] not in other:
@@ -214,12 +214,12 @@ class Snapshot:
 
 
 def newest(directory: Directory) -> Snapshot:
-    """A table as it is now.
+    """Return the current snapshot of a table.
 
     Raises:
         NotFoundError: there is no Delta table.
         CorruptStoreError: its log cannot be read.
-        DefinitionError: its files cannot be read by the names of its columns.
+        DefinitionError: its files cannot be read by the table's column names.
     """
     try:
         handle = opened_at(directory)
@@ -257,16 +257,16 @@ def newest(directory: Directory) -> Snapshot:
 
 
 def touched(directory: Directory, since: int, until: int) -> frozenset[str]:
-    """The paths of the files that were added or removed after a delta version, up to another one.
+    """Return the paths of files that were added or removed after one Delta version up to another.
 
     Raises:
-        BrokenLogError: the log does not say it any more.
+        BrokenLogError: the log no longer has these versions.
     """
     return frozenset(action.path for action in between(directory, since, until))
 
 
 def mark(directory: Directory, delta_version: int) -> str | None:
-    """What tells a commit from another one with its number; None if its file is gone."""
+    """Return a mark that identifies a commit beyond its number; None if its file is gone."""
     try:
         text = directory.read(commit_file(delta_version)).text
     except OSError:
@@ -275,7 +275,7 @@ def mark(directory: Directory, delta_version: int) -> str | None:
 
 
 def overtaken(directory: Directory) -> ConflictError:
-    """Someone else has committed to a table."""
+    """Return the error for a commit by another process."""
     return ConflictError(
         f"table {directory.path!r} has moved meanwhile, nothing of this change is visible: try it "
         "again"
@@ -318,7 +318,7 @@ def _files(handle: DeltaTable, directory: Directory) -> Mapping[str, TableFile]:
 
 
 def _alive(handle: DeltaTable, directory: Directory, paths: Sequence[str]) -> Mapping[str, Marks]:
-    """Of the files of which rows are deleted, which rows are not."""
+    """Return, for the files that have deleted rows, which rows are not deleted."""
     marked = pa.table(handle.deletion_vectors())
     if not len(marked):
         return {}
@@ -332,7 +332,7 @@ def _alive(handle: DeltaTable, directory: Directory, paths: Sequence[str]) -> Ma
 
 
 def _constant(of: TableFile, column: Column, rows: int) -> pa.Array:
-    """A column that a file does not have: it is of its partition, or came to the table later."""
+    """Return a column that is not in a file: a partition column, or one added later."""
     kind = arrow_type(column.data_type)
     return pa.repeat(pa.scalar(of.partition.get(column.name), kind), rows)
 

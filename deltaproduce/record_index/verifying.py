@@ -1,7 +1,7 @@
-"""Verifying: an index against all of its table.
+"""Verifying: compares an index with all rows of its table.
 
-The invariant: nothing is found if and only if each key of the table has the file of its row in the
-index, and no other key has any.
+The invariant: no finding is returned if and only if the index has, for each key of the table, the
+file of its row, and no other key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST: Final = 1_000
 
 
 def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
-    """The keys of which index and table do not say the same; the first 1,000 of them."""
+    """Return the keys for which index and table differ; at most the first 1,000."""
     snapshot, keying, paths = view.snapshot, view.keying, _paths(view)
     buckets = view.state.descriptor.buckets
     there = {group: path for group, path in paths.items() if path in snapshot.files}
@@ -50,7 +50,7 @@ def wrong_entries(view: View) -> tuple[WrongEntry, ...]:
 
 
 def _wrong(indexed: pa.Table, found: pa.Table, paths: Mapping[int, str]) -> list[WrongEntry]:
-    """Keys of which the entries of an index are not those of the files; the first of them."""
+    """Return the first keys whose entries in the index differ from the files."""
     keys = distinct(
         together(
             [
@@ -71,7 +71,7 @@ def _wrong(indexed: pa.Table, found: pa.Table, paths: Mapping[int, str]) -> list
 
 
 def _paths(view: View) -> dict[int, str]:
-    """The path of each group of an index, and of more groups for files that it does not know."""
+    """Return the path of each group, with extra groups for files that the index does not know."""
     others = sorted(view.snapshot.files.keys() - set(view.groups.values()))
     first = view.state.next_group
     return {**view.groups, **dict(enumerate(others, first))}

@@ -1,9 +1,9 @@
-"""The view: an index as it is for the newest delta version of its table, caught up in memory.
+"""The view: an index that is caught up in memory with the newest Delta version of its table.
 
-What others have committed since is found from the log: the files that were added or removed are
-*touched*. Their file groups end, files that are there now are new groups, and only these are read;
-removed ones may be gone. The invariant: a view says of every key what the table has at one delta
-version, or it is refused.
+The log tells what others have committed since: the files that were added or removed are *touched*.
+Their file groups end, and touched files that exist now are new groups. Only these are read; removed
+files may be gone. The invariant: a view has for every key what the table has at one Delta version,
+or it is refused.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from deltaproduce.types.columns import Column
 from deltaproduce.types.excerpts import shown
 
 BUCKET: Final = "_bucket"
-"""The column of entries with their buckets, where they have one."""
+"""The column with the buckets of entries, where they have one."""
 
 _MIXED_ENTRIES: Final = 1 << 16
-"""A run of so many is one file, not one for each bucket."""
+"""A run of at most this many entries is one file, not one for each bucket."""
 SHOWN: Final = 10
-"""So many keys are named in an error."""
+"""An error names this many keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keying:
-    """By what an index finds records.
+    """How an index identifies and hashes records.
 
     Attributes:
         columns: the key columns.
@@ -74,26 +74,26 @@ class Keying:
 
     @property
     def unique(self) -> str | None:
-        """A column of which no two rows have the same value: the key, if it is one."""
+        """A column in which no two rows have the same value: the key, if it is one column."""
         return self.columns[0].name if len(self.columns) == 1 else None
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Their types."""
+        """The types of the key columns."""
         return tuple(column.data_type.simpleString() for column in self.columns)
 
     @property
     def no_bucketed(self) -> pa.Table:
-        """No entries, with a column of their buckets."""
+        """Return no entries, with a column of their buckets."""
         return self.bucketed(no_entries(self.columns, empty(self.columns)), 1)
 
     def bucketed(self, found: pa.Table, buckets: int) -> pa.Table:
-        """Entries, with a column of their buckets."""
+        """Return entries with a column of their buckets."""
         of = buckets_of(found.drop_columns([GROUP]), self.hashed, buckets)
         return found.append_column(BUCKET, pa.array(of, pa.int64()))
 
     def files(self, bucketed: pa.Table) -> Mapping[int | None, pa.Table]:
-        """Entries as the files of a run, sorted by bucket and key."""
+        """Return entries as the files of a run, sorted by bucket and key."""
         of = np.asarray(bucketed.column(BUCKET), np.int64)
         found, order = bucketed.drop_columns([BUCKET]), sorting([of])
         by_bucket, there = taken(found, order), np.unique(of)
@@ -108,12 +108,12 @@ class Keying:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An index, and what is newer than it.
+    """An index, and the entries that are newer than it.
 
     Attributes:
-        state: what the index would be if it were written now.
+        state: the state that the index would have if it were written now.
         groups: the path of each file group.
-        newer: entries that count before all of the runs.
+        newer: entries that override those of all runs.
     """
 
     runs: Runs
@@ -125,11 +125,11 @@ class View:
 
     @property
     def is_written(self) -> bool:
-        """Whether the index says all of it."""
+        """Whether the stored index has everything in the view."""
         return self.state == self.runs.state
 
     def groups_of(self, keys: pa.Table) -> Numbers:
-        """The file group of each of some distinct keys; `NOWHERE` if there is no such key."""
+        """Return the file group of each distinct key; `NOWHERE` if there is no such key."""
         buckets = buckets_of(keys, self.keying.hashed, self.state.descriptor.buckets)
         found = entries_of(self.runs, keys, buckets, self.keying.columns)
         return groups_of(keys, together([*found, self._newer_of(keys)]))
@@ -138,16 +138,16 @@ class View:
         return self.newer.filter(pa.array(isin_rows(self.newer.select(keys.column_names), keys)))
 
     def changed(self, state: State, groups: Mapping[int, str], newer: pa.Table) -> View:
-        """The view with other groups, and entries that are newer than its own."""
+        """Return the view with other groups, and with entries that are newer than its own."""
         every = newest(together([self.newer, newer]), self.keying.names)
         return replace(self, state=state, groups=groups, newer=every)
 
 
 def caught_up(runs: Runs, keying: Keying, snapshot: table.Snapshot) -> View:
-    """An index as it is for the newest delta version of its table.
+    """Return an index, caught up with the newest Delta version of its table.
 
     Raises:
-        CorruptStoreError: the log does not say what has changed, or it is another table.
+        CorruptStoreError: the log does not tell what has changed, or it is another table.
         InvalidChangesError: the table has a key twice.
     """
     groups, none = runs.groups(), no_entries(keying.columns, empty(keying.columns))
@@ -166,7 +166,7 @@ def caught_up(runs: Runs, keying: Keying, snapshot: table.Snapshot) -> View:
 
 
 def _with(view: View, touched: frozenset[str]) -> View:
-    """A view after some files were added or removed."""
+    """Return a view after files were added or removed."""
     state, snapshot = view.state, view.snapshot
     ended = {group for group, path in view.groups.items() if path in touched}
     begun = dict(enumerate(sorted(touched & snapshot.files.keys()), state.next_group))
@@ -193,7 +193,7 @@ def _with(view: View, touched: frozenset[str]) -> View:
 
 
 def keys_of(snapshot: table.Snapshot, groups: Mapping[int, str], key: Sequence[Column]) -> pa.Table:
-    """The entries of all rows in some files."""
+    """Return the entries of all rows in some files."""
     found = [no_entries(key, empty(key))]
     for group, path in groups.items():
         rows = snapshot.rows(path, key)
@@ -202,14 +202,14 @@ def keys_of(snapshot: table.Snapshot, groups: Mapping[int, str], key: Sequence[C
 
 
 def refuse_doubled(keys: pa.Table, rows: int, snapshot: table.Snapshot) -> None:
-    """Refuse a table that has keys twice.
+    """Refuse a table that has duplicate keys.
 
     Args:
-        keys: some of them.
-        rows: how many rows have a key that another one has.
+        keys: keys that occur more than once, or the first of them.
+        rows: the number of rows that repeat a key.
 
     Raises:
-        InvalidChangesError: there are some.
+        InvalidChangesError: there are duplicate keys.
     """
     if rows:
         found = keys_as_given(keys.slice(0, SHOWN))
@@ -224,13 +224,13 @@ def refuse_doubled(keys: pa.Table, rows: int, snapshot: table.Snapshot) -> None:
 
 
 def keys_as_given(keys: pa.Table) -> tuple[object, ...]:
-    """Keys as Python has them: the bare value of one column, a tuple of several."""
+    """Return keys as Python values: a bare value for one column, a tuple for several."""
     rows = [tuple(row.values()) for row in keys.to_pylist()]
     return tuple(row[0] for row in rows) if keys.num_columns == 1 else tuple(rows)
 
 
 def _of_others(view: View, keys: pa.Table, ended: set[int]) -> Numbers:
-    """The places of keys that rows in other files than the touched ones have."""
+    """Return the positions of keys that also have rows outside the touched files."""
     if not len(keys):
         return np.zeros(0, np.int64)
     once = distinct(keys)
@@ -240,7 +240,7 @@ def _of_others(view: View, keys: pa.Table, ended: set[int]) -> Numbers:
 
 
 def _keys_of_groups(view: View, groups: set[int]) -> pa.Table:
-    """The keys that are in some file groups by their newest entries."""
+    """Return the keys whose newest entries are in these file groups."""
     wanted = np.array(sorted(groups), np.int64)
     none = empty(view.keying.columns)
     if not len(wanted):
@@ -253,7 +253,7 @@ def _check_table(runs: Runs, keying: Keying, snapshot: table.Snapshot) -> None:
     """Refuse a table that is not the one that the index was built for.
 
     Raises:
-        CorruptStoreError: it is another one.
+        CorruptStoreError: it is another table.
     """
     state = runs.state
     then = table.mark(snapshot.directory, state.delta_version)

@@ -1,1 +1,1 @@
-"""What is decided about a record index and its table, without looking at either. Pure."""
+"""Decisions about a record index and its table, without reading either. Pure."""

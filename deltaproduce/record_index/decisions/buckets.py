@@ -1,7 +1,7 @@
-"""Buckets: how many an index has, and which one a key is in.
+"""Buckets: the number of buckets of an index, and the bucket of a key.
 
-Pure. The invariant: a key's bucket depends on its values, the hash function and the number of
-buckets alone, so it never changes unless the index is built anew.
+Pure. The invariant: a key's bucket depends only on its values, the hash function and the number of
+buckets, so it changes only if the index is rebuilt.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from deltaproduce.record_index.decisions.xxhash64 import xxhash64
 from deltaproduce.types.excerpts import shown
 
 HashFunction: TypeAlias = Callable[[pa.Table], object]
-"""Of the key columns, a whole number of 64 bits for each row: an Arrow or a NumPy array."""
+"""Maps the key columns to an Arrow or NumPy array of 64-bit integers, one for each row."""
 
 ENTRIES_A_BUCKET: Final = 1_000_000
-"""So many are sorted and read at once."""
+"""This many entries are sorted and read at once."""
 _HEADROOM: Final = 1.3
-"""An index is made for so many times the records that it begins with, as Hudi advises."""
+"""An index is sized for this multiple of its first number of records, as Hudi advises."""
 
 _HASHES: Final = MappingProxyType({"xxhash64": xxhash64})
 
 
 def sized(records: int) -> int:
-    """How many buckets an index of so many records is to have."""
+    """Return the number of buckets for an index of this many records."""
     return max(1, -(-int(records * _HEADROOM) // ENTRIES_A_BUCKET))
 
 
 def hash_name(given: str | HashFunction) -> str:
-    """What a hash function is called: its name, or where a function of one's own is defined.
+    """Return the name of a hash function, or the place where the user's own is defined.
 
     Raises:
         InvalidArgumentError: there is no such function.
@@ -50,12 +50,12 @@ def hash_name(given: str | HashFunction) -> str:
 
 
 def buckets_of(keys: pa.Table, hashed: str | HashFunction, buckets: int) -> Numbers:
-    """The bucket of each key, from 0: ``pmod(hash(key), buckets)``.
+    """Return the bucket of each key, from 0: ``pmod(hash(key), buckets)``.
 
     Raises:
-        InvalidArgumentError: a function of one's own does not give a whole number for each key.
+        InvalidArgumentError: the user's own function does not return an integer for each key.
     """
-    if not len(keys):  # of which a function of one's own need not make an array of numbers
+    if not len(keys):  # the user's own function may fail to return numbers for no keys
         return np.zeros(0, np.int64)
     function = _HASHES[hashed] if isinstance(hashed, str) else hashed
     found = np.asarray(function(keys))

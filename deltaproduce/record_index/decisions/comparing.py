@@ -1,7 +1,7 @@
-"""Comparing: what given rows do to those of one file.
+"""Comparing: how given rows change the rows of one file.
 
-Pure. The invariant: each given row updates, moves or deletes the one row that has its key, or
-changes nothing; all other rows stay, in their order.
+Pure. The invariant: each given row updates, moves or deletes the one row with its key, or changes
+nothing; all other rows stay, in their order.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from deltaproduce.types.columns import Column
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What given rows do to those of one file.
+    """How given rows change the rows of one file.
 
     Attributes:
-        at: the place of the row that each given row is about.
-        updated: given rows that take its place.
-        moved: given rows that go to another partition, so that it is removed.
-        deleted: given rows that delete it.
+        at: the position of the row with the key of each given row.
+        updated: which given rows replace it.
+        moved: which given rows go to another partition, so that it is removed.
+        deleted: which given rows delete it.
     """
 
     at: Numbers
@@ -43,11 +43,11 @@ class Outcome:
 
     @property
     def changes(self) -> Marks:
-        """Given rows that change anything."""
+        """Which given rows change anything."""
         return self.updated | self.moved | self.deleted
 
     def rows(self, old: pa.Table, given: pa.Table) -> pa.Table:
-        """The rows that take the place of the file's."""
+        """Return the rows that replace the file's."""
         order = np.arange(len(old))
         stays = np.ones(len(old), bool)
         stays[self.at[self.moved | self.deleted]] = False
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def places(old: pa.Table, keys: pa.Table) -> Numbers:
-    """In which row of a file each key is; `NOWHERE` if in none."""
+    """Return the position of each key in a file; `NOWHERE` if it is not there."""
     of_old = old.select(keys.column_names)
     rows = np.flatnonzero(isin_rows(of_old, keys))
     numbers = factorize(together([of_old.take(pa.array(rows)), keys]).columns)
@@ -68,7 +68,7 @@ def places(old: pa.Table, keys: pa.Table) -> Numbers:
 
 
 def deleting(at: Numbers) -> Outcome:
-    """What comes of deleting the rows at some places."""
+    """Return the outcome of deleting the rows at these positions."""
     none = np.zeros(len(at), bool)
     return Outcome(at, none, none, ~none)
 
@@ -80,11 +80,12 @@ def upserting(
     partitioned_by: Sequence[str],
     ordering: Column | None,
 ) -> Outcome:
-    """What comes of given rows.
+    """Return the outcome of upserting given rows.
 
     Args:
-        at: the place of the row that has the key of each.
-        ordering: a given row with a smaller value than that one's loses; null is the smallest.
+        at: the position of the row with the key of each given row.
+        ordering: a given row loses if its value in this column is smaller than the old row's; null
+            is the smallest.
     """
     before = old.take(pa.array(at))
     same = _are_same(before, given, given.column_names)
@@ -98,7 +99,7 @@ def upserting(
 
 
 def _are_same(some: pa.Table, others: pa.Table, names: Sequence[str]) -> Marks:
-    """Which rows have the same values in some columns as those beside them."""
+    """Return which rows equal the rows at the same positions, in some columns."""
     found = np.ones(len(some), bool)
     every = together([some, others])
     for name in names:

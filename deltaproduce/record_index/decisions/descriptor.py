@@ -1,7 +1,7 @@
-"""The descriptor: what an index was built with, which whoever opens it must ask for.
+"""The descriptor: the arguments that an index was built with; to open it, ask for the same.
 
-Pure. The invariant: an index is only used as it was built, so that each key is sought where it was
-put.
+Pure. The invariant: an index is only used with the arguments that it was built with, so each key is
+looked up where it was stored.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from deltaproduce.errors import DescriptorMismatchError
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What an index was built with.
+    """The arguments that an index was built with.
 
     Attributes:
         table: the path of the table.
         key: its key columns, in order.
-        types: their types, in DDL.
+        types: the types of the key columns, as DDL.
         hash: the name of the hash function.
-        buckets: into how many keys are hashed.
-        ordering: the column that says which of two rows of a key is newer, if there is one.
+        buckets: the number of buckets that keys are hashed into.
+        ordering: the column that decides which of two rows of a key is newer, if there is one.
     """
 
     table: str
@@ -34,15 +34,15 @@ class Descriptor:
 
     @property
     def json(self) -> dict[str, object]:
-        """The descriptor as JSON has it."""
+        """Return the descriptor as JSON values."""
         return asdict(self)
 
     @staticmethod
     def read(found: dict[str, object]) -> Descriptor:
-        """The descriptor that `json` has written.
+        """Read a descriptor that `json` returned.
 
         Raises:
-            KeyError, TypeError: it has not.
+            KeyError, TypeError: `json` did not return this.
         """
         text = json.dumps(found)
         names = json.loads(text)
@@ -50,14 +50,14 @@ class Descriptor:
 
 
 def check(built: Descriptor, asked: Descriptor, location: str, *, buckets: int | None) -> None:
-    """Refuse an index that was built with something else.
+    """Refuse an index that was built with other arguments.
 
     Args:
-        asked: what is asked for; how many buckets does not count there.
-        buckets: how many are asked for; None if any will do.
+        asked: the arguments to open it with; its number of buckets is ignored.
+        buckets: the number of buckets asked for; None if any will do.
 
     Raises:
-        DescriptorMismatchError: it tells all that differs.
+        DescriptorMismatchError: the arguments differ; the error lists all differences.
     """
     pairs: dict[str, tuple[object, object]] = {
         name: (getattr(asked, name), getattr(built, name))

@@ -1,7 +1,7 @@
-"""Entries: which file group has a key, over runs of which the newest one counts.
+"""Entries: map keys to file groups over several runs, the newest of which wins.
 
 Pure. An entry without a group is a tombstone: the key is gone, unless a newer entry brings it back.
-The invariant: of each key the newest entry counts, and no other.
+The invariant: for each key, only the newest entry counts.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ GROUP: Final = "_group"
 """The column of entries with the number of the file group."""
 
 NOWHERE: Final = -1
-"""In place of a group: there is no such key."""
+"""Stands for a group: there is no such key."""
 
 
 def entries(keys: pa.Table, groups: Numbers) -> pa.Table:
-    """Entries of some keys."""
+    """Return entries for keys and their groups."""
     there = groups != NOWHERE
     return keys.append_column(GROUP, pa.array(groups, pa.int64(), mask=~there))
 
 
 def no_entries(key: Sequence[Column], empty: pa.Table) -> pa.Table:
-    """No entries.
+    """Return no entries.
 
     Args:
-        empty: no rows, of the key columns.
+        empty: a table of the key columns without rows.
     """
     return entries(empty.select([column.name for column in key]), np.zeros(0, np.int64))
 
 
 def groups_in(found: pa.Table) -> Numbers:
-    """The groups of entries; `NOWHERE` in tombstones."""
+    """Return the groups of entries; `NOWHERE` for tombstones."""
     return np.asarray(found.column(GROUP).fill_null(NOWHERE), np.int64)
 
 
 def together(tables: Iterable[pa.Table]) -> pa.Table:
-    """Rows of several tables of the same columns, with their key columns as they are."""
+    """Concatenate tables with the same columns."""
     return pa.concat_tables([*tables])
 
 
 def groups_of(keys: pa.Table, oldest_first: pa.Table) -> Numbers:
-    """For each key its group by the newest entry; `NOWHERE` if there is none.
+    """Return the group of each key by its newest entry; `NOWHERE` if there is none.
 
     Args:
-        oldest_first: entries of these keys, and maybe of others.
+        oldest_first: entries of these keys, and perhaps of others.
     """
     found = oldest_first.drop_columns([GROUP])
     numbers = factorize(together([keys, found]).columns)
     newest = np.full(int(numbers.max(initial=0)) + 1, NOWHERE)
-    newest[numbers[len(keys) :]] = groups_in(oldest_first)  # of several the last one stays
+    newest[numbers[len(keys) :]] = groups_in(oldest_first)  # the last of several entries wins
     return newest[numbers[: len(keys)]]
 
 
 def newest(oldest_first: pa.Table, key: Iterable[str]) -> pa.Table:
-    """Of each key the newest entry, tombstones too; in no order."""
+    """Return the newest entry of each key, including tombstones, in any order."""
     numbers = factorize(oldest_first.select([*key]).columns)
     last = np.full(int(numbers.max(initial=-1)) + 1, 0)
     last[numbers] = np.arange(len(numbers))
@@ -69,17 +69,17 @@ def newest(oldest_first: pa.Table, key: Iterable[str]) -> pa.Table:
 
 
 def without_tombstones(found: pa.Table) -> pa.Table:
-    """The entries of keys that are there."""
+    """Return the entries of keys that exist."""
     return found.filter(found.column(GROUP).is_valid())
 
 
 def sorted_by_key(found: pa.Table, key: Iterable[Column]) -> pa.Table:
-    """Entries in the order of their keys."""
+    """Return entries sorted by key."""
     return in_order(found, key)
 
 
 def doubled(keys: pa.Table) -> Numbers:
-    """The rows of keys that are there more than once, but for the first of each."""
+    """Return the positions of repeated keys: all but the first row of each."""
     numbers = factorize(keys.columns)
     _, firsts = np.unique(numbers, return_index=True)
     others = np.ones(len(numbers), bool)

@@ -1,7 +1,7 @@
-"""Features of Delta tables: which tables can be read file by file, and which changed so.
+"""Features of Delta tables: which tables can be read file by file, and which can be changed so.
 
-Pure. The invariant: where a feature asks more of a writer than to add and remove files, such as a
-change data feed or a constraint, no commit of ours is made; and where it is not known, neither.
+Pure. The invariant: we make no commit where a feature asks more of a writer than to add and remove
+files, such as a change data feed or a constraint, nor where the feature is unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 _READ: Final = frozenset(
     {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping"}
 )
-"""Features of readers that are known; columns are not mapped, see `unreadable`."""
+"""The known features of readers; mapped columns are refused, see `unreadable`."""
 _WRITTEN: Final = _READ | {
     "appendOnly",
     "invariants",
@@ -23,22 +23,22 @@ _WRITTEN: Final = _READ | {
     "generatedColumns",
     "identityColumns",
 }
-"""Features of writers that ask nothing unless a property or a column says so, see `obstacle`."""
+"""Features that ask nothing of a writer unless a property or a column says so, see `obstacle`."""
 _PROPERTIES: Final = ("delta.enableChangeDataFeed", "delta.appendOnly")
 _OF_COLUMNS: Final = ("delta.generationExpression", "delta.invariants", "delta.identity.start")
 _UNESCAPED: Final = "/!$&'()+,-.:;=@~"
-"""What delta-rs writes of a path as it is, beside letters, digits and ``_``."""
+"""The characters that delta-rs leaves unescaped in a path, besides letters, digits and ``_``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a table asks of who reads or writes it.
+    """What a table requires of its readers and writers.
 
     Attributes:
         readers: features for readers.
         writers: features for writers.
-        properties: of the table.
-        columns: its columns as JSON has them.
+        properties: the table's properties.
+        columns: its columns as JSON values.
     """
 
     readers: Collection[str]
@@ -48,7 +48,7 @@ class Protocol:
 
 
 def unreadable(protocol: Protocol) -> str | None:
-    """Why the files of a table cannot be read by the names of its columns; None if they can."""
+    """Return why a table's files cannot be read by its column names; None if they can."""
     unknown = sorted(set(protocol.readers) - _READ)
     if unknown:
         return f"it has features that are not known here: {', '.join(unknown)}"
@@ -58,7 +58,7 @@ def unreadable(protocol: Protocol) -> str | None:
 
 
 def obstacle(protocol: Protocol) -> str | None:
-    """Why files of a table cannot be replaced by a commit of ours; None if they can."""
+    """Return why our commit cannot replace files of a table; None if it can."""
     unknown = sorted(set(protocol.writers) - _WRITTEN)
     if unknown:
         return f"it has features that are not known here: {', '.join(unknown)}"
@@ -74,10 +74,10 @@ def obstacle(protocol: Protocol) -> str | None:
 
 
 def is_written_alike(path: str) -> bool:
-    """Whether delta-rs names a file as the log does, so that a removal of it counts."""
+    """Return whether delta-rs spells a path as the log does, so that its removal works."""
     return logged(unquote(path)) == path
 
 
 def logged(path: str) -> str:
-    """The path of a file as delta-rs has it in the log."""
+    """Return the path of a file as delta-rs writes it to the log."""
     return quote(path, safe=_UNESCAPED)

@@ -1,4 +1,4 @@
-"""Partition values as the text that Delta's log has of them.
+"""Partition values as text in the form of Delta's log.
 
 Pure. The invariant: the text reads back as the value
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serialization).
@@ -14,7 +14,7 @@ _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def as_text(value: object) -> str | None:
-    """A value as text; of null, and of an empty text, which is the same to Delta, None."""
+    """Return a value as text; None for null and for empty text, which Delta stores as null."""
     match value:
         case None | "":
             return None
@@ -31,7 +31,7 @@ def as_text(value: object) -> str | None:
 
 
 def folder(texts: dict[str, str | None]) -> str:
-    """A directory for the files of a partition, as Hive names them; empty if there is none."""
+    """Return a directory for a partition's files, in Hive's style; empty if unpartitioned."""
     return "/".join(
         f"{quote(name, safe='')}={_NO_VALUE if text is None else quote(text, safe='')}"
         for name, text in texts.items()

@@ -1,9 +1,9 @@
-"""Spark's ``xxhash64`` of key columns, by whole columns of Arrow.
+"""Spark's ``xxhash64`` of key columns, computed on whole Arrow columns.
 
-The invariant: the numbers are those of Spark SQL's ``xxhash64(a, b, …)``: the seed of each column
-is what came of those before it, of the first 42, and a null leaves that as it is.
-The algorithm is XXH64 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md), whose steps
-for single words Spark uses for values of a fixed size.
+The invariant: the numbers equal Spark SQL's ``xxhash64(a, b, …)``: the seed of each column is the
+hash of the columns before it, 42 for the first, and a null leaves it unchanged. The algorithm is
+XXH64 (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md), whose steps for single words
+Spark uses for values of a fixed size.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _P3: Final = np.uint64(0x165667B19E3779F9)
 _P4: Final = np.uint64(0x85EBCA77C2B2AE63)
 _P5: Final = np.uint64(0x27D4EB2F165667C5)
 _LONG_DIGITS: Final = 18
-"""A decimal of so many digits is hashed as a whole number of 64 bits."""
+"""A decimal of at most this many digits is hashed as a 64-bit integer."""
 _ROWS_AT_A_TIME: Final = 1 << 16
 
 
 def xxhash64(keys: pa.Table) -> Numbers:
-    """The hash of each row of some columns, in the types of `arrow_type`."""
+    """Return the hash of each row of some columns, in the types of `arrow_type`."""
     found = np.full(len(keys), _SEED, np.uint64)
     for column in keys.columns:
         for first, chunk in _chunks(column):
@@ -42,7 +42,7 @@ def xxhash64(keys: pa.Table) -> Numbers:
 
 
 def _chunks(column: pa.ChunkedArray) -> Sequence[tuple[int, pa.Array]]:
-    """A column's parts, and the row that each begins with."""
+    """Return a column's chunks, and the row that each begins with."""
     found, first = [], 0
     for chunk in column.chunks:
         for start in range(0, len(chunk), _ROWS_AT_A_TIME):
@@ -53,7 +53,7 @@ def _chunks(column: pa.ChunkedArray) -> Sequence[tuple[int, pa.Array]]:
 
 
 def _hashed(array: pa.Array, seeds: _Words) -> _Words:
-    """The hashes of values; where there is none, any number."""
+    """Return the hashes of values; for nulls, any number."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _of_texts(array, seeds)
@@ -82,14 +82,14 @@ def _of_longs(numbers: Numbers, seeds: _Words) -> _Words:
 
 
 def _of_decimals(array: pa.Array, seeds: _Words) -> _Words:
-    """Short decimals as their unscaled numbers, others as the fewest bytes that have theirs."""
+    """Hash short decimals as their unscaled integers, others as the shortest bytes of theirs."""
     pairs = np.frombuffer(array.buffers()[1], "<u8").reshape(-1, 2)
     pairs = pairs[array.offset : array.offset + len(array)]
     if array.type.precision <= _LONG_DIGITS:
         return _of_longs(np.ascontiguousarray(pairs[:, 0]).view(np.int64), seeds)
     digits = np.ascontiguousarray(pairs[:, ::-1]).byteswap().view(np.uint8).reshape(-1, 16)
     sign = np.where(digits[:, 0] >= 0x80, 0xFF, 0)[:, None]
-    # A leading byte says nothing if it is the sign's, and the next one begins with the sign's bit.
+    # A leading byte is redundant if it is all sign, and the next byte begins with the sign bit.
     needless = (digits[:, :-1] == sign) & ((digits[:, 1:] >= 0x80) == (sign != 0))
     skipped = np.logical_and.accumulate(needless, axis=1).sum(axis=1)
     starts = np.arange(len(array)) * 16 + skipped
@@ -105,7 +105,7 @@ def _of_texts(array: pa.Array, seeds: _Words) -> _Words:
 
 
 def _of_bytes(data: NDArray[np.uint8], starts: Numbers, sizes: Numbers, seeds: _Words) -> _Words:
-    """Byte strings of equal sizes are hashed together, word by word."""
+    """Hash byte strings of equal sizes together, word by word."""
     found = np.empty_like(seeds)
     for size in np.unique(sizes).tolist():
         rows = np.flatnonzero(sizes == size)
@@ -115,7 +115,7 @@ def _of_bytes(data: NDArray[np.uint8], starts: Numbers, sizes: Numbers, seeds: _
 
 
 def _of_block(block: NDArray[np.uint8], seeds: _Words) -> _Words:
-    """Byte strings of one size, a row each."""
+    """Hash byte strings of one size, one a row."""
     size = block.shape[1]
     whole = size // 8 * 8
     words = np.ascontiguousarray(block[:, :whole]).view("<u8")
@@ -134,7 +134,7 @@ def _of_block(block: NDArray[np.uint8], seeds: _Words) -> _Words:
 
 
 def _of_stripes(words: _Words, seeds: _Words) -> _Words:
-    """What comes of the part of byte strings that fills stripes of four words."""
+    """Hash the part of byte strings that fills stripes of four words."""
     lanes = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]
     for place in range(words.shape[1]):
         which = place % 4
@@ -162,5 +162,5 @@ def _mixed(found: _Words) -> _Words:
 
 
 def _turned(words: _Words, bits: int) -> _Words:
-    """Words with their bits turned to the left."""
+    """Rotate the bits of words to the left."""
     return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
