@@ -1,4 +1,4 @@
-"""PostgreSQL: the tables of a store kept in a database, all at one version in one transaction.
+"""PostgreSQL: keeps the tables of a store in a database, all at one version in one transaction.
 
 The invariant: readers of the database see all tables at one version, which the table of positions
 names, whatever fails and when.

@@ -1,7 +1,7 @@
-"""The connection: one transaction of psycopg, and what its errors mean.
+"""The connection: one transaction of psycopg, and the meaning of its errors.
 
-The only module that knows psycopg. The invariant: the transaction is committed if the block ends
-well, and rolled back if it does not; one sync at a time is in it.
+The only module that uses psycopg. The invariant: the transaction is committed if the block
+succeeds, and rolled back if it fails; only one sync at a time is in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltaproduce.postgres.copies import Database
 from deltaproduce.types.excerpts import escaped
 
 _LOCK: Final = "deltaproduce sync "
-"""With the schema's name, what syncs of one schema lock."""
+"""Syncs of one schema lock this text followed by the schema's name."""
 
 
 class Connection(Database):
@@ -54,12 +54,12 @@ class Connection(Database):
 
 @contextmanager
 def connected(to: str, schema: str, wait_seconds: float) -> Iterator[Database]:
-    """A transaction in which no other sync of the schema is.
+    """Open a transaction that excludes other syncs of the schema.
 
     Raises:
-        SyncError: the server is not reached, or refuses something.
-        ConflictError: another sync, or a lock of someone else, lasted for too long.
-        CommitUnknownError: the connection was lost while the transaction ended.
+        SyncError: the server cannot be reached, or refuses a statement.
+        ConflictError: another sync, or someone else's lock, lasted too long.
+        CommitUnknownError: the connection was lost during the commit.
     """
     try:
         connection = psycopg.connect(to, application_name="deltaproduce", client_encoding="utf8")

@@ -1,7 +1,7 @@
-"""Copies: what is kept of a stage in a database, its rows or its keys, and how changes get there.
+"""Copies: tables with a stage's rows or keys in a database, and how changes are applied to them.
 
-Two classes with the same methods, so that a sync does not ask which it has. The invariant: after
-`load`, or `apply` and `finish`, a copy has what the stage has in the version that was given.
+Two classes have the same methods, so a sync does not ask which one it has. The invariant: after
+`load`, or after `apply` and `finish`, a copy equals the stage in the given version.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from deltaproduce.types.columns import CHANGE_TYPE, IS_ALIVE, Column
 
 
 class Database(Protocol):
-    """What is asked of a database, in one transaction."""
+    """The operations of a database that a copy needs, in one transaction."""
 
     def execute(self, statement: str) -> int:
-        """Do it, and say how many rows it was about."""
+        """Run a statement and return the number of affected rows."""
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """What a query gives."""
+        """Return the rows of a query."""
 
     def copy(self, statement: str, texts: Iterable[bytes]) -> int:
-        """Send rows, and say how many they are."""
+        """Send rows and return their number."""
 
     @property
     def is_15(self) -> bool:
-        """Whether the server has version 15 or a newer one."""
+        """Whether the server has version 15 or later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy(ABC):
-    """What is kept of a stage.
+    """The copy of a stage in a database.
 
     Attributes:
         stage: its name.
-        table: that of the copy.
+        table: the copy's name.
         key: the key columns.
         columns: all columns of the copy.
     """
@@ -56,33 +56,33 @@ class Copy(ABC):
 
     @abstractmethod
     def create(self, database: Database, names: sql.Names) -> None:
-        """Make the table, without rows."""
+        """Create the table, without rows."""
 
     @abstractmethod
     def load(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table], *, is_new: bool
     ) -> tuple[int, int]:
-        """Give the table all these rows in place of those that it has.
+        """Replace all rows of the table.
 
         Args:
-            is_new: it was made in this transaction, and has none.
+            is_new: whether this transaction created the table, which then has no rows.
 
         Returns:
-            How many rows were deleted, and how many inserted.
+            The number of rows deleted and inserted.
         """
 
     @abstractmethod
     def apply(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table]
     ) -> tuple[int, int]:
-        """Give the table what became of some keys; see `load`."""
+        """Apply the changes of some keys to the table; see `load`."""
 
     def expected_rows(self, rows: int) -> int | None:
-        """How many rows the copy of a stage of so many has; None if that does not say it."""
+        """Return the copy's number of rows, from the stage's; None if it does not follow."""
         return rows
 
     def finish(self, database: Database, names: sql.Names) -> int:
-        """Delete what others may still refer to before they have changed; how many rows."""
+        """Delete keys that other tables referred to until they changed; return their number."""
         return 0
 
     def _texts(self, batches: Iterable[pa.Table], columns: Sequence[Column]) -> Iterator[bytes]:
@@ -96,14 +96,14 @@ class Copy(ABC):
         database.copy(sql.copy_arrived(names, self.columns), texts)
 
     def _marked(self, rows: pa.Table) -> pa.Table:
-        """The copy's columns of some rows, and whether they are there."""
+        """Return the copy's columns of rows, and whether each row exists."""
         alive = pa.repeat(True, len(rows))
         if CHANGE_TYPE in rows.column_names:
             alive = pc.equal(rows.column(CHANGE_TYPE), "upsert")
         return rows.select([c.name for c in self.columns]).append_column(IS_ALIVE, alive)
 
     def _find_had(self, database: Database, names: sql.Names, columns: Sequence[Column]) -> None:
-        """Number the keys that arrived, and find what the table has of them."""
+        """Number the keys that arrived, and find their rows in the table."""
         for statement in sql.number_keys(names, self.key):
             database.execute(statement)
         patterns = database.rows(sql.null_patterns(names, self.key))
@@ -113,7 +113,7 @@ class Copy(ABC):
 
 
 class RowsCopy(Copy):
-    """All rows of a stage."""
+    """A copy with all rows of a stage."""
 
     def create(self, database: Database, names: sql.Names) -> None:
         """See `Copy.create`."""
@@ -144,7 +144,7 @@ class RowsCopy(Copy):
 
 
 class KeysCopy(Copy):
-    """Each key of a stage once, with its id, which is its first column."""
+    """A copy with each key of a stage once, and its id as the first column."""
 
     @property
     def identity(self) -> Column:
@@ -160,7 +160,7 @@ class KeysCopy(Copy):
     def load(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table], *, is_new: bool
     ) -> tuple[int, int]:
-        """See `Copy.load`; keys that stay are not touched."""
+        """See `Copy.load`; keys that stay are not changed."""
         self._arrive(database, names, batches)
         database.execute(f"ANALYZE {names.arrived}")
         deleted = database.execute(sql.delete_other_keys(names, self.key, self.identity))
@@ -179,7 +179,7 @@ class KeysCopy(Copy):
         return deleted, database.execute(statement)
 
     def expected_rows(self, rows: int) -> int | None:
-        """See `Copy.expected_rows`: a key may have several."""
+        """See `Copy.expected_rows`: a key may have several rows."""
         return None
 
     def finish(self, database: Database, names: sql.Names) -> int:

@@ -1,9 +1,9 @@
 r"""JSON text of nested values, column by column.
 
 An array is a JSON array, a struct an object, a map an object whose keys are text. Numbers are
-JSON's, but for those that JSON has not: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``. Dates and times
-are text in ISO 8601, bytes are text as PostgreSQL writes them, ``"\\x00ff"``. The invariant: each
-value is valid JSON, but where a text has a NUL, which stays as it is, to be refused.
+JSON's, except those that JSON lacks: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``. Dates and times
+are text in ISO 8601; bytes are text in PostgreSQL's form, ``"\\x00ff"``. The invariant: each value
+is valid JSON, unless a text has a NUL, which stays unchanged and is refused later.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from pyspark.sql.types import (
 
 _NOTHING: Final = "null"
 _DIGITS: Final = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
-"""The two digits of each byte."""
+"""The two hexadecimal digits of each byte."""
 _CONTROL: Final = r"[\x01-\x1f]"
 _BEYOND: Final = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 def json_text(array: pa.Array, data_type: DataType) -> pa.Array:
-    """The values as JSON; null where there is none."""
+    """Return values as JSON text; null for null."""
     match data_type:
         case ArrayType(elementType=element):
             return _arrays(array, element)
@@ -60,7 +60,7 @@ def json_text(array: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def hexadecimal(array: pa.Array) -> pa.Array:
-    """Bytes as text of two digits each."""
+    """Return bytes as text of two hexadecimal digits each."""
     _, offsets, data = array.buffers()
     places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     whole = np.frombuffer(data or b"", np.uint8)[places[0] : places[-1]]
@@ -107,7 +107,7 @@ def _texts(values: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> tuple[int, pa.Array]:
-    """Where the values of lists begin, and where each list does, from there."""
+    """Return where the values of lists begin, and where each list begins from there."""
     offsets = array.offsets
     return offsets[0].as_py(), pc.subtract(offsets, offsets[0])
 

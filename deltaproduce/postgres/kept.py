@@ -1,8 +1,8 @@
-"""Kept: what a database says of its copies, and whether they are still as a sync left them.
+"""Kept: the database's record of its copies, and whether they are as the last sync left them.
 
-The table ``_deltaproduce_sync`` has a row for each copy, which is written in the transaction that
-changes the copy. The invariant: `fault` says nothing only of a table that a sync has made, with the
-columns and, as far as it was counted, the rows that a sync has left.
+The table ``_deltaproduce_sync`` has a row for each copy, written in the transaction that changes
+the copy. The invariant: `fault` is None only for a table that a sync created, with the columns and,
+where they were counted, the rows that a sync has left.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from deltaproduce.types.columns import Column
 
 TABLE: Final = "_deltaproduce_sync"
 COUNTED_ROWS: Final = 1_000_000
-"""Copies of at most so many rows are counted before each sync, which takes some 0.1 s."""
+"""Copies of at most this many rows are counted before each sync, which takes some 0.1 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the last sync has left of a copy.
+    """The state in which the last sync left a copy.
 
     Attributes:
         oid: the table's identity.
-        rows: how many rows it had.
+        rows: the number of rows that it had.
     """
 
     position: Position
@@ -39,10 +39,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table that is there.
+    """A table that exists.
 
     Attributes:
-        columns: their names and types.
+        columns: the names and types of its columns.
     """
 
     oid: int
@@ -50,7 +50,7 @@ class Found:
 
 
 def create(database: Database, schema: str) -> None:
-    """Make the schema and its table of positions, where they are not there."""
+    """Create the schema and its table of positions, where they do not exist."""
     if not database.rows("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)):
         database.execute(f"CREATE SCHEMA {quoted(schema)}")
     if found(database, schema, TABLE) is not None:
@@ -65,7 +65,7 @@ def create(database: Database, schema: str) -> None:
 
 
 def found(database: Database, schema: str, table: str) -> Found | None:
-    """A table, view or whatever has that name; None if nothing has."""
+    """Return the table, view or other relation with this name; None if there is none."""
     oids = database.rows(
         "SELECT c.oid::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relname = %s",
@@ -82,7 +82,7 @@ def found(database: Database, schema: str, table: str) -> Found | None:
 
 
 def kept(database: Database, schema: str) -> dict[str, Kept]:
-    """What is kept of all copies in a schema, by table."""
+    """Return the record of all copies in a schema, by table."""
     rows = database.rows(
         "SELECT table_name, stage, store_id, version, attempt, layout, function, table_oid, "
         f"row_count FROM {quoted(schema)}.{quoted(TABLE)}"
@@ -96,7 +96,7 @@ def kept(database: Database, schema: str) -> dict[str, Kept]:
 
 
 def keep(database: Database, schema: str, copy: Copy, what: Kept) -> None:
-    """Keep what a copy has now."""
+    """Record the state of a copy."""
     made, place = what.position.definitions[copy.stage], quoted(schema).replace("%", "%%")
     database.rows(
         f"INSERT INTO {place}.{quoted(TABLE)} VALUES "
@@ -120,17 +120,17 @@ def keep(database: Database, schema: str, copy: Copy, what: Kept) -> None:
 
 
 def expected(columns: Sequence[Column]) -> tuple[tuple[str, str], ...]:
-    """The names and types of a copy's columns, as `Found` has them."""
+    """Return the names and types of a copy's columns, in the form of `Found`."""
     return tuple((column.name, postgres_type(column.data_type)) for column in columns)
 
 
 def fault(
     table: Found | None, left: Kept, columns: Sequence[Column], counted: int | None
 ) -> str | None:
-    """What someone did to a copy since the last sync; None if nothing is seen.
+    """Return what someone did to a copy since the last sync; None if no change is found.
 
     Args:
-        counted: how many rows it has, if that was counted.
+        counted: the number of its rows, if it was counted.
     """
     if table is None:
         return "it was dropped"

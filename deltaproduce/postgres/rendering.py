@@ -1,9 +1,9 @@
 r"""Rendering: rows as the text that PostgreSQL's ``COPY … FROM STDIN`` reads.
 
-Text and not its binary format, since Arrow writes the text of whole columns at once, of all types,
-and the binary form of ``numeric`` would be a loop over digits. The invariant: what is not refused
-reads back as the value that it was. Refused are a NUL in text, which PostgreSQL has no room for,
-and dates beyond the years 1 to 9999, which its text has in other forms.
+Text rather than the binary format: Arrow writes text for whole columns, of all types, while the
+binary form of ``numeric`` would need a loop over digits. The invariant: a value that is not refused
+reads back equal. Refused are a NUL in text, which PostgreSQL cannot store, and dates outside the
+years 1 to 9999, which PostgreSQL spells differently.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _ESCAPES: Final[Mapping[str, str]] = MappingProxyType(
 _SPECIAL: Final = r"[\\\n\r\t]"
 _DAYS: Final = (-719_162, 2_932_896)
 _MICROS_A_DAY: Final = 86_400_000_000
-"""From the first of January of the year 1 to the last of December of the year 9999."""
+"""From January 1 of the year 1 to December 31 of the year 9999."""
 
 
 def copy_text(
     rows: pa.Table, columns: Sequence[Column], key: Sequence[Column], *, stage: str
 ) -> bytes:
-    """Some columns of the rows, as COPY takes them.
+    """Return columns of rows as text for COPY.
 
     Args:
-        key: those that say which row it is, in messages.
-        stage: whose rows they are, in messages.
+        key: the columns that identify a row in messages.
+        stage: the stage of the rows, for messages.
 
     Raises:
-        SyncError: PostgreSQL cannot have a value; with `stage`, `column` and `keys`.
+        SyncError: PostgreSQL cannot store a value; with `stage`, `column` and `keys`.
     """
     if not len(rows):
         return b""
@@ -81,7 +81,7 @@ def _escaped(texts: pa.Array) -> pa.Array:
 
 
 def _check(array: pa.Array, text: pa.Array, column: Column, keys: pa.Table, stage: str) -> None:
-    """Refuse values that PostgreSQL cannot have, or that its text has in another form."""
+    """Refuse values that PostgreSQL cannot store, or spells differently."""
     what, wrong = "a NUL character, which PostgreSQL's text cannot have", None
     if pa.types.is_temporal(array.type):
         what, wrong = "a date that is not in the years 1 to 9999", _beyond(array)

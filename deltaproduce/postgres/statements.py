@@ -1,8 +1,8 @@
 """Statements: the SQL of a sync, as text.
 
-Pure. Rows arrive in a temporary table, and each changed key gets a number there, so that keys with
-nulls are compared once, and joined by their numbers afterwards. The invariant: names are quoted,
-and no value is in a statement.
+Pure. Rows arrive in a temporary table. Each changed key gets a number, so that keys with nulls are
+compared once, and then joined by number. The invariant: names are quoted, and no statement contains
+a value.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from deltaproduce.postgres.types import postgres_type
 from deltaproduce.types.columns import Column
 
 KEY: Final = '"_key"'
-"""The number of a changed key."""
+"""The column with the number of a changed key."""
 PLACE: Final = '"_place"'
 IS_ALIVE: Final = '"_is_alive"'
 _INDEX_COLUMNS: Final = 32
-"""The most that an index of PostgreSQL has."""
+"""The largest number of columns in an index of PostgreSQL."""
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def listed(columns: Iterable[Column], of: str = "") -> str:
-    """The names of columns, of one of the tables in a statement."""
+    """Return column names as a list, qualified by one of a statement's tables if given."""
     return ", ".join(of + quoted(column.name) for column in columns)
 
 
 def declared(column: Column, *, nullable: bool) -> str:
-    """A column as a table declares it; text sorts by bytes, as it does in a store."""
+    """Return a column's declaration; text sorts by bytes, as in a store."""
     collation = ' COLLATE "C"' if column.data_type == StringType() else ""
     not_null = "" if nullable else " NOT NULL"
     return f"{quoted(column.name)} {postgres_type(column.data_type)}{collation}{not_null}"
@@ -43,11 +43,11 @@ def declared(column: Column, *, nullable: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The tables that the statements about one copy are of.
+    """The tables in the statements about one copy.
 
     Attributes:
         copy: the copy, with its schema.
-        number: of temporary tables.
+        number: the number of its temporary tables.
     """
 
     copy: str
@@ -55,48 +55,48 @@ class Names:
 
     @property
     def arrived(self) -> str:
-        """The rows that arrive."""
+        """The table of the rows that arrive."""
         return f'"_arrived_{self.number}"'
 
     @property
     def changed(self) -> str:
-        """They with a number for each key."""
+        """The table of arrived rows with a number for each key."""
         return f'"_changed_{self.number}"'
 
     @property
     def keys(self) -> str:
-        """Each key once."""
+        """The table with each changed key once."""
         return f'"_keys_{self.number}"'
 
     @property
     def had(self) -> str:
-        """The rows that the copy has of these keys."""
+        """The table of the rows that the copy has for these keys."""
         return f'"_had_{self.number}"'
 
     @property
     def differing(self) -> str:
-        """The numbers of the keys whose rows differ."""
+        """The table of the numbers of the keys whose rows differ."""
         return f'"_differing_{self.number}"'
 
 
 def create_arrived(names: Names, columns: Sequence[Column]) -> str:
-    """The table in which rows arrive, with whether they are there."""
+    """Create the table in which rows arrive, with whether each row exists."""
     of_rows = ", ".join(declared(column, nullable=True) for column in columns)
     return f"CREATE TEMPORARY TABLE {names.arrived} ({of_rows}, {IS_ALIVE} boolean) ON COMMIT DROP"
 
 
 def copy_arrived(names: Names, columns: Sequence[Column]) -> str:
-    """How rows get there."""
+    """Copy rows into that table."""
     return f"COPY {names.arrived} ({listed(columns)}, {IS_ALIVE}) FROM STDIN"
 
 
 def copy_rows(names: Names, columns: Sequence[Column]) -> str:
-    """How all rows get into the copy."""
+    """Copy all rows into the copy."""
     return f"COPY {names.copy} ({listed(columns)}) FROM STDIN"
 
 
 def number_keys(names: Names, key: Sequence[Column]) -> list[str]:
-    """Number the keys that arrived; equal rows are one where only keys and ids are kept."""
+    """Number the keys that arrived, and list each of them once."""
     return [
         f"CREATE TEMPORARY TABLE {names.changed} ON COMMIT DROP AS SELECT "
         f"dense_rank() OVER (ORDER BY {listed(key)}) AS {KEY}, * FROM {names.arrived}",
@@ -107,7 +107,7 @@ def number_keys(names: Names, key: Sequence[Column]) -> list[str]:
 
 
 def null_patterns(names: Names, key: Sequence[Column]) -> str:
-    """Which of a key's columns are null together, in the keys that changed."""
+    """Select the combinations of null key columns among the changed keys."""
     nulls = ", ".join(f"{quoted(column.name)} IS NULL" for column in key)
     return f"SELECT DISTINCT {nulls} FROM {names.keys}"
 
@@ -118,10 +118,10 @@ def find_had(
     columns: Sequence[Column],
     patterns: Iterable[Sequence[bool]],
 ) -> list[str]:
-    """Find the rows that the copy has of the changed keys, by an index or a hash join.
+    """Find the copy's rows of the changed keys, by an index or a hash join.
 
-    ``=`` and ``IS NULL`` use an index, ``IS NOT DISTINCT FROM`` does not; so each pattern of nulls
-    has a query.
+    ``=`` and ``IS NULL`` use an index, ``IS NOT DISTINCT FROM`` does not; so each combination of
+    nulls has its own query.
     """
     selects = [
         f"SELECT k.{KEY}, t.ctid AS {PLACE}, {listed(columns, 't.')} FROM {names.copy} t JOIN "
@@ -145,7 +145,7 @@ def _matches(key: Sequence[Column], pattern: Sequence[bool]) -> str:
 
 
 def find_differing(names: Names, columns: Sequence[Column]) -> list[str]:
-    """Find the keys whose rows are others than the copy has, as multisets."""
+    """Find the keys whose rows differ from the copy's, as multisets."""
     some = f"{KEY}, {listed(columns)}"
     now = f"SELECT {some} FROM {names.changed} WHERE {IS_ALIVE}"
     had = f"SELECT {some} FROM {names.had}"
@@ -166,7 +166,7 @@ def delete_differing(names: Names) -> str:
 
 
 def insert_differing(names: Names, columns: Sequence[Column]) -> str:
-    """Insert all rows that they have now."""
+    """Insert all current rows of these keys."""
     return (
         f"INSERT INTO {names.copy} ({listed(columns)}) SELECT {listed(columns, 'c.')} FROM "
         f"{names.changed} c JOIN {names.differing} USING ({KEY}) WHERE c.{IS_ALIVE}"
@@ -174,13 +174,13 @@ def insert_differing(names: Names, columns: Sequence[Column]) -> str:
 
 
 def delete_renumbered(names: Names, surrogate: Column) -> str:
-    """Delete keys that went and came back with another id."""
+    """Delete keys that were deleted and came back with another id."""
     name = quoted(surrogate.name)
     return _delete_keys(names, surrogate, f"c.{IS_ALIVE} AND h.{name} <> c.{name}")
 
 
 def insert_new_keys(names: Names, columns: Sequence[Column], surrogate: Column) -> str:
-    """Insert keys that are not there, each once."""
+    """Insert missing keys, each once."""
     name = quoted(surrogate.name)
     return (
         f"INSERT INTO {names.copy} ({listed(columns)}) SELECT DISTINCT {listed(columns, 'c.')} "
@@ -190,7 +190,7 @@ def insert_new_keys(names: Names, columns: Sequence[Column], surrogate: Column) 
 
 
 def delete_gone_keys(names: Names, surrogate: Column) -> str:
-    """Delete keys that are gone."""
+    """Delete keys that no longer exist."""
     return _delete_keys(names, surrogate, f"NOT c.{IS_ALIVE}")
 
 
@@ -205,7 +205,7 @@ def delete_other_keys(names: Names, key: Sequence[Column], surrogate: Column) ->
 
 
 def insert_other_keys(names: Names, columns: Sequence[Column], surrogate: Column) -> str:
-    """Insert all keys that arrived and are not there, each once."""
+    """Insert all arrived keys that are missing, each once."""
     name = quoted(surrogate.name)
     return (
         f"INSERT INTO {names.copy} ({listed(columns)}) SELECT DISTINCT {listed(columns, 'a.')} "
@@ -215,23 +215,23 @@ def insert_other_keys(names: Names, columns: Sequence[Column], surrogate: Column
 
 
 def create_rows(names: Names, columns: Sequence[Column]) -> str:
-    """The table of a stage's rows."""
+    """Create the table of a stage's rows."""
     of_rows = ", ".join(declared(column, nullable=column.nullable) for column in columns)
     return f"CREATE TABLE {names.copy} ({of_rows})"
 
 
 def index_key(names: Names, key: Sequence[Column]) -> str:
-    """The index by which rows of changed keys are found."""
+    """Create the index that finds the rows of changed keys."""
     return f"CREATE INDEX ON {names.copy} ({listed(key[:_INDEX_COLUMNS])})"
 
 
 def create_keys(
     names: Names, key: Sequence[Column], surrogate: Column, *, nulls_are_equal: bool
 ) -> str:
-    """The table of a stage's keys: an id each, which other tables may reference.
+    """Create the table of a stage's keys: an id each, which other tables may reference.
 
     Args:
-        nulls_are_equal: the server knows ``NULLS NOT DISTINCT``, since version 15.
+        nulls_are_equal: whether the server supports ``NULLS NOT DISTINCT`` (version 15 or later).
     """
     of_key = ", ".join(declared(column, nullable=column.nullable) for column in key)
     nulls = " NULLS NOT DISTINCT" if nulls_are_equal else ""
@@ -241,7 +241,7 @@ def create_keys(
 
 
 def _delete_keys(names: Names, surrogate: Column, which: str) -> str:
-    """Delete the keys of some of the changes, by the id that they had."""
+    """Delete the keys of some changes, by the id that they had."""
     name = quoted(surrogate.name)
     return (
         f"DELETE FROM {names.copy} t USING {names.had} h JOIN {names.changed} c USING ({KEY}) "

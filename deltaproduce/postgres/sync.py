@@ -1,7 +1,7 @@
 """The sync: brings the copies in a PostgreSQL database to a version, in one transaction.
 
-What a database may have is decided before it is asked. The invariant: rows and positions of all
-copies change together, or not at all.
+The constructor checks what a database can store, before it connects. The invariant: rows and
+positions of all copies change together, or not at all.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Sync:
             return Synced(version.number, tuple(self._done(database, works, version)))
 
     def _copies(self, version: Version) -> list[Copy]:
-        """The copies of the chosen stages, as they are in a version; those of keys come first."""
+        """Return the copies of the chosen stages in a version; copies of keys come first."""
         opened = opened_by(self._store)
         keys = (_keys_copy(_stage(opened, name, version)) for name in self._key_tables)
         rows = (_rows_copy(_stage(opened, name, version)) for name in self._stages)
@@ -183,7 +183,7 @@ class Sync:
         left: kept.Kept | None,
         version: Version,
     ) -> _Work:
-        """What is to be done to a copy; the table is there, and locked, afterwards."""
+        """Return the work for a copy, after creating the table if needed and locking it."""
         names = Names(f"{quoted(self._schema)}.{quoted(copy.table)}", number)
         table = kept.found(database, self._schema, copy.table)
         if table is not None and left is None:
@@ -229,7 +229,7 @@ class Sync:
         left: kept.Kept,
         copy: Copy,
     ) -> str | None:
-        """What someone did to a copy since the last sync; None if nothing is seen."""
+        """Return what someone did to a copy since the last sync; None if no change is found."""
         is_counted = left.rows <= kept.COUNTED_ROWS or self._on_break == "reload"
         count = _rows_in(database, names) if is_counted and table is not None else None
         return kept.fault(table, left, copy.columns, count)
@@ -237,7 +237,7 @@ class Sync:
     def _done(
         self, database: Database, works: Sequence[_Work], version: Version
     ) -> Iterator[SyncedTable]:
-        """Do the works: new keys before rows that may refer to them, keys that go at the end."""
+        """Do all work: new keys before rows that may refer to them, deleted keys last."""
         done = [_carried_out(database, work) for work in works]
         for work, (deleted, inserted, seconds) in zip(works, done, strict=True):
             started = time.perf_counter()
@@ -262,11 +262,11 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is to be done to a copy.
+    """The work for a copy.
 
     Attributes:
-        had: how many rows the table has.
-        is_new: it was made in this transaction.
+        had: the number of rows in the table.
+        is_new: whether this transaction created the table.
     """
 
     copy: Copy
@@ -277,7 +277,7 @@ class _Work:
 
 
 def _check_rows(work: _Work, rows: int, version: Version) -> None:
-    """Refuse to commit a copy that has not as many rows as its stage."""
+    """Refuse to commit a copy whose number of rows differs from its stage's."""
     figures = version.stages.get(work.copy.stage)
     expected = work.copy.expected_rows(0 if figures is None else figures.rows)
     if expected is not None and rows != expected:
@@ -290,7 +290,7 @@ def _check_rows(work: _Work, rows: int, version: Version) -> None:
 
 
 def _carried_out(database: Database, work: _Work) -> tuple[int, int, float]:
-    """How many rows were deleted and inserted, in how many seconds."""
+    """Do the work; return the number of deleted and inserted rows, and the seconds."""
     started, done = time.perf_counter(), (0, 0)
     if work.changes.is_whole:
         batches = work.changes.batches()

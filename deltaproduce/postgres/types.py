@@ -1,7 +1,7 @@
-"""Types: what a column of a store is in PostgreSQL, and which names it may have.
+"""Types: the PostgreSQL type of a store's column, and valid names.
 
-Pure. The invariant: what is not refused here can be written and read back without loss, but for the
-values that `rendering` refuses, and for the order of a map's entries.
+Pure. The invariant: what is not refused here can be written and read back without loss, except for
+the values that `rendering` refuses, and for the order of a map's entries.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _TYPES: Final[Mapping[type[DataType], str]] = MappingProxyType(
     }
 )
 _LONGEST_NAME: Final = 63
-"""In bytes: PostgreSQL cuts longer ones off."""
+"""In bytes: PostgreSQL cuts longer names off."""
 _SYSTEM_COLUMNS: Final = frozenset({"ctid", "xmin", "cmin", "xmax", "cmax", "tableoid"})
 
 
 def postgres_type(data_type: DataType) -> str:
-    """What PostgreSQL calls a type, in the words of its ``format_type``."""
+    """Return PostgreSQL's name of a type, in the words of its ``format_type``."""
     if isinstance(data_type, DecimalType):
         return f"numeric({data_type.precision},{data_type.scale})"
     return _TYPES[type(data_type)]
@@ -87,7 +87,7 @@ def check_columns(columns: Iterable[Column], *, stage: str) -> None:
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with a name in PostgreSQL; None if nothing is."""
+    """Return what is wrong with a name in PostgreSQL; None if nothing is."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if size <= _LONGEST_NAME:
         return None

@@ -1,6 +1,6 @@
-"""Figures as people read them: with units, separators and UTC.
+"""Figures for people: with units, separators and UTC.
 
-Pure. The invariant: a figure that is not known is a dash, and never a zero.
+Pure. The invariant: an unknown figure is a dash, never a zero.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(number: int | None) -> str:
-    """A count, with a comma between thousands."""
+    """Return a count with a comma between thousands."""
     return UNKNOWN if number is None else f"{number:,}"
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of something: ``1 row``, ``2 rows``."""
+    """Return a count with its noun: ``1 row``, ``2 rows``."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def size(number: int | None) -> str:
-    """A number of bytes, in the greatest binary unit of which it is at least one."""
+    """Return a number of bytes in the largest binary unit that gives at least one."""
     if number is None:
         return UNKNOWN
     amount, units = float(number), [*_UNITS]
@@ -37,7 +37,7 @@ def size(number: int | None) -> str:
 
 
 def seconds(number: float | None) -> str:
-    """A duration in seconds, to three digits."""
+    """Return a duration in seconds, to three digits."""
     if number is None:
         return UNKNOWN
     digits = 0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 else 3
@@ -45,14 +45,14 @@ def seconds(number: float | None) -> str:
 
 
 def moment(since_1970: float | None) -> str:
-    """A time to the second, in UTC."""
+    """Return a time to the second, in UTC."""
     if since_1970 is None:
         return UNKNOWN
     return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def share(part: int, whole: int) -> str:
-    """How much of a whole a part is, in percent."""
+    """Return a part of a whole in percent."""
     return UNKNOWN if not whole else f"{part / whole:.0%}"
 
 
@@ -66,4 +66,4 @@ FORMATS: Final[Mapping[str, Any]] = MappingProxyType(
         "share": share,
     }
 )
-"""By the names that the template knows them by."""
+"""The filters, by their names in the template."""

@@ -1,7 +1,7 @@
 """Gathering a report: from the version log, the definitions and the logs of tables.
 
-The invariant: all that it says of stages is of one version. It needs no session and, where there is
-one, has Spark do nothing but read the sample rows that are not seen without it.
+The invariant: everything that a report says about stages is from one version. Gathering needs no
+session; with one, Spark only reads sample rows that cannot be read without it.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from deltaproduce.storage.versions import EMPTY, Version, find, stage_at
 from deltaproduce.types.ddl import ddl_of
 
 STEPS: Final = 20
-"""So many of the newest versions that touched a stage are told."""
+"""The report lists this many of the newest versions that touched a stage."""
 
 
 def report(
     store: Opened, pipeline: str, version: int | None, samples: int, now: datetime
 ) -> Report:
-    """What a store's versions did, and its stages in one of them.
+    """Return the report of a store's versions, with its stages in one of them.
 
     Args:
         pipeline: its name.
         version: the number of the version; the head if None.
-        samples: so many rows at most of what a version changed in a stage.
-        now: the time, with time zone.
+        samples: the most rows to show of a version's changes to a stage.
+        now: the current time, with time zone.
 
     Raises:
-        NotFoundError: there is no such version, or tables of it are not there any more.
-        CorruptStoreError: tables are not there, or not as the version has them.
+        NotFoundError: there is no such version, or its tables do not exist any more.
+        CorruptStoreError: tables are missing, or differ from what the version recorded.
     """
     versions = [each.shown() for each in store.log.versions()]
     head = versions[-1] if versions else EMPTY
@@ -93,10 +93,10 @@ def _version(version: Version) -> VersionReport:
 def _stage(
     store: Opened, stage: Stage, readers: Sequence[str], past: Sequence[Version], samples: int
 ) -> StageReport:
-    """One stage in the first of some versions.
+    """Return one stage in the first of these versions.
 
     Args:
-        past: that version and those before it, newest first.
+        past: that version and the earlier ones, newest first.
     """
     chosen = past[0] if past else EMPTY
     figures, found = chosen.stages.get(stage.name), stage_at(chosen, stage)
@@ -167,7 +167,7 @@ def _tables(store: Opened, stage: Stage, figures: StageFigures) -> list[TableRep
 
 
 def _table(store: Opened, stage: Stage, kind: str, delta_version: int) -> TableReport:
-    """The size of one table; that of someone else's is not looked at."""
+    """Return the size of one table; someone else's table is not read."""
     if kind == CONTENT and stage.kind.place is not None:
         return TableReport(kind, delta_version, None, None)
     size = store.tables.size(store.tables.location.table(stage.name, kind), delta_version)

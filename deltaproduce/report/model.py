@@ -1,6 +1,6 @@
-"""What a report says, as plain values that JSON has.
+"""The content of a report, as plain JSON values.
 
-Pure. The invariant: a `Report` says everything that a page shows, and holds no table and no stage,
+Pure. The invariant: a `Report` has everything that a page shows, and holds no table and no stage,
 so it can be stored, compared and shown without the store.
 """
 
@@ -20,11 +20,11 @@ class VersionReport:
 
     Attributes:
         committed_at: when it was published, in seconds since 1970; None for version 0.
-        reached: how many stages it touched.
-        seconds: those that its stages took, one by one, without commits.
-        affected_keys: target keys that were looked at.
-        changed_keys: target keys in its updates.
-        rows: content rows of all stages.
+        reached: the number of stages that it touched.
+        seconds: the total time of its stages, without commits.
+        affected_keys: the number of target keys that were checked.
+        changed_keys: the number of target keys in its updates.
+        rows: the number of content rows of all stages.
     """
 
     number: int
@@ -47,8 +47,8 @@ class ColumnReport:
     Attributes:
         role: ``key`` or ``value``.
         type: as DDL, such as ``decimal(12,2)``.
-        descending: a key column that sorts so.
-        origin: the feeder's column that it is, in all rows; None if it is made, or given.
+        descending: whether it is a key column that sorts in descending order.
+        origin: the feeder's column that it copies in all rows; None if it is computed or given.
     """
 
     name: str
@@ -65,8 +65,8 @@ class TableReport:
 
     Attributes:
         table: ``content``, ``key_mappings``, ``updates`` or ``runs``.
-        files: how many it has; None if only Spark can say.
-        bytes: how many these have; None likewise.
+        files: the number of files; None if only Spark can count them.
+        bytes: their total size; None likewise.
     """
 
     table: str
@@ -77,12 +77,12 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What one version did to one stage, and why so.
+    """What one version did to one stage, and why.
 
     Attributes:
-        rows: content rows after it.
-        bytes_read: of stored tables, compressed as they are.
-        window: where its window is; empty if it has none.
+        rows: the number of content rows after it.
+        bytes_read: the bytes read from stored tables, compressed.
+        window: the position of its window; empty if it has none.
     """
 
     version: int
@@ -101,12 +101,12 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class SampleReport:
-    """Some rows of what one version changed in a stage.
+    """Sample rows of one version's changes to a stage.
 
     Attributes:
-        columns: the change type, key columns, the place in the key, value columns.
-        numeric: which of them are numbers.
-        changed_keys: how many keys all rows are of.
+        columns: the change type, key columns, the position in the key, value columns.
+        numeric: which of the columns are numbers.
+        changed_keys: the number of changed keys, over all rows.
     """
 
     version: int
@@ -118,16 +118,16 @@ class SampleReport:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """A source or stage, in the version that the report is of.
+    """A source or stage, in the version that the report shows.
 
     Attributes:
-        kind: in the library's word for it.
+        kind: the library's word for its kind.
         feeders: the names of the stages that it reads.
-        readers: the names of those that read it.
-        source_key: the columns of the feeder's key that each row is made from.
-        language: that of its definition: ``python`` or ``sql``; empty if there is no text.
-        definition: what makes its rows.
-        step: what the version did to it; None if it has no tables in it.
+        readers: the names of the stages that read it.
+        source_key: the columns of the feeder's key that each row is computed from.
+        language: the language of its definition: ``python`` or ``sql``; empty if there is no text.
+        definition: the code that computes its rows.
+        step: what the version did to it; None if the version has no tables of it.
         steps: the newest versions up to this one that touched it, newest first.
     """
 
@@ -146,17 +146,17 @@ class StageReport:
 
     @property
     def bytes(self) -> int | None:
-        """The bytes of all its tables; None if that is not known."""
+        """The bytes of all its tables; None if unknown."""
         return total(table.bytes for table in self.tables)
 
     @property
     def files(self) -> int | None:
-        """The files of all its tables; None if that is not known."""
+        """The files of all its tables; None if unknown."""
         return total(table.files for table in self.tables)
 
 
 def total(numbers: Iterable[int | None]) -> int | None:
-    """Their sum; None if one of them is not known."""
+    """Return the sum of numbers; None if one of them is unknown."""
     found = list(numbers)
     known = [number for number in found if number is not None]
     return sum(known) if len(known) == len(found) else None
@@ -168,12 +168,12 @@ class Report:
 
     Attributes:
         pipeline: its name.
-        location: the store's.
-        made_at: when the report was, in seconds since 1970.
+        location: the store's location.
+        made_at: when the report was created, in seconds since 1970.
         head: the number of the newest version.
-        version: the version that the stages are shown in.
+        version: the version in which the stages are shown.
         stages: feeders first.
-        versions: all that the store keeps, oldest first.
+        versions: all versions that the store keeps, oldest first.
     """
 
     pipeline: str
@@ -185,5 +185,5 @@ class Report:
     versions: tuple[VersionReport, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """Return the report as JSON values."""
         return asdict(self)

@@ -1,10 +1,10 @@
-"""OpenLineage: what a version did, as events for a catalog of lineage.
+"""OpenLineage: versions as events for a lineage catalog.
 
-A stage is a job, which reads its feeders and writes its own dataset; a version is a run of it, and
-of the pipeline above it. The invariant: a run's id follows from the attempt that published the
-version, so an event that is sent again is of the same run.
+A stage is a job, which reads its feeders and writes its own dataset; a version is a run of the job,
+and of the pipeline, its parent. The invariant: a run's id follows from the attempt that published
+the version, so a repeated event belongs to the same run.
 
-The only module that knows OpenLineage's client, which is an extra. Source: the specification of
+The only module that uses OpenLineage's client, which is an extra. Source: the specification of
 OpenLineage, and its rules for the names of datasets.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _PRODUCER: Final = "urn:python:deltaproduce"
 _UNTOUCHED: Final = StageFigures("skipped")
 _CATALOG: Final = "spark"
-"""The namespace of tables in a catalog, whose address nobody is told."""
+"""The namespace of tables in a catalog, whose address is unknown."""
 
 
 def sent(
@@ -63,7 +63,7 @@ def sent(
 
 
 def events(store: Opened, pipeline: str, version: Version, namespace: str) -> Iterator[RunEvent]:
-    """One event of the pipeline, and one of each stage that a version touched."""
+    """Yield one event of the pipeline, and one of each stage that a version touched."""
     from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import parent_run
 
@@ -86,7 +86,7 @@ def events(store: Opened, pipeline: str, version: Version, namespace: str) -> It
 
 
 def _inputs(store: Opened, stage: Stage, figures: StageFigures) -> Iterator[InputDataset]:
-    """What a stage reads: its feeders, or the table of others that a source is."""
+    """Yield the inputs of a stage: its feeders, or the foreign table that a source reads."""
     from openlineage.client.event_v2 import InputDataset
 
     for feeder in dict.fromkeys(feeder.name for feeder in stage.merged):
@@ -96,7 +96,7 @@ def _inputs(store: Opened, stage: Stage, figures: StageFigures) -> Iterator[Inpu
 
 
 def _output(store: Opened, stage: Stage, figures: StageFigures) -> OutputDataset:
-    """What a version wrote of a stage: its columns, its Delta version, and how many rows came."""
+    """Return a stage's output in a version: columns, Delta version, and the number of new rows."""
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import (
         dataset_version_dataset,
@@ -125,7 +125,7 @@ def _output(store: Opened, stage: Stage, figures: StageFigures) -> OutputDataset
 
 
 def _name_of(table: Table) -> tuple[str, str]:
-    """Namespace and name of a table, as OpenLineage's rules have them for files."""
+    """Return the namespace and name of a table by OpenLineage's rules for files."""
     if table.in_catalog:
         return _CATALOG, table.address.replace("`", "")
     found = urlsplit(table.address)

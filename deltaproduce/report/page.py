@@ -1,8 +1,8 @@
-"""The page: a report as one HTML file, with all that it needs in it.
+"""The page: renders a report as one self-contained HTML file.
 
-Pure but for reading the package's own files. The invariant: the page asks for nothing from
-anywhere, and no text of a report becomes markup or code in it: the template escapes what it is
-given, and the browser runs no script but those whose digests the page names.
+Pure, except that it reads the package's own files. The invariant: the page requests nothing from
+anywhere, and no text of a report becomes markup or code in it: the template escapes its values, and
+the browser runs only scripts whose digests the page names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltaproduce.report.figures import FORMATS
 from deltaproduce.report.model import Report, total
 
 SHOWN: Final = 100
-"""So many of the newest versions are in the table of versions; charts have all of them."""
+"""The table of versions shows this many of the newest; charts show all."""
 
 _ASSETS: Final = "deltaproduce.report"
 _LIBRARIES: Final = ("dagre-3.1.3", "uPlot-1.6.32")
@@ -28,7 +28,7 @@ _SOURCE_MAP: Final = "//# sourceMappingURL="
 
 
 def html(report: Report) -> str:
-    """The report as a page: HTML that opens from a disk."""
+    """Return the report as an HTML page that opens from a disk."""
     scripts = _scripts()
     return (
         _environment()
@@ -49,7 +49,7 @@ def html(report: Report) -> str:
 
 
 def _drawn(report: Report) -> dict[str, Any]:
-    """What scripts draw: the edges between stages by their places, and versions by columns."""
+    """Return the data that scripts draw: stage edges by position, and versions by column."""
     places = {stage.name: place for place, stage in enumerate(report.stages)}
     versions = {
         name: [getattr(version, name) for version in report.versions]
@@ -76,13 +76,13 @@ def _drawn(report: Report) -> dict[str, Any]:
 
 
 def _digest(script: str) -> str:
-    """As a content security policy names a script: the base64 of its SHA-256."""
+    """Return a script's name in a content security policy: the base64 of its SHA-256."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 @cache
 def _environment() -> Environment:
-    """The templates: whatever is put into them is escaped, and what they lack is an error."""
+    """Return the template environment, which escapes values; a missing value is an error."""
     found = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -96,7 +96,7 @@ def _environment() -> Environment:
 
 @cache
 def _scripts() -> tuple[str, ...]:
-    """The libraries, each behind its licence, and the page's own script."""
+    """Return the libraries, each after its licence, and the page's own script."""
     return (*map(_library, _LIBRARIES), _asset("page.js"))
 
 
@@ -108,5 +108,5 @@ def _library(name: str) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    """A file of the package, as text."""
+    """Return a file of the package as text."""
     return files(_ASSETS).joinpath("assets", name).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Samples: a few of the rows that versions changed, as text.
+"""Samples: some of the rows that versions changed, as text.
 
-The invariant: at most as many rows are read as are shown, but for the row groups that they are in;
-and every value has a text, which is short and prints.
+The invariant: only as many rows are read as are shown, apart from the rest of their row groups; and
+every value has a short, printable text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deltaproduce.types import excerpts
 from deltaproduce.types.columns import VERSION
 
 SAMPLED: Final = 3
-"""So many versions of a stage are sampled."""
+"""This many versions of a stage are sampled."""
 
 _LONGEST_TEXT: Final = 200
 
@@ -32,11 +32,11 @@ _LONGEST_TEXT: Final = 200
 def rows_changed(
     store: Opened, stage: Stage, past: Sequence[Version], most: int
 ) -> Iterator[SampleReport]:
-    """Rows of the newest versions that changed a stage, those of one version after the other.
+    """Yield rows of the newest versions that changed a stage, version by version.
 
     Args:
-        past: the versions in question, newest first.
-        most: so many rows of a version at most; without any, nothing is read.
+        past: the candidate versions, newest first.
+        most: the most rows of a version; if 0, nothing is read.
     """
     changed = (
         (version, version.stages[stage.name].changed_keys)
@@ -59,7 +59,7 @@ def rows_changed(
 
 
 def texts(values: pa.ChunkedArray) -> list[Value]:
-    """A text of each value; times are in UTC, bytes in hexadecimal digits."""
+    """Return each value as text; times are in UTC, bytes in hexadecimal digits."""
     return [
         None if text is None else excerpts.escaped(text, limit=_LONGEST_TEXT)
         for text in _long(values)

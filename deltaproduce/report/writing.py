@@ -1,4 +1,4 @@
-"""Writing a report: what is asked is checked, gathered, and put into one file."""
+"""Writing a report: checks the arguments, gathers the report, and writes it to one file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written(
 
 
 def _put(target: Path, text: str) -> None:
-    """Put a file in the place of another in one go, so that nobody sees half of it."""
+    """Replace a file atomically, so that nobody sees half of it."""
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,8 +1,8 @@
-"""Changes since a position: what a copy of some stages lacks, as of one version.
+"""Changes since a position: the rows that a copy of some stages lacks, as of one version.
 
-The invariant: whatever the position is, a copy that takes what `StageChanges` says has afterwards
-the rows of the version that `Changes.position` names, of all these stages alike. Taking it twice
-does no harm: keys are told of with all their rows.
+The invariant: whatever the position is, a copy that applies all `StageChanges` then has the rows of
+the version in `Changes.position`, for all these stages. Applying them twice does no harm: changed
+keys come with all their rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deltaproduce.sync.positions import Position, fault
 from deltaproduce.types.columns import Column
 
 OnBreak = Literal["raise", "reload"]
-"""What happens if it is unknown what a copy lacks: an error, or all rows again."""
+"""The reaction if it is unknown what a copy lacks: an error, or all rows again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _chosen(store: Store, stages: Sequence[str] | None) -> list[Stage]:
 
 
 def _check_forwards(position: Position, until: int, versions: Sequence[Version]) -> None:
-    """Refuse to go back to a version before the position, which the store has."""
+    """Refuse to go back to a version before the position, if the store has its version."""
     if versions and position.version <= versions[-1].number:
         raise InvalidArgumentError(
             f"until is version {until}, and the copy has version {position.version} already",
@@ -174,7 +174,7 @@ def _changes_of(
 
 
 def _changed(stage: str, versions: Sequence[Version], since: Version, last: Version) -> bool:
-    """Whether any version after one, up to another, has updates of a stage."""
+    """Return whether any version after `since`, up to `last`, has updates of a stage."""
     between = (v for v in versions if since.number < v.number <= last.number)
     figures = (version.stages.get(stage) for version in between)
     return any(found is not None and found.changed_keys for found in figures)

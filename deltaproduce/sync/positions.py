@@ -1,8 +1,8 @@
-"""Positions: which version of which store a copy has, as a value that is kept beside the copy.
+"""Positions: the store and version that a copy has, as a value stored with the copy.
 
-Pure. The invariant: a position is taken for a version's only if the store has that very version, as
-the attempt that published it says; the number alone may be another's, in a store that was set back
-from a backup or made anew.
+Pure. The invariant: a position refers to a version only if the store has that very version, by the
+attempt that published it. The number alone may refer to another version, in a store that was
+restored from a backup or created again.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ _POSITION = {
 def fault(
     position: Position, store_id: str | None, versions: Sequence[Version], stage: str
 ) -> str | None:
-    """Why nobody knows what a copy of a stage lacks; None if it is known.
+    """Return why it is unknown what a copy of a stage lacks; None if it is known.
 
     Args:
-        versions: all that the store has, oldest first.
+        versions: all versions of the store, oldest first.
     """
     if position.store_id != (store_id or ""):
         return f"it is of another store, {position.store_id!r}; this one is {store_id!r}"
