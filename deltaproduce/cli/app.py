@@ -1,7 +1,7 @@
-"""The application: the table of verbs as one command with subcommands.
+"""The application: all verbs as one command with subcommands.
 
-Help is plain text, in the groups of the table: drawing it with rich would take longer than all else
-that ``--help`` does.
+Help is plain text, in the groups of the table: drawing it with rich would take longer than
+everything else that ``--help`` does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltaproduce.cli.verbs import VERBS
 
 
 class Verbs(TyperGroup):
-    """The verbs, which help shows by groups."""
+    """The verbs, which help shows in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 typer's own
         """Write the groups of verbs, with the first sentence of each verb's help."""
@@ -68,8 +68,8 @@ app: Final = _assembled()
 
 
 def main() -> None:
-    """The command ``deltaproduce``."""
+    """Run the command ``deltaproduce``."""
     try:
         app(prog_name="deltaproduce")
-    except KeyboardInterrupt:  # while modules were imported: a verb says it by itself
+    except KeyboardInterrupt:  # during imports; a verb reports it itself
         sys.exit(INTERRUPTED)

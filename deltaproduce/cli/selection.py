@@ -1,11 +1,11 @@
-"""Selections of stages, in the operators of dbt's ``--select``.
+"""Selections of stages, with the operators of dbt's ``--select``.
 
-Pure, on the names of stages and who feeds whom. A selection is the union of its terms, which are
-separated by spaces; parts of a term that are separated by commas must all hold. A part is a name or
-a pattern of ``*``, ``?`` and ``[…]``, with ``+`` before it for all that feeds it and behind it for
-all that it feeds, and a number there for so many steps: ``2+totals``, ``orders+1``.
+Pure: works on names of stages and their feeders. A selection is the union of its terms, which are
+    separated by spaces; parts of a term that are separated by commas must all match. A part is a
+    name or a pattern of ``*``, ``?`` and ``[…]``. ``+`` before it adds everything upstream, ``+``
+    after it everything downstream, and a number there limits the steps: ``2+totals``, ``orders+1``.
 
-The invariant: what is selected comes in the order of the pipeline, feeders first.
+The invariant: selected stages come in the order of the pipeline, feeders first.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from deltaproduce.model.graph import Graph, is_auxiliary
 _PART: Final = re.compile(r"(?:(\d*)(\+))?([^+]+?)(?:(\+)(\d*))?")
 
 Feeders = Mapping[str, Sequence[str]]
-"""Stage -> those that feed it; all stages, feeders first."""
+"""Stage -> its feeders; all stages, feeders first."""
 
 
 def feeders_of(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """The stages of a graph that users have defined, and what feeds each."""
+    """Return the stages of a graph that users defined, and the feeders of each."""
     return {
         stage.name: tuple(feeder.name for feeder in stage.merged)
         for stage in graph.stages
@@ -34,10 +34,10 @@ def feeders_of(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def selected(terms: Iterable[str], feeders: Feeders) -> tuple[str, ...]:
-    """The stages that some terms select; all if there are none.
+    """Return the stages that these terms select; all if there are no terms.
 
     Raises:
-        NotFoundError: a term selects no stage, or is none.
+        NotFoundError: a term selects no stage, or is not valid.
     """
     words = [word for term in terms for word in term.split()]
     if not words:
@@ -78,7 +78,7 @@ def _readers(feeders: Feeders) -> Feeders:
 
 
 def _reached(start: set[str], edges: Feeders, steps: int | None) -> set[str]:
-    """What is reached from somewhere in at most so many steps; in any number if None."""
+    """Return what is reached in at most this many steps; in any number if None."""
     found, border = set(start), set(start)
     while border and steps != 0:
         border = {other for name in border for other in edges[name]} - found

@@ -1,1 +1,1 @@
-"""What verbs say: answers as values, what is said of the library's values, how it is printed."""
+"""Answers of verbs: as values, as summaries of the library's values, and in print."""

@@ -1,7 +1,7 @@
-"""Answers: what a verb has to say, as JSON and as tables, and the exit code that goes with it.
+"""Answers: the output of a verb, as JSON and as tables, and its exit code.
 
-Pure. The invariant: the JSON has all that the tables show, so that nobody has to read these with a
-program.
+Pure. The invariant: the JSON has everything that the tables show, so that no program has to parse
+the tables.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ FAILED: Final = 1
 WRONG_USE: Final = 2
 NOTHING_TO_DO: Final = 3
 INTERRUPTED: Final = 130
-"""As shells have it: 128 and the number of SIGINT."""
+"""As in shells: 128 plus the number of SIGINT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a verb says.
+    """The output of a verb.
 
     Attributes:
         data: what ``--json`` prints: plain values.
-        parts: what is printed otherwise, from top to bottom.
+        parts: what is printed without it, from top to bottom.
         code: the exit code.
     """
 

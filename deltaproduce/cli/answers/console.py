@@ -1,8 +1,8 @@
 """The console: the one place that writes to standard output and standard error.
 
-Answers go to standard output, all else to standard error. The invariant: what came with rows prints
-as it is written, so it can neither drive a terminal nor be taken for markup; and a pipe gets no
-colours and no lines that are cut.
+Answers go to standard output, everything else to standard error. The invariant: text from rows
+prints literally, so it can neither control a terminal nor count as markup; and a pipe gets no
+colours and no cut lines.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _WIDTH_OF_PIPES: Final = 10_000
 _STYLES: Final = {"-": "red", "+": "green", "@": "cyan"}
-"""Of the lines of a diff, on terminals."""
+"""The colours of a diff's lines, on terminals."""
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print an answer: its JSON, indented, or what people read."""
+    """Print an answer: as indented JSON, or as tables and text."""
     if as_json:
         sys.stdout.write(json.dumps(answer.data, indent=2) + "\n")
         return
     console = _console()
     for place, part in enumerate(answer.parts):
         if any(isinstance(one, Table) for one in answer.parts[max(place - 1, 0) : place + 1]):
-            sys.stdout.write("\n" if place else "")  # around tables
+            sys.stdout.write("\n" if place else "")  # a blank line around tables
         if isinstance(part, Table):
             _print_table(console, part)
         else:
@@ -42,12 +42,12 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
 
 
 def print_error(message: str) -> None:
-    """Say in one line what went wrong, on standard error."""
+    """Print in one line what went wrong, to standard error."""
     sys.stderr.write(f"error: {escaped(' '.join(message.split()))}\n")
 
 
 def print_trace(text: str) -> None:
-    """Show where an error came from, on standard error."""
+    """Print where an error came from, to standard error."""
     sys.stderr.write(text)
 
 
@@ -58,7 +58,7 @@ def _console() -> Console:
 
 
 def drawn(table: Table) -> Drawn:
-    """A table as rich draws it, without its notes."""
+    """Return a table as rich draws it, without its notes."""
     from rich import box
     from rich.table import Table as Drawn
     from rich.text import Text
@@ -91,6 +91,6 @@ def _print_table(console: Console, table: Table) -> None:
 
 
 def _are_numbers(cells: Iterable[Cell]) -> bool:
-    """Whether a column has numbers, and nothing else."""
+    """Return whether a column has numbers, and nothing else."""
     found = [cell for cell in cells if cell is not None]
     return bool(found) and all(map(is_number, found))

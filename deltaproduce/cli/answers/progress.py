@@ -1,8 +1,8 @@
-"""Progress: what is shown on standard error while a version is made.
+"""Progress: what standard error shows while a version is computed.
 
-On a terminal a table grows by a line a stage, and is gone when the answer comes. Elsewhere (a log,
-a scheduler) each stage is a line when it is done. The invariant: what takes less than two seconds
-shows nothing, and nothing is ever written to standard output.
+On a terminal, a table grows by a line for each stage, and disappears when the answer comes.
+Elsewhere (a log, a scheduler) each stage prints a line when it is done. The invariant: an operation
+that takes less than two seconds shows nothing, and nothing is ever written to standard output.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 COLUMNS: Final = ("stage", "mode", "keys", "changed", "rows", "seconds")
-"""As the table that a run prints at its end has them."""
+"""The columns of the table that a run prints at its end."""
 
 _SECONDS: Final = 2.0
-"""As DuckDB's progress bar: what is quicker needs none."""
+"""As for DuckDB's progress bar: faster operations need none."""
 
 
 def on_standard_error() -> Listener:
-    """What shows the progress of one command: a table on a terminal, else lines."""
+    """Return the progress display of one command: a table on a terminal, else lines."""
     stream = sys.stderr
     return LiveTable(stream) if stream.isatty() else Lines(stream)
 
 
 @dataclass(slots=True)
 class Lines:
-    """A line for each stage that is done.
+    """Prints a line for each stage that is done.
 
     Args:
-        stream: where to.
-        clock: seconds from any moment on.
+        stream: where to write.
+        clock: returns seconds since any fixed moment.
     """
 
     stream: TextIO
@@ -48,7 +48,7 @@ class Lines:
     _held: list[str] = field(default_factory=list)
 
     def __call__(self, progress: Progress) -> None:
-        """Write what is done, or keep it until two seconds are over."""
+        """Write the stages that are done, or hold them until two seconds are over."""
         now = self.clock()
         self._started = now if self._started is None else self._started
         if progress.event == "ends" and not progress.phase:
@@ -68,11 +68,11 @@ class Lines:
 
 @dataclass(slots=True)
 class LiveTable:
-    """A table of the stages that are done, and of the one that is being worked on.
+    """Draws a table of the stages that are done, and of the current one.
 
     Args:
         stream: a terminal.
-        clock: seconds from any moment on.
+        clock: returns seconds since any fixed moment.
     """
 
     stream: TextIO
@@ -84,7 +84,7 @@ class LiveTable:
     _live: Live | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Take note of what is done; another thread draws it, four times a second."""
+        """Record what is done; another thread draws it, four times a second."""
         match progress:
             case Progress(event="ends", phase="", stage=""):
                 self._end()
@@ -101,7 +101,7 @@ class LiveTable:
             self._begin()
 
     def drawn(self) -> RenderableType:
-        """The table as it is now; nothing in the first two seconds."""
+        """Return the current table; nothing in the first two seconds."""
         from rich.console import Group
 
         from deltaproduce.cli.answers.console import drawn
@@ -132,7 +132,7 @@ class LiveTable:
 
 
 def _row(progress: Progress) -> tuple[Cell, ...]:
-    """A stage that is done, by `COLUMNS`."""
+    """Return the cells of a stage that is done, by `COLUMNS`."""
     seconds = None if progress.seconds is None else round(progress.seconds, 2)
     keys, changed = progress.keys_in, progress.keys_changed
     return progress.stage, progress.mode, keys, changed, progress.rows, seconds

@@ -1,6 +1,7 @@
-"""Rows as verbs print them: filtered, cut to so many, and turned into plain values.
+"""Rows as verbs print them: filtered, limited, and turned into plain values.
 
-The invariant: no more rows than are printed leave Spark, one aside that says that there are more.
+The invariant: Spark returns only the rows that are printed, plus one that shows that there are
+more.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def key_columns(graph: Graph, stage: str) -> Columns:
-    """The key columns of a stage that readers see.
+    """Return the key columns of a stage that readers see.
 
     Raises:
         NotFoundError: there is no such stage.
@@ -38,7 +39,7 @@ def key_columns(graph: Graph, stage: str) -> Columns:
 
 
 def where(rows: DataFrame | pa.Table, filters: Mapping[str, Any]) -> DataFrame | pa.Table:
-    """The rows that have these values in these columns; null is a value."""
+    """Keep the rows with these values in these columns; null is a value."""
     for name, value in filters.items():
         if isinstance(rows, pa.Table):
             column = rows.column(name)
@@ -52,7 +53,7 @@ def where(rows: DataFrame | pa.Table, filters: Mapping[str, Any]) -> DataFrame |
 
 
 def printed(rows: DataFrame | pa.Table, limit: int) -> Answer:
-    """Some rows: an object each in JSON, and a table otherwise."""
+    """Return the first rows as an answer: an object each in JSON, and a table otherwise."""
     columns, found, more = _taken(rows, limit)
     data = {
         "rows": [dict(zip(columns, map(plain, row), strict=True)) for row in found],
@@ -64,7 +65,7 @@ def printed(rows: DataFrame | pa.Table, limit: int) -> Answer:
 
 
 def of_lineage(found: Lineage, limit: int) -> Answer:
-    """A lineage: the stages upstream and downstream, and the keys in each."""
+    """Return a lineage as an answer: the stages upstream and downstream, and the keys in each."""
     ways = {"upstream": found.upstream, "downstream": found.downstream}
     taken = {
         way: {stage: _taken(keys, limit) for stage, keys in stages.items()}
@@ -94,14 +95,14 @@ def of_lineage(found: Lineage, limit: int) -> Answer:
 
 
 def cell_of(value: object) -> str:
-    """A value in a line of several."""
+    """Return a value as text for a line with several values."""
     return str(cell(value))
 
 
 def _taken(
     rows: DataFrame | pa.Table, limit: int
 ) -> tuple[tuple[str, ...], list[tuple[Any, ...]], bool]:
-    """The names of the columns, at most so many rows, and whether there are more."""
+    """Return the column names, at most `limit` rows, and whether there are more."""
     if not isinstance(rows, pa.Table):
         rows = (rows.limit(limit + 1) if limit else rows).toArrow()
     kept = rows.slice(0, limit) if limit else rows
@@ -116,10 +117,10 @@ def _of(value: object, column: pa.ChunkedArray) -> pa.Scalar:
 
 
 def of_task(tasks: Iterable[Task], stage: str, partition: Mapping[str, Any]) -> Answer:
-    """The scope, partition columns and dependencies of the task that makes a partition.
+    """Return the scope, partition columns and dependencies of the task that computes a partition.
 
     Raises:
-        NotFoundError: no task makes it.
+        NotFoundError: no task computes it.
     """
     for task in tasks:
         if task.stage == stage and task.partition == partition:

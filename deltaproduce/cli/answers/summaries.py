@@ -1,6 +1,7 @@
-"""Summaries: what is said of the library's values, as answers.
+"""Summaries: the library's values as answers.
 
-Pure: from a value's fields, or its ``as_dict``, to JSON and tables. Everything that verbs print of
+Pure: from a value's fields, or its ``as_dict``, to JSON and tables. Everything that verbs print
+    about versions, plans, findings and the like is formatted here.
 versions, plans, findings and the like is made here.
 """
 
@@ -26,7 +27,7 @@ _HEADINGS: Final = ("stage", "mode", "keys", "changed", "added", "removed", "row
 
 
 def version_line(version: Version) -> str:
-    """One version in a line."""
+    """Return one version in a line."""
     if version.committed_at is None:
         return "version 0: there is none yet"
     when = version.committed_at.strftime("%Y-%m-%d %H:%M:%S %Z")
@@ -34,11 +35,11 @@ def version_line(version: Version) -> str:
 
 
 def version_made(before: Version, version: Version, stages: Collection[str]) -> Answer:
-    """What an operation has done: the version that it made, or that there was nothing to do.
+    """Return what an operation did: the version that it published, or that nothing was to do.
 
     Args:
-        before: the head before it.
-        stages: those that are shown.
+        before: the head before the operation.
+        stages: the stages to show.
     """
     made = version.number > before.number
     data = {"made": made, "version": _version(version, stages)}
@@ -54,18 +55,18 @@ def version_made(before: Version, version: Version, stages: Collection[str]) -> 
 
 
 def nothing_is_3(answer: Answer, done: bool, *, exit_code: bool) -> Answer:
-    """The answer, with the code for nothing to do where that is asked for.
+    """Return the answer, with the exit code for nothing to do if the user wants it.
 
     Args:
-        done: whether something was done, or is to be.
-        exit_code: whether it is asked for.
+        done: whether anything was done, or will be.
+        exit_code: whether the user wants it.
     """
     code = NOTHING_TO_DO if exit_code and not done else DONE
     return Answer(answer.data, answer.parts, code)
 
 
 def versions(found: Sequence[Version], stages: Collection[str]) -> Answer:
-    """All versions, oldest first."""
+    """Return all versions, oldest first."""
     rows = tuple(
         (
             version.number,
@@ -89,11 +90,11 @@ def planned(
     files: Digests,
     snapshots: Sequence[str],
 ) -> Answer:
-    """What a run would do.
+    """Return what a run would do.
 
     Args:
-        files: source -> its new files of changes.
-        snapshots: the sources that all rows are given of.
+        files: source -> its new change files.
+        snapshots: the sources that get all of their rows.
     """
     chosen = [step for step in plan if step.stage.name in stages]
     data = {
@@ -119,7 +120,7 @@ def planned(
 
 
 def findings(found: Sequence[Finding], stages: Collection[str]) -> Answer:
-    """What is wrong with tables: exit code 1 if anything is."""
+    """Return what is wrong with tables: exit code 1 if anything is."""
     wrong = [one for one in found if one.stage in stages or not one.stage]
     data = [finding.as_dict() for finding in wrong]
     if not wrong:
@@ -131,7 +132,7 @@ def findings(found: Sequence[Finding], stages: Collection[str]) -> Answer:
 
 
 def forgotten(found: Forgotten) -> Answer:
-    """What forgetting a key has done, and where it can still be read."""
+    """Return what forgetting a key did, and where it can still be read."""
     line = version_line(found.version)
     if not found.remains:
         return Answer(found.as_dict(), ("it can be read nowhere any more", line))
@@ -142,7 +143,7 @@ def forgotten(found: Forgotten) -> Answer:
 
 
 def vacuumed(found: Vacuumed, *, dry_run: bool) -> Answer:
-    """What a vacuum has removed, or would remove."""
+    """Return what a vacuum removed, or would remove."""
     numbers = ", ".join(map(str, found.versions)) or "none"
     would = "would be " if dry_run else ""
     parts = [
@@ -154,7 +155,7 @@ def vacuumed(found: Vacuumed, *, dry_run: bool) -> Answer:
 
 
 def graph(feeders: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> Answer:
-    """The stages, and what each is made from."""
+    """Return the stages, and the feeders of each."""
     data = [
         {"stage": name, "kind": kinds[name], "feeders": list(fed)} for name, fed in feeders.items()
     ]
@@ -163,10 +164,10 @@ def graph(feeders: Mapping[str, Sequence[str]], kinds: Mapping[str, str]) -> Ans
 
 
 def task_graph(tasks: Sequence[Task], *, drawn: bool) -> Answer:
-    """Tasks, and which partitions each reads.
+    """Return tasks, and the partitions that each reads.
 
     Args:
-        drawn: as a Mermaid flowchart.
+        drawn: whether as a Mermaid flowchart.
     """
     reads = {str(task): [str(one) for one in task.dependencies] for task in tasks}
     states = {str(task): task.state for task in tasks}
@@ -181,7 +182,7 @@ def task_graph(tasks: Sequence[Task], *, drawn: bool) -> Answer:
 
 
 def rehearsed(run: Run) -> Answer:
-    """What a run of tasks would do."""
+    """Return what a run of tasks would do."""
     parts = {"done": "would be made", "blocked": "would wait", "dropped": "would be dropped"}
     data = {part: [str(one) for one in getattr(run, part)] for part in (*parts, "left")}
     rows = tuple((name, said) for part, said in parts.items() for name in data[part])
@@ -191,7 +192,7 @@ def rehearsed(run: Run) -> Answer:
 
 
 def mermaid(feeders: Mapping[str, Sequence[str]]) -> str:
-    """The graph as a Mermaid flowchart, of the stages given."""
+    """Return the graph of these stages as a Mermaid flowchart."""
     numbers = {name: f"s{number}" for number, name in enumerate(feeders)}
     nodes = [f'  {number}["{_quoted(name)}"]' for name, number in numbers.items()]
     edges = [
@@ -204,7 +205,7 @@ def mermaid(feeders: Mapping[str, Sequence[str]]) -> str:
 
 
 def explained(about: Mapping[str, Any]) -> Answer:
-    """A stage: what defines it, what the head has of it, and what the next version would do."""
+    """Return a stage's definition, its state in the head, and what the next version would do."""
     flat = {**about, **(about["figures"] or {})}
     rows = tuple(
         (name.replace("_", " "), _in_a_line(value))
@@ -231,7 +232,7 @@ def _version(version: Version, stages: Collection[str]) -> dict[str, Any]:
 
 
 def _of(version: Version, stages: Collection[str]) -> list[str]:
-    """Those of its stages that are shown: others than the pipeline's are of its past, and are."""
+    """Return the version's stages that are shown; stages that the pipeline dropped are not."""
     return [name for name in version.stages if name in stages]
 
 
@@ -240,7 +241,7 @@ def _quoted(name: str) -> str:
 
 
 def synced(found: Synced) -> Answer:
-    """What a sync has done to each table of a database."""
+    """Return what a sync did to each table of a database."""
     columns = ("table", "rows", "deleted", "inserted", "seconds", "all rows because")
     rows = tuple(
         (one.table, one.rows, one.deleted, one.inserted, round(one.seconds, 2), one.reason)

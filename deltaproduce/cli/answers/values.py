@@ -1,7 +1,8 @@
 r"""Keys and rows on a command line: text as values of a stage's columns, and values as cells.
 
-Pure. A key of several columns is one argument, its values separated by commas as in a line of CSV;
-``\N`` is null. The invariant: a text is only taken for a value if the column's type has it.
+Pure. A key of several columns is one argument, with its values separated by commas as in a CSV
+line; ``\N`` is null. The invariant: a text is only accepted as a value if the column's type can
+hold it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _NULL: Final = "\\N"
 
 
 def key_of(text: str, columns: Columns) -> Any:  # noqa: ANN401 as functions get keys
-    """A key as `Store.lineage` and `Store.forget` take it: bare, or a tuple.
+    """Return a key in the form of `Store.lineage` and `Store.forget`: bare, or a tuple.
 
     Raises:
-        InvalidArgumentError: it is no key of these columns.
+        InvalidArgumentError: the text is not a key of these columns.
     """
     (values,) = csv.reader([text]) if len(columns) > 1 else ([text],)
     if len(values) != len(columns):
@@ -41,10 +42,10 @@ def key_of(text: str, columns: Columns) -> Any:  # noqa: ANN401 as functions get
 
 
 def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's type
-    """A value of a column.
+    """Return a value of a column.
 
     Raises:
-        InvalidArgumentError: the type does not have it.
+        InvalidArgumentError: the type cannot hold it.
     """
     if text == _NULL:
         return None
@@ -60,7 +61,7 @@ def value_of(text: str, column: Column) -> Any:  # noqa: ANN401 of the column's 
 
 
 def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
-    """Column -> value: of a key, and of ``column=value`` for columns of the key.
+    """Return column -> value: from a key, and from ``column=value`` for key columns.
 
     Raises:
         InvalidArgumentError: a text is neither, or there are two keys.
@@ -87,10 +88,10 @@ def filters_of(texts: Iterable[str], columns: Columns) -> dict[str, Any]:
 
 
 def partition_of(texts: Iterable[str]) -> dict[str, str]:
-    """Column -> value, of ``column=value``.
+    """Return column -> value, from ``column=value``.
 
     Raises:
-        InvalidArgumentError: a text is none.
+        InvalidArgumentError: a text does not have this form.
     """
     found: dict[str, str] = {}
     for text in texts:
@@ -104,7 +105,7 @@ def partition_of(texts: Iterable[str]) -> dict[str, str]:
 
 
 def cell(value: object) -> Cell:
-    """A value of a row in a table: as JSON has it, in one line; null is told from empty text."""
+    """Return a value as one line of JSON for a table; null differs from empty text."""
     match found := plain(value):
         case None:
             return "NULL"

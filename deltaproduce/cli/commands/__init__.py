@@ -1,1 +1,1 @@
-"""Verbs as typer calls them: the options that several have, what a shell completes, exit codes."""
+"""Verbs as typer calls them: common options, shell completion, exit codes."""

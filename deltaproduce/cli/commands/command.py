@@ -1,7 +1,7 @@
-"""Commands: a verb as typer calls it, with the options of all verbs, and its exit code.
+"""Commands: a verb as typer calls it, with the common options, and its exit code.
 
 The invariant: whatever happens, the user gets an answer on standard output, or one line on standard
-error that says what is wrong and what to do; a traceback only with ``--debug``.
+error that says what is wrong and what to do. A traceback appears only with ``--debug``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from deltaproduce.errors import (
 )
 
 Verb = Callable[..., Answer]
-"""A function of an `Invocation`, and of arguments and options as typer has them."""
+"""A function of an `Invocation`, and of typer's arguments and options."""
 
 _WRONG_USE: Final = (InvalidArgumentError, NotFoundError, DefinitionError)
-"""What the caller mends: the command line, the project file or the definitions."""
+"""Errors that the caller fixes: in the command line, the project file or the definitions."""
 
 _OF_ALL: Final = {
     "project_dir": (
@@ -61,7 +61,7 @@ _OF_ALL: Final = {
 
 
 def command(verb: Verb) -> Callable[..., None]:
-    """A verb as a function of typer's: it takes the options of all verbs too, and returns nothing.
+    """Turn a verb into a function for typer: it takes the common options too, and returns nothing.
 
     Args:
         verb: its first parameter is the `Invocation`; its docstring is the help.
@@ -87,15 +87,15 @@ def command(verb: Verb) -> Callable[..., None]:
 
 
 def _answer(asked: Callable[[], Answer], *, debug: bool) -> Answer:
-    """What a verb says.
+    """Return the answer of a verb.
 
     Raises:
-        typer.Exit: it failed; the error is printed.
+        typer.Exit: the verb failed; the error is printed.
     """
     try:
         with packages_named():
             return asked()
-    except (typer.Exit, typer.TyperException):  # typer's own ways out
+    except (typer.Exit, typer.TyperException):  # typer handles these itself
         raise
     except KeyboardInterrupt as error:
         message = "interrupted: the store is as its last version has it; run the same again"
@@ -103,7 +103,7 @@ def _answer(asked: Callable[[], Answer], *, debug: bool) -> Answer:
     except DeltaProduceError as error:
         code = WRONG_USE if isinstance(error, _WRONG_USE) else FAILED
         _leave(error, _said(error), code, debug=debug)
-    except Exception as error:  # noqa: BLE001 nobody else would say it in one line
+    except Exception as error:  # noqa: BLE001 the user gets one line
         advice = "" if debug else "; --debug shows where it is from"
         _leave(error, f"{type(error).__name__}: {error}{advice}", FAILED, debug=debug)
 
@@ -116,7 +116,7 @@ def _leave(error: BaseException, message: str, code: int, *, debug: bool) -> NoR
 
 
 def _said(error: DeltaProduceError) -> str:
-    """The error, and of a function of the user's where it failed."""
+    """Return the error's text; for a user's function, with a hint at where it failed."""
     if isinstance(error, ProducerError) and error.__cause__ is not None:
         return f"{error}; --debug shows where in the function"
     return str(error)

@@ -1,6 +1,6 @@
-"""What a shell completes: names of stages and sources of the project at hand.
+"""Shell completion: the names of the project's stages and sources.
 
-A shell that asks gets names or nothing, never an error.
+A shell gets names or nothing, never an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def stages(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of stages, also behind the operators of a selection."""
+    """Return names of stages, also after the operators of a selection."""
     before = incomplete[: len(incomplete) - len(incomplete.lstrip("+0123456789"))]
     graph = _graph(context)
     return (
@@ -24,7 +24,7 @@ def stages(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def sources(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of sources."""
+    """Return names of sources."""
     graph = _graph(context)
     return [] if graph is None else _matching([one.name for one in graph.sources], "", incomplete)
 
@@ -41,5 +41,5 @@ def _graph(context: typer.Context) -> Graph | None:
 
     try:
         return Invocation(Path(context.params.get("project_dir") or ".")).pipeline().graph()
-    except Exception:  # noqa: BLE001 a project may do anything; a shell is not told
+    except Exception:  # noqa: BLE001 a project may raise anything; a shell gets nothing
         return None

@@ -1,6 +1,6 @@
-"""Invocations: what a verb is asked for, and the project that it is asked of.
+"""Invocations: the options of one call, and its project.
 
-Project, pipeline and store are read when a verb first needs them, and imported not before.
+Project, pipeline and store are imported and read when a verb first needs them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Invocation:
     """One call of the command.
 
     Attributes:
-        folder: where the project file is.
-        variables: values in the place of those that variables have there, as ``name=value``.
+        folder: the folder of the project file.
+        variables: values that override the project file's variables, as ``name=value``.
     """
 
     folder: Path
@@ -35,17 +35,17 @@ class Invocation:
         """The project file.
 
         Raises:
-            ProjectFileError: there is none, or something is wrong in it.
+            ProjectFileError: there is no project file, or it is not valid.
         """
         from deltaproduce.projects.file import read
 
         return read(self.folder, self.given())
 
     def given(self) -> dict[str, object]:
-        """The values that variables are given, by name.
+        """The values given for variables, by name.
 
         Raises:
-            InvalidArgumentError: one is not ``name=value``.
+            InvalidArgumentError: a text is not ``name=value``.
         """
         given = dict[str, object]()
         for text in self.variables:
@@ -60,7 +60,7 @@ class Invocation:
         """The project's pipeline.
 
         Raises:
-            ProjectFileError: it cannot be loaded.
+            ProjectFileError: the pipeline cannot be loaded.
         """
         from deltaproduce.projects.pipelines import loaded
 
@@ -68,10 +68,10 @@ class Invocation:
 
     @contextmanager
     def store(self) -> Iterator[Store]:
-        """The project's store, for a ``with`` block, after which it is closed.
+        """Open the project's store for a ``with`` block, and close it afterwards.
 
         Raises:
-            DeltaProduceError: as `file`, `pipeline` and `Store`.
+            DeltaProduceError: as for `file`, `pipeline` and `Store`.
         """
         from deltaproduce.cli.answers.progress import on_standard_error
         from deltaproduce.projects.pipelines import loaded

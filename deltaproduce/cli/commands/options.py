@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs have, as typer has them."""
+"""Options and arguments that several verbs share, in typer's form."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is looked at without running anything: a project, a stage, a machine."""
+"""Checks that run nothing: of a project, a stage, a machine."""

@@ -1,6 +1,6 @@
-"""Checks of a project before it runs: its inputs, and what the store would say of its definitions.
+"""Checks of a project before it runs: its inputs, and its definitions against the store.
 
-The invariant: nothing is written, and of an input no more is read than says which columns it has.
+The invariant: nothing is written, and an input is read only as far as its columns require.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltaproduce.types.columns import CHANGE_TYPE
 
 
 def problems(file: ProjectFile, pipeline: Pipeline, store: Store) -> list[Problem]:
-    """What would stop a run, as far as that can be known before."""
+    """Return what would stop a run, as far as that can be known before."""
     found: list[Problem] = []
     try:
         check_sources(file, pipeline)

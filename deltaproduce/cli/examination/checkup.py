@@ -1,7 +1,7 @@
-"""The checkup of ``deltaproduce doctor``: what a machine and a project need, and what mends it.
+"""The checkup of ``deltaproduce doctor``: what a machine and a project need, and the fixes.
 
-Each check finds out one thing, and none of them writes. What only Spark needs is a failure where
-the project names Spark, and otherwise said as not needed.
+Each check finds one thing, and none writes. What only Spark needs is a failure if the project names
+Spark, and is otherwise reported as not needed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _EXTRAS: Final = ("spark", "local", "postgres")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what.
-        state: ``ok``, ``failed``, or ``not needed`` where it is not there, and need not be.
+        name: what was checked.
+        state: ``ok``, ``failed``, or ``not needed`` if it is missing and not required.
         found: what was found.
-        mend: what puts it right; empty if nothing has to be.
+        mend: how to fix it; empty if nothing has to be fixed.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Check:
     mend: str = ""
 
     def as_dict(self) -> dict[str, str]:
-        """The same as JSON has it."""
+        """Return the check as JSON values."""
         return asdict(self)
 
 
 def checkup(call: Invocation, *, with_session: bool) -> tuple[Check, ...]:
-    """Look at everything; what cannot be looked at because something else failed is left out.
+    """Run all checks; skip those that depend on a check that failed.
 
     Args:
         with_session: whether to start a Spark session and to use Delta in it.
@@ -74,7 +74,7 @@ def checkup(call: Invocation, *, with_session: bool) -> tuple[Check, ...]:
 
 
 def python(found: tuple[int, int]) -> Check:
-    """The version of Python that runs this."""
+    """Check the version of Python that runs this."""
     told = ".".join(map(str, found))
     if (3, 11) <= found < (3, 14):
         return Check("Python", "ok", told)
@@ -82,7 +82,7 @@ def python(found: tuple[int, int]) -> Check:
 
 
 def package(name: str) -> Check:
-    """Whether a package is there in a version that this library takes."""
+    """Check that a package is installed in a version that the library supports."""
     wanted = _wanted(name)
     mend = f"pip install '{name}{wanted}'"
     found = _installed(name)
@@ -93,7 +93,7 @@ def package(name: str) -> Check:
 
 
 def pyspark() -> Check:
-    """PySpark, whose types columns have: all of it, its client, or what a cluster brings along."""
+    """Check PySpark, whose types columns use: in full, its client, or a cluster's own."""
     whole, client = _installed("pyspark"), _installed(_CLIENT)
     if whole and client:
         mend = f"pip uninstall pyspark {_CLIENT}; then install one of them"
@@ -107,7 +107,7 @@ def pyspark() -> Check:
 
 
 def java(said: str | None) -> Check:
-    """Java, by what ``java -version`` says; None if there is none."""
+    """Check Java by the output of ``java -version``; None if there is none."""
     mend = f"install Java {_OLDEST_JAVA} or newer, and let JAVA_HOME name it"
     if said is None:
         return Check("Java", "failed", "not there", mend)
@@ -119,7 +119,7 @@ def java(said: str | None) -> Check:
 
 
 def jars(folders: tuple[Path, ...]) -> Check:
-    """Delta's jars, where the resolver of Spark keeps what it has downloaded."""
+    """Check for Delta's jars where Spark's resolver keeps its downloads."""
     delta = _installed("delta-spark")
     if delta is None:
         return Check("Delta's jars", "failed", "no delta-spark", "install delta-spark")
@@ -132,7 +132,7 @@ def jars(folders: tuple[Path, ...]) -> Check:
 
 
 def worker() -> Check:
-    """The Python that Spark's workers would run: of the same version as this one."""
+    """Check that Spark's workers would run the same version of Python."""
     name = os.environ.get("PYSPARK_PYTHON")
     if name is None:
         return Check("workers' Python", "ok", f"this one, {sys.executable}")
@@ -145,7 +145,7 @@ def worker() -> Check:
 
 
 def rights(location: str) -> Check:
-    """Whether a store at a path can be written: the nearest folder that there is decides."""
+    """Check that a store at a path can be written: the nearest existing folder decides."""
     place = Path(location)
     there = next(one for one in (place, *place.parents) if one.exists())
     if not there.is_dir():
@@ -177,7 +177,7 @@ def _of_project(call: Invocation, file: ProjectFile) -> Iterator[Check]:
 
 
 def _tried(name: str, look: Callable[[], str]) -> Check:
-    """A check that fails with the library's error, which says the mend."""
+    """Return a check that fails with the library's error, which names the fix."""
     try:
         with packages_named():
             return Check(name, "ok", look())
@@ -220,7 +220,7 @@ def _not_needed(one: Check) -> Check:
 
 
 def _packages_of_spark() -> Iterator[Check]:
-    """What only a session needs."""
+    """Yield checks of the packages that only a session needs."""
     if _installed(_CLIENT) and not _installed("pyspark"):
         mend = f"pip uninstall {_CLIENT}; pip install 'deltaproduce[spark]'"
         yield Check("Spark", "failed", f"{_CLIENT} has none", mend)
@@ -228,7 +228,7 @@ def _packages_of_spark() -> Iterator[Check]:
 
 
 def _wanted(name: str) -> SpecifierSet:
-    """Which versions of a package the library takes, always or with an extra of users."""
+    """Return the supported versions of a package, always or with an extra for users."""
     from packaging.requirements import Requirement
 
     for one in map(Requirement, requires("deltaproduce") or ()):
@@ -239,7 +239,7 @@ def _wanted(name: str) -> SpecifierSet:
 
 
 def _installed(name: str) -> str | None:
-    """The version of a package; None if it is not there."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -256,7 +256,7 @@ def _jar_folders() -> tuple[Path, ...]:
 
 
 def _output(command: list[str]) -> str | None:
-    """What a program prints; None if it does not run."""
+    """Return what a program prints; None if it does not run."""
     if shutil.which(command[0]) is None:
         return None
     try:

@@ -1,6 +1,6 @@
-"""Explanations: what defines a stage, what the head has of it, and what the next version would do.
+"""Explanations: a stage's definition, its state in the head, and its next version.
 
-From definitions and figures alone; no rows are read.
+Uses definitions and figures alone; no rows are read.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from deltaproduce.store import Store
 
 
 def explanation(graph: Graph, stage: str, store: Store) -> dict[str, Any]:
-    """What there is to say of a stage, as JSON has it.
+    """Return the explanation of a stage, as JSON values.
 
     Raises:
         NotFoundError: there is no such stage.
-        DefinitionError: as an update would.
+        DefinitionError: as for an update.
     """
     found = graph.stage(stage)
     head = store.head

@@ -1,1 +1,1 @@
-"""Inputs: the files that a project's sources are read from, and which of them are new."""
+"""Inputs: the files of a project's sources, and which of them are new."""

@@ -1,7 +1,7 @@
-"""Files of an input: which there are, in order, and a digest of what is in each.
+"""Files of an input: lists them in order, with a digest of each one's content.
 
-An input is a file, a folder, of which all files below it count, or a pattern. Names that begin with
-``.`` or ``_`` are passed over, as Spark does, also those of folders.
+An input is a file, a folder with all files below it, or a pattern. Names that begin with ``.`` or
+``_`` are skipped, as in Spark, including names of folders.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from deltaproduce.projects.sections import ProjectFileError
 
 
 def files_of(file: ProjectFile, found: Input) -> dict[str, Path]:
-    """The files by name, in its order: by the path from the folder that they are in.
+    """Return the files by name, in the order of names: paths relative to the input's folder.
 
     Raises:
-        ProjectFileError: there is no such file or folder, or a snapshot would be of no file.
+        ProjectFileError: there is no such file or folder, or a snapshot would have no file.
     """
     place = Path(file.place(found.path))
     if has_magic(found.path):
@@ -38,7 +38,7 @@ def files_of(file: ProjectFile, found: Input) -> dict[str, Path]:
 
 
 def digests(files: dict[str, Path]) -> dict[str, str]:
-    """What is in each file, as 16 hexadecimal digits of its SHA-256."""
+    """Return a digest of each file: 16 hexadecimal digits of its SHA-256."""
     return {name: _digest(path) for name, path in files.items()}
 
 

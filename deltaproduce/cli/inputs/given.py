@@ -1,7 +1,7 @@
-"""What a run gives its store: the new files of changes, and all snapshots.
+"""The input that a run gives its store: the new change files, and all snapshots.
 
-The one place that reads files of rows: into Arrow, or for snapshots where the engine is Spark as
-DataFrames, which are computed when the store takes them.
+The one place that reads files of rows: into Arrow or, for snapshots with Spark as the engine, as
+DataFrames, which Spark computes when the store takes them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What there is to be given, without its rows.
+    """The input of a run, without its rows.
 
     Attributes:
-        files: source -> its new files of changes.
-        snapshots: the sources that all rows are given of.
-        update_id: under which the changes are taken; None if there are none.
+        files: source -> its new change files.
+        snapshots: the sources that get all of their rows.
+        update_id: the update id of the changes; None if there are none.
     """
 
     files: Digests
@@ -42,10 +42,10 @@ class Given:
 
 
 def found(file: ProjectFile, pipeline: Pipeline, store: Store) -> Given:
-    """What is there for the next version of a store.
+    """Find the input for the next version of a store.
 
     Raises:
-        ProjectFileError: a source of the file is none of the pipeline's, or has no files.
+        ProjectFileError: a source of the file is not one of the pipeline's, or has no files.
     """
     check_sources(file, pipeline)
     there = {
@@ -60,7 +60,7 @@ def found(file: ProjectFile, pipeline: Pipeline, store: Store) -> Given:
 
 
 def check_sources(file: ProjectFile, pipeline: Pipeline) -> None:
-    """Refuse inputs of what takes no rows.
+    """Refuse inputs of sources that take no rows.
 
     Raises:
         ProjectFileError: with the source.
@@ -77,7 +77,7 @@ def check_sources(file: ProjectFile, pipeline: Pipeline) -> None:
 def rows(
     file: ProjectFile, pipeline: Pipeline, given: Given
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """The rows of the changes, and those of the snapshots, by source.
+    """Return the rows of the changes and of the snapshots, by source.
 
     Raises:
         InvalidChangesError: a file cannot be read.
@@ -116,7 +116,7 @@ def _snapshot(file: ProjectFile, one: Input, source: Source, spark: SparkSession
 
 
 def _frame(spark: SparkSession, path: str, one: Input, source: Source) -> Any:  # noqa: ANN401
-    """The rows as Spark reads them, with text of CSV files cast to the declared types."""
+    """Return rows that Spark reads, with text of CSV files cast to the declared types."""
     from pyspark.sql import functions as f
 
     columns = (*source.schema.key, *source.schema.value)

@@ -1,11 +1,11 @@
-"""Positions: which files of changes a store has taken, by the ids of its updates.
+"""Positions: which change files a store has taken, by the ids of its updates.
 
-Pure. A run that takes files names them in its update id, with a digest of what is in each. So they
-are taken in the same commit that makes the version: once, whatever stops the run, and also where
+Pure. A run that takes files names them in its update id, with a digest of each one's content. So
+the commit that publishes the version also records them: once, even if the run is interrupted, or if
 two run at once, since both ask for the same id. Ids stay known when versions are vacuumed.
 
-The invariant: a file is new if it, or what is in it, is not what was last taken by that name. Runs
-are numbered, so that content that comes back is a new batch.
+The invariant: a file is new if its name is new, or if its content differs from what was last taken
+under that name. Runs are numbered, so content that comes back is a new batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 Digests = Mapping[str, Mapping[str, str]]
-"""Source -> file, by its path from the input's -> digest of what is in it."""
+"""Source -> file, by its path relative to the input -> digest of its content."""
 
 _RUN: Final = "run"
 _FILES: Final = "files"
@@ -25,11 +25,11 @@ _SHOWN_FILES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a store has come with files of changes.
+    """How many change files a store has taken.
 
     Attributes:
-        runs: how many runs took some.
-        taken: what each had when it was last taken.
+        runs: the number of runs that took files.
+        taken: the digest of each file when it was last taken.
     """
 
     runs: int = 0
@@ -37,7 +37,7 @@ class Position:
 
     @staticmethod
     def of(update_ids: Iterable[str]) -> Position:
-        """The position that the ids of a store's updates, oldest first, come to."""
+        """Return the position after a store's updates, given by their ids, oldest first."""
         runs, taken = 0, dict[str, dict[str, str]]()
         for text in update_ids:
             found = _read(text)
@@ -49,7 +49,7 @@ class Position:
         return Position(runs, taken)
 
     def new(self, there: Digests) -> Digests:
-        """Those of the files that are there that were not taken, in their order."""
+        """Return the files that were not taken yet, in their order."""
         found = {
             source: {
                 name: digest
@@ -61,7 +61,7 @@ class Position:
         return {source: files for source, files in found.items() if files}
 
     def update_id(self, files: Digests) -> str | None:
-        """The id of the update that takes files; None if there are none."""
+        """Return the id of the update that takes files; None if there are none."""
         if not files:
             return None
         told = {_RUN: self.runs + 1, _FILES: files}
@@ -69,7 +69,7 @@ class Position:
 
 
 def told(update_id: str | None) -> str:
-    """An update id in a few words: of a run, which files it took."""
+    """Describe an update id in a few words: for a run, the files that it took."""
     found = None if update_id is None else _read(update_id)
     if found is None:
         return update_id or ""
@@ -79,7 +79,7 @@ def told(update_id: str | None) -> str:
 
 
 def _read(text: str) -> tuple[int, Digests] | None:
-    """Number and files of a run, from its id; None if it is someone else's id."""
+    """Read a run's number and files from its id; None if it is someone else's id."""
     if not text.startswith(f'{{"{_RUN}":'):
         return None
     try:

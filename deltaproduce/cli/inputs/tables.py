@@ -1,9 +1,9 @@
 """Tables of an input: its files as Arrow tables, in the columns that its source declares.
 
-Text becomes the declared types here, where a file format has no types of its own; all else is
-checked where any batch is. Columns that the source does not have are left out. The invariant:
-where several files of changes have rows of a key, those of the last of them count, as if each file
-had been a version.
+Text is converted to the declared types here, where a file format has no types of its own;
+everything else is checked where all batches are. Columns that the source does not have are dropped.
+The invariant: if several change files have rows of a key, the rows of the last file count, as if
+each file had been a version.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _WITH_ZONE: Final = r"(Z|[+-]\d{2}:?\d{2})$"
 
 
 def snapshot(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
-    """All rows of some files, one after the other.
+    """Return all rows of files, one file after the other.
 
     Raises:
-        InvalidChangesError: a file cannot be read as what it is said to be, or lacks columns; with
-            the path.
+        InvalidChangesError: a file does not have the stated format, or lacks columns; with the
+            path.
     """
     return _together([_read(path, found, source) for path in paths])
 
 
 def changes(paths: Iterable[Path], found: Input, source: Source) -> pa.Table:
-    """The changes that some files, one after the other, come to.
+    """Return the net changes of files, one file after the other.
 
     Raises:
-        InvalidChangesError: as `snapshot`. A file of deletes needs key columns only.
+        InvalidChangesError: as for `snapshot`. A file of deletes needs key columns only.
     """
     tables = _alike([_read(path, found, source) for path in paths])
     return newest_of_keys(tables, source.schema.key.names)
 
 
 def newest_of_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
-    """The rows of several tables, without those whose key a later table has."""
+    """Return the rows of several tables, without rows whose key a later table has."""
     rows = _together(tables)
     if len(tables) < 2:
         return rows
@@ -63,10 +63,10 @@ def newest_of_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 
 
 def column_names(path: Path, found: Input) -> tuple[str, ...]:
-    """The columns of a file; of a CSV or JSON file, those of its first block.
+    """Return the columns of a file; for CSV or JSON, those of its first block.
 
     Raises:
-        OSError: it cannot be read; ValueError: it is not of that format.
+        OSError: it cannot be read; ValueError: it does not have that format.
     """
     match found.format:
         case "parquet":
@@ -79,11 +79,11 @@ def column_names(path: Path, found: Input) -> tuple[str, ...]:
 
 
 def lack(names: Collection[str], source: Source, *, deletes: bool) -> str | None:
-    """What is said of rows that lack columns of their source; None if they have all.
+    """Return what is wrong with rows that lack columns of their source; None if nothing is.
 
     Args:
-        names: the columns that there are.
-        deletes: whether keys are all that the rows need.
+        names: the columns that the rows have.
+        deletes: whether the rows need only keys.
     """
     schema = source.schema
     needed = schema.key.names if deletes else schema.key.names + schema.value.names
@@ -92,7 +92,7 @@ def lack(names: Collection[str], source: Source, *, deletes: bool) -> str | None
 
 
 def delta(path: str, source: Source) -> pa.Table:
-    """The rows of a Delta table, with or without deletion vectors.
+    """Return the rows of a Delta table, with or without deletion vectors.
 
     Raises:
         InvalidChangesError: it cannot be read, or lacks columns.
@@ -109,7 +109,7 @@ def delta(path: str, source: Source) -> pa.Table:
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The tables with what one of them says of its rows, said by all of them."""
+    """Give all tables the change type and order columns that any of them has."""
     said = {name for table in tables for name in table.column_names if name in _BESIDE}
     found = []
     for table in tables:
@@ -139,7 +139,7 @@ def _types(source: Source) -> dict[str, pa.DataType]:
 
 
 def _declared(rows: pa.Table, path: str, source: Source) -> pa.Table:
-    """The columns that the source declares, and those that say of a row what it is."""
+    """Return the columns that the source declares, plus change type and order."""
     names = rows.column_names
     types = rows.column(CHANGE_TYPE).unique().to_pylist() if CHANGE_TYPE in names else ["upsert"]
     deletes = {*types} <= {*DELETES}
@@ -153,7 +153,7 @@ def _declared(rows: pa.Table, path: str, source: Source) -> pa.Table:
 def _csv(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.Table:
     rows = csv.read_csv(
         path,
-        read_options=csv.ReadOptions(use_threads=False),  # so that an error has the row's number
+        read_options=csv.ReadOptions(use_threads=False),  # so errors have the row's number
         parse_options=csv.ParseOptions(delimiter=found.delimiter, newlines_in_values=True),
         convert_options=csv.ConvertOptions(
             column_types=_as_text(types),
@@ -173,14 +173,14 @@ def _json(path: Path, found: Input, types: Mapping[str, pa.DataType]) -> pa.Tabl
 
 
 def _as_text(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """The types to read: dates and times are text, of which these formats know too few forms."""
+    """Return the types to read: dates and times as text, as these formats parse too few forms."""
     return {
         name: pa.string() if pa.types.is_temporal(kind) else kind for name, kind in types.items()
     }
 
 
 def _with_times(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """The rows with dates and times in place of their texts, which are in ISO 8601."""
+    """Return rows with dates and times parsed from text in ISO 8601."""
     for place, name in enumerate(rows.column_names):
         kind = types.get(name)
         if kind is not None and pa.types.is_temporal(kind):
@@ -191,7 +191,7 @@ def _with_times(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def _times(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Timestamps: of a time zone if all texts say one, else without."""
+    """Parse timestamps: with a time zone if all texts have one, else without."""
     zoned = pc.all(pc.match_substring_regex(texts, _WITH_ZONE)).as_py()
     return texts.cast(pa.timestamp("us", "UTC" if zoned else None))
 

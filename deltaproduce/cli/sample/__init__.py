@@ -1,1 +1,1 @@
-"""The sample project that ``deltaproduce init`` makes, from `files`."""
+"""The sample project that ``deltaproduce init`` creates from `files`."""

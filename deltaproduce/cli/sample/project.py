@@ -1,4 +1,4 @@
-"""The sample project: written into a new folder, under the name of that folder."""
+"""The sample project: writes it to a new folder, under the folder's name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FILES: Final = {
     "data/orders/2026-01-01.csv": "data/orders/2026-01-01.csv.txt",
     ".gitignore": "gitignore.txt",
 }
-"""What is made -> what it is made from."""
+"""File of the sample -> its template."""
 
 
 def write(folder: Path) -> tuple[str, ...]:
-    """Make the sample; what it has is returned.
+    """Create the sample; return its files.
 
     Raises:
-        InvalidArgumentError: the folder is there, and not empty.
+        InvalidArgumentError: the folder exists, and is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidArgumentError(

@@ -1,7 +1,7 @@
-"""The verbs, a module a group, and the table of all of them, in the order of the help.
+"""The verbs: one module for each group, and the table of all verbs in the order of the help.
 
-A verb is a function of an `Invocation`, and of arguments and options as typer has them; its name is
-the command's. To add one, write it in a module of its group and name it here.
+A verb is a function of an `Invocation`, and of typer's arguments and options; its name is the
+command's. To add a verb, write it in the module of its group and list it here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verbs on copies of a store elsewhere: bring a database up to date."""
+"""Verbs on copies of a store elsewhere: update a database."""
 
 from __future__ import annotations
 

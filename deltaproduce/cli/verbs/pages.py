@@ -1,4 +1,4 @@
-"""Verbs that write pages: of what a store's versions did."""
+"""Verbs that write pages about a store's versions."""
 
 from __future__ import annotations
 

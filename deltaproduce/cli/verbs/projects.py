@@ -1,4 +1,4 @@
-"""Verbs on a project: make one, check it, draw it, explain a stage of it, look at the machine."""
+"""Verbs on a project: create, check and draw it, explain a stage, and check the machine."""
 
 from __future__ import annotations
 

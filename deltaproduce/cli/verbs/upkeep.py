@@ -1,4 +1,4 @@
-"""Verbs that look after a store: delete a key, find and mend damage, keep files few."""
+"""Verbs that maintain a store: delete a key, find and fix damage, compact and remove files."""
 
 from __future__ import annotations
 

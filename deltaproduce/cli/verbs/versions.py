@@ -1,4 +1,4 @@
-"""Verbs that make versions, or say which there are and which would be."""
+"""Verbs that publish versions, list them, or show the next one."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(
             given.update_id,
             snapshots=snapshots,
             as_of=... if as_of is None else as_of,
-            on_conflict="retry",  # a run beside this one may have made the same version
+            on_conflict="retry",  # a concurrent run may have made the same version
         )
         if as_of is not None and any(stage.kind.scheduled for stage in pipeline.stages):
             store.run(as_of=as_of)
