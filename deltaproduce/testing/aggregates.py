@@ -1,7 +1,7 @@
 """The laws of users' own aggregates: what must hold for an update to equal a refresh.
 
-States are compared by what comes of them: their values, and those after more rows. The invariant:
-whatever is found broken shows in the stage after some series of changes.
+States are compared by their values, and by their values after more rows. The invariant: every
+difference that is found also shows in the stage after some series of changes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _Rows: TypeAlias = tuple[tuple[Any, ...], ...]
 
 _FIRST_VALUES: Final = 4
 _SHORTEST: Final = 2
-"""All series of so many of the first values are tried."""
+"""All series of up to this many of the first values are tried."""
 _SERIES: Final = 40
-"""So many more are drawn."""
+"""This many more series are drawn."""
 _LONGEST: Final = 6
 _SEED: Final = 23
 
@@ -77,7 +77,7 @@ def check_aggregate(aggregate: object, values: Iterable[Any]) -> None:
 
 
 def _series(rows: _Rows) -> Iterator[tuple[_Rows, _Rows, _Rows]]:
-    """Series of rows in three parts, of which some are empty; short ones come first."""
+    """Yield series of rows in three parts, some of them empty; short series come first."""
     chance = random.Random(_SEED)
     lengths = range(_SHORTEST + 1)
     short = (itertools.product(rows[:_FIRST_VALUES], repeat=length) for length in lengths)
@@ -89,10 +89,10 @@ def _series(rows: _Rows) -> Iterator[tuple[_Rows, _Rows, _Rows]]:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A state as methods get it, and as it is stored.
+    """A state, both as methods get it and as it is stored.
 
     Attributes:
-        rows: those that it is of.
+        rows: the rows that were added to it.
     """
 
     value: Any
@@ -102,52 +102,52 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Methods:
-    """The methods of an aggregate; each call is made twice, and its arguments are looked at."""
+    """The methods of an aggregate; each call is made twice, and its arguments are checked."""
 
     aggregate: OwnAggregate
     states: Form
     results: Form
 
     def of(self, rows: _Rows) -> _State:
-        """The state of some rows, added one by one."""
+        """Return the state of rows, added one by one."""
         return self.added(self._state("zero", ()), rows)
 
     def added(self, state: _State, rows: _Rows) -> _State:
-        """A state with more rows."""
+        """Return a state with more rows."""
         for row in rows:
             state = self._state("add", (*state.rows, row), state.value, *row)
         return state
 
     def merged(self, one: _State, other: _State) -> _State:
-        """The state of the rows of both."""
+        """Return the state of the rows of both."""
         return self._state("merge", (*one.rows, *other.rows), one.value, other.value)
 
     def subtracted(self, one: _State, other: _State) -> _State:
-        """A state without the rows of another one."""
+        """Return a state without the rows of another."""
         return self._state("subtract", one.rows, one.value, other.value)
 
     def result(self, state: _State) -> pa.Array:
-        """The value of a state, as it is stored."""
+        """Return the value of a state, as it is stored."""
         return self._called("result", self.results, state.rows, state.value)[1]
 
     def read(self, state: _State) -> _State:
-        """A state that was stored, and read."""
+        """Return a state after storing and reading it."""
         return _State(self.states.read(state.stored)[0], state.stored, state.rows)
 
     def beside_others(self, *states: _State) -> Iterator[tuple[_State, _State]]:
-        """States that are made alone, and beside others; none if each is made alone."""
+        """Yield states computed alone and with other groups; none if each is computed alone."""
         del states
         yield from ()
 
     def is_identity(self, state: _State) -> bool:
-        """What `identity_of` says."""
+        """Return the result of `identity_of`."""
         try:
             return bool(self.aggregate.methods.identity_of(copy.deepcopy(state.value)))
         except Exception as error:  # noqa: BLE001 any of the user's
             self.fail("types", state.rows, f"identity_of raises {described(error)}", error)
 
     def fail(self, law: str, rows: _Rows, why: str, cause: BaseException | None = None) -> NoReturn:
-        """Says which law does not hold, and for which values."""
+        """Report which law does not hold, and for which values."""
         values = [row[0] if len(row) == 1 else row for row in rows]
         raise AssertionError(f"{self.aggregate.name}, {law}, values {values!r}: {why}") from cause
 
@@ -161,7 +161,7 @@ class _Methods:
         rows: _Rows,
         *given: Any,  # noqa: ANN401 the user's
     ) -> tuple[Any, pa.Array]:
-        """What a method returns, as methods get it and as it is stored."""
+        """Return the result of a method, as methods get it and as it is stored."""
         again = self._copied(given)
         before = repr(given)
         found, stored = self._once(method, form, rows, given)
@@ -174,7 +174,7 @@ class _Methods:
         return found, stored
 
     def _copied(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Arguments that methods may change, twice."""
+        """Copy arguments, which methods may change."""
         return copy.deepcopy(given)
 
     def _once(
@@ -192,14 +192,14 @@ class _Methods:
 
 @dataclass(frozen=True, slots=True)
 class _ArrowMethods(_Methods):
-    """Those that take whole columns: a state is an array of one item, as it is stored."""
+    """Methods that take whole columns: a state is a stored array of one item."""
 
     def of(self, rows: _Rows) -> _State:
         """See `_Methods.of`."""
         return self._state("add", rows, *self._added([rows]))
 
     def added(self, state: _State, rows: _Rows) -> _State:
-        """See `_Methods.added`: all at once, since rows are added to no state."""
+        """See `_Methods.added`: all rows at once, since rows are added to no state."""
         return self.of((*state.rows, *rows))
 
     def merged(self, one: _State, other: _State) -> _State:
@@ -243,13 +243,13 @@ class _ArrowMethods(_Methods):
         those: Iterable[_Rows],
         *given: Any,  # noqa: ANN401 the user's
     ) -> list[_State]:
-        """The states of some groups."""
+        """Return the states of groups."""
         _, found = self._called(method, self.states, rows, *given)
         each = zip(range(len(found)), those, strict=True)
         return [_State(found.slice(n, 1), found.slice(n, 1), one) for n, one in each]
 
     def _added(self, those: Sequence[_Rows]) -> tuple[Any, ...]:
-        """What `add` is given for the rows of some groups, of each one in turn."""
+        """Return the arguments of `add` for the rows of groups, which take turns."""
         turns = itertools.zip_longest(*those)
         rows = [(n, row) for turn in turns for n, row in enumerate(turn) if row is not None]
         groups = pa.array([n for n, _ in rows], pa.int64())
@@ -260,7 +260,7 @@ class _ArrowMethods(_Methods):
         return groups, len(those), *columns
 
     def _copied(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """See `_Methods._copied`: arrays are not changed."""
+        """See `_Methods._copied`: arrays do not change."""
         return given
 
     def _once(
@@ -280,7 +280,7 @@ class _ArrowMethods(_Methods):
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The states of rows in three parts, and of each law the states that it says are the same."""
+    """The states of rows in three parts, and for each law the states that must be equal."""
 
     methods: _Methods
     a: _State
@@ -288,20 +288,20 @@ class _Parts:
     c: _State
 
     def check_same(self, law: str, one: _State, other: _State) -> None:
-        """Two states have one value, and one after more rows."""
+        """Check that two states have equal values, now and after more rows."""
         rows = max(one.rows, other.rows, key=len)
         self._check_value(law, rows, one, other)
         more = (self.methods.merged(state, self.c) for state in (one, other))
         self._check_value(law, (*rows, *self.c.rows), *more)
 
     def round_trip(self) -> Iterator[tuple[_State, _State]]:
-        """A state that was stored takes rows, and is merged, as before."""
+        """A state that was stored takes rows and merges as before."""
         read = self.methods.read(self.a)
         yield self.a, read
         yield self.methods.added(self.a, self.b.rows), self.methods.added(read, self.b.rows)
 
     def identity(self) -> Iterator[tuple[_State, _State]]:
-        """The state of no rows, and what is said to be one, changes none by being merged."""
+        """Merging ``zero()``, or what `identity_of` calls an identity, changes no state."""
         zero, merged = self.methods.of(()), self.methods.merged
         yield self.a, merged(zero, self.a)
         yield self.a, merged(self.a, zero)
@@ -329,16 +329,16 @@ class _Parts:
         yield added, self.methods.of((*self.b.rows, *self.c.rows, *self.a.rows))
 
     def parts(self) -> Iterator[tuple[_State, _State]]:
-        """Rows are added to a state, or merged with it as one of their own."""
+        """Adding rows to a state equals merging their own state with it."""
         added = self.methods.added(self.a, self.b.rows)
         yield added, self.methods.merged(self.a, self.b)
 
     def groups(self) -> Iterator[tuple[_State, _State]]:
-        """States are made beside others."""
+        """States are the same alone and together with other groups."""
         yield from self.methods.beside_others(self.a, self.b, self.c)
 
     def subtraction(self) -> Iterator[tuple[_State, _State]]:
-        """What was merged is taken away, in the end all of it."""
+        """Subtracting a merged state gives the other one, down to no rows."""
         if self.methods.aggregate.subtracts:
             both = self.methods.merged(self.a, self.b)
             yield self.a, self.methods.subtracted(both, self.b)
@@ -363,9 +363,9 @@ _LAWS: Final = MappingProxyType(
         "subtraction": _Parts.subtraction,
     }
 )
-"""Those that others lean on come first, so that the one that is named is the one that is broken."""
+"""Laws that others depend on come first, so that the named law is the broken one."""
 
 
 def _same(one: pa.Array, other: pa.Array) -> bool:
-    """Whether two values are the same, as stores compare them."""
+    """Return whether two values are the same, as stores compare them."""
     return one.equals(other) or same_rows(*(pa.table({"value": array}) for array in (one, other)))

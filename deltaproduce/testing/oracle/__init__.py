@@ -4,10 +4,10 @@ Invariant: each version is computed from the full state of the sources alone, ev
 scratch, and updates by comparing two versions. Nothing here is incremental, and nothing is shared
 with the code that it judges beyond the pipeline's definition.
 
-A few lines a rule, each named after its rule in the contract (S1, S2, …), so that reading it is
-enough to believe it: `store` has the versions and what is asked of them, `sources` what changes
-make of a source, `producers` what a stage makes of its feeders; `rows` and `values` are what they
-are made of, and `windows` where windows are.
+A few lines for each rule, named after it in the contract (S1, S2, …), so that reading the code is
+enough to believe it: `store` has the versions and their queries, `sources` applies changes to a
+source, and `producers` computes a stage from its feeders. `rows` and `values` are the data, and
+`windows` computes the positions of windows.
 """
 
 from deltaproduce.testing.oracle.sources import Change, Delete, Upsert

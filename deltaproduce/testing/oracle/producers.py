@@ -1,4 +1,4 @@
-"""What a stage makes of all rows of its feeders."""
+"""Stages: computes their rows from all rows of their feeders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from deltaproduce.types.columns import Columns
 
 
 def fed_rows(producer: Producer, state: Rows, forgotten: Rows) -> Rows:
-    """What a producer is made of: of what a source has forgotten, too, unless it has a window."""
+    """Return a producer's input, with forgotten rows of sources unless it has a window."""
     if producer.kind.window is not None or not any(forgotten.values()):
         return state
     found = dict(state)
@@ -44,7 +44,7 @@ def fed_rows(producer: Producer, state: Rows, forgotten: Rows) -> Rows:
 
 
 def produced_rows(producer: Producer, state: Rows, windows: Windows) -> list[Row]:
-    """The rows of a producer, computed from all rows of its feeders."""
+    """Return the rows of a producer, computed from all rows of its feeders."""
     if producer.kind.model_of_all is not None:
         return _rows_of_all(producer, state, windows)
     columns = producer.feeders[0].schema.key
@@ -65,7 +65,7 @@ def produced_rows(producer: Producer, state: Rows, windows: Windows) -> list[Row
 
 
 def _rows_of_all(producer: Producer, state: Rows, windows: Windows) -> list[Row]:
-    """The rows of a producer that makes each from rows of many source keys."""
+    """Return the rows of a producer that computes each from rows of many source keys."""
     model = producer.kind.model_of_all
     assert model is not None
     made = (
@@ -78,14 +78,14 @@ def _rows_of_all(producer: Producer, state: Rows, windows: Windows) -> list[Row]
 def given_rows(
     stage: Stage, state: Rows, windows: Windows, only: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The rows that a stage reads, and what values are made of if it merges some.
+    """Yield the rows that a stage reads, and the parts of values if it merges some.
 
     Args:
-        only: the feeder whose rows are wanted; all if None.
+        only: the one feeder to read; all if None.
     """
     schema, window = stage.feeders[0].schema, stage.kind.window
     if window is not None:
-        windows.place(stage)  # it may not be, even if there is no row
+        windows.place(stage)  # it may raise, even if there is no row
     for feeder in stage.merged:
         if only not in (None, feeder.name):
             continue
@@ -102,7 +102,7 @@ def given_rows(
 
 
 def _parts(stage: Stage, state: Rows, windows: Windows) -> dict[Hashable, tuple[Any, ...]]:
-    """What the values of each key are made of."""
+    """Return the parts of each key's values."""
     model = stage.kind.model_of_parts
     assert model is not None  # only values of such stages are merged
     rows = model(given_rows(stage, state, windows))
@@ -112,7 +112,7 @@ def _parts(stage: Stage, state: Rows, windows: Windows) -> dict[Hashable, tuple[
 def _inputs(
     producer: Producer, state: Rows
 ) -> dict[tuple[Any, ...], tuple[tuple[Any, ...], list[list[Value]]]]:
-    """For each key that any feeder has (S10): the key, and the values of each input."""
+    """Return, for each key that any feeder has (S10), the key and the values of each input."""
     fed = {feeder.name: dict(key_groups(state[feeder.name])) for feeder in producer.feeders}
     keys = {plain(row.key): row.key for name in fed for row in state[name]}
     return {
@@ -134,7 +134,7 @@ def _inputs(
 def numbered_rows(
     producer: Producer, rows: list[Row], before: list[Row], last: int
 ) -> tuple[list[Row], int]:
-    """The rows with surrogates, and the last one given out (S12)."""
+    """Return the rows with surrogates, and the last surrogate assigned (S12)."""
     place = producer.schema.value.names.index(str(producer.kind.numbered))
     numbers = {plain(row.key): row.value[place] for row in before}
     for key, _ in key_groups(rows):  # in key order
@@ -148,10 +148,10 @@ def numbered_rows(
 
 
 def preserved_rows(producer: Producer, state: Rows, before: Rows, *, is_same: bool) -> list[Row]:
-    """The rows of source keys that changed after the hook (S12), the others as they were.
+    """Return rows with changed source keys after the hook (S12), and others unchanged.
 
     Args:
-        is_same: the stage is made as before; else all of its source keys are produced again.
+        is_same: whether the definition is unchanged; otherwise all source keys are produced again.
     """
     old, columns = before[producer.name], producer.schema.value
     inputs_before, inputs_after = _inputs(producer, before), _inputs(producer, state)
@@ -178,10 +178,10 @@ def preserved_rows(producer: Producer, state: Rows, before: Rows, *, is_same: bo
 def _emissions(
     producer: Producer, source_key: tuple[Any, ...], inputs: list[list[Value]]
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """What the producer's function emits for one key's values, as it will be stored."""
+    """Yield what the producer's function emits for one key's values, as it will be stored."""
     key = as_argument(source_key, producer.feeders[0].schema.key)
     model, numbered = producer.kind.model, producer.kind.numbered
-    assert model is not None  # all of the oracle's have one
+    assert model is not None  # all kinds in the oracle have one
     columns = Columns(  # a number is filled in later, whatever it is declared
         tuple(replace(c, nullable=c.nullable or c.name == numbered) for c in producer.schema.value)
     )
@@ -210,7 +210,7 @@ class _KeyRows:
         return as_argument(self.source_key, self.producer.feeders[0].schema.key)
 
     def table(self) -> pa.Table:
-        """The rows of the only input, in Arrow."""
+        """Return the rows of the only input, in Arrow."""
         key, value = self.producer.feeders[0].schema.key, self.producer.feeders[0].schema.value
         struct = StructType([*key.struct, *value.struct])
         rows = [
@@ -220,7 +220,7 @@ class _KeyRows:
         return pa.Table.from_pylist(rows, arrow_schema((*key, *value)))
 
     def emissions(self, table: pa.Table) -> Iterator[tuple[Value, Value]]:
-        """What a table says that was made of it, row by row."""
+        """Yield the emissions in a table, row by row."""
         key, made = self.producer.feeders[0].schema.key, self.producer.schema
         sources = [f"_source_{name}" for name in key.names]
         if sorted(table.schema.names) != sorted([*sources, *made.names]):

@@ -1,4 +1,4 @@
-"""The rows of stages at one version, and how those of two versions differ."""
+"""Rows of stages at one version, and the differences between two versions."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ Rows: TypeAlias = dict[str, list[Row]]
 """The rows of stages at one version, sorted."""
 
 
-KeyValues: TypeAlias = dict[tuple[Any, ...], list[tuple[Any, ...]]]  # of each key, in order
+KeyValues: TypeAlias = dict[tuple[Any, ...], list[tuple[Any, ...]]]  # by key, in order
 
 
 def key_groups(rows: list[Row]) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
-    """The rows of each key, from rows sorted by key."""
+    """Yield the rows of each key, from rows sorted by key."""
     for key, group in groupby(rows, key=lambda row: plain(row.key)):
         yield key, list(group)
 
 
 def values_of(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """The values of some rows, in normal form and in their order."""
+    """Return the values of rows, in normal form and in their order."""
     return plain_rows(row.value for row in rows)
 
 
 def values_by_key(rows: list[Row]) -> KeyValues:
-    """Each key's ordered list of values: what S8 compares, and what the next stage reads."""
+    """Return each key's ordered values: what S8 compares, and what the next stage reads."""
     return {key: values_of(group) for key, group in key_groups(rows)}
 
 
 def named_rows(stages: Iterable[Source | Producer], state: Rows) -> dict[str, list[dict[str, Any]]]:
-    """The rows of some stages, by column name."""
+    """Return the rows of some stages, by column name."""
     return {
         stage.name: [
             dict(zip(stage.schema.names, (*row.key, *row.value), strict=True))
@@ -56,12 +56,12 @@ def named_rows(stages: Iterable[Source | Producer], state: Rows) -> dict[str, li
 
 
 def in_order(rows: Iterable[Row], source: Stage) -> list[Row]:
-    """The rows of a source as it has them: by key, and of a key as they were given (S13)."""
+    """Return a source's rows in order: by key, and within a key as they were given (S13)."""
     return sorted(rows, key=lambda row: (sort_key(row.key, source.schema.key), row.ordinal))
 
 
 def differences(before: list[Value], after: list[Value]) -> Iterator[tuple[Value, str]]:
-    """Rows that came or went: equal ones cancel, the first first; the rest are pairs in order."""
+    """Yield differing rows: equal rows cancel, first ones first; the others pair in order."""
     gone, new = list(before), list(after)
     for value in before:
         if value in new:

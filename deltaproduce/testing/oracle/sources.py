@@ -1,4 +1,4 @@
-"""Changes, and what they make of a source's rows."""
+"""Changes, and how they apply to a source's rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Change: TypeAlias = Upsert | Delete
 def keys_given(
     sources: Iterable[Source], changes: Mapping[str, Sequence[Change]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The keys that rows are given for, by column name."""
+    """Return the keys that have given rows, by column name."""
     return {
         source.name: [
             dict(zip(source.schema.key.names, change.key, strict=True))
@@ -55,7 +55,7 @@ def keys_given(
 
 
 def source_rows(source: Source, before: list[Row], changes: Sequence[Change]) -> list[Row]:
-    """The rows of a source after a batch of changes."""
+    """Return the rows of a source after a batch of changes."""
     schema = source.schema
     deleted: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     upserted: dict[tuple[Any, ...], list[Row]] = {}
@@ -85,10 +85,10 @@ def source_rows(source: Source, before: list[Row], changes: Sequence[Change]) ->
 
 
 def stored_change(values: Sequence[Any], columns: Columns, source: Source) -> tuple[Any, ...]:
-    """A key or value that is given, as the source's columns hold it.
+    """Return a given key or value as the source's columns hold it.
 
     Raises:
-        InvalidChangesError: it does not fit them.
+        InvalidChangesError: it does not fit the columns.
     """
     try:
         return as_stored(values, columns)

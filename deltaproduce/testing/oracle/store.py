@@ -1,4 +1,4 @@
-"""The versions of a pipeline, over lists in place of tables."""
+"""The versions of a pipeline, over lists instead of tables."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ Mode: TypeAlias = Literal["net", "complete"]
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What sources have once some changes are taken.
+    """The state of the sources after changes are taken.
 
     Attributes:
-        forgotten: the rows that they dropped without a word.
-        all_taken: whether all rows were taken that were given.
+        forgotten: the rows that sources have silently dropped.
+        all_taken: whether all given rows were taken.
     """
 
     rows: Rows
@@ -61,13 +61,13 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """A version, and what the next one depends on.
+    """A version, and what the next version depends on.
 
     Attributes:
-        surrogates: the last one that each stage has given out.
-        windows: what windows depend on.
-        functions: what made each stage.
-        forgotten: the rows that sources dropped without a word.
+        surrogates: the last surrogate that each stage has assigned.
+        windows: the state of the windows.
+        functions: the definition that computed each stage.
+        forgotten: the rows that sources have silently dropped.
     """
 
     rows: Rows
@@ -103,12 +103,12 @@ class Oracle:
 
     @property
     def _stages(self) -> tuple[Stage, ...]:
-        """Those that the pipeline defines: what they bring along is how, and not what, they are."""
+        """The stages that the pipeline defines; helper stages only serve to compute them."""
         return tuple(stage for stage in self._graph.stages if not is_auxiliary(stage.name))
 
     @property
     def _producers(self) -> tuple[Producer, ...]:
-        """Those of them that are made from others."""
+        """The stages that have feeders."""
         return tuple(p for p in self._graph.producers if p in self._stages)
 
     @property
@@ -149,7 +149,7 @@ class Oracle:
         taken = self._taken(changes, windows)
         windows = windows.seen(self._graph, named_rows(self._graph.sources, taken.rows))
         windows = windows.floored(self._graph)
-        made = self._made(taken, windows)  # which may fail though nothing changed
+        made = self._made(taken, windows)  # this may fail even if nothing changed
         stays = (  # S9: nothing changed, so there is no version
             windows == head.windows
             and taken.all_taken
@@ -159,7 +159,7 @@ class Oracle:
                 for name, found in taken.rows.items()
             )
         )
-        is_last = not made.windows.behind(self._graph)  # of several versions, and so has the id
+        is_last = not made.windows.behind(self._graph)  # the last of several, which has the id
         if not stays or (update_id is not None and is_last):
             self._versions.append(made)
         while self._versions[-1].windows.behind(self._graph):  # a version after the other
@@ -172,12 +172,12 @@ class Oracle:
         return self.head
 
     def _made(self, taken: _Taken, windows: Windows, *, advances: bool = False) -> _Version:
-        """The version after the head.
+        """Compute the version after the head.
 
         Args:
-            taken: what sources have.
-            windows: as far as these and the update decide about them.
-            advances: windows move on that few partitions may enter at once.
+            taken: the state of the sources.
+            windows: the state of the windows after the update's arguments.
+            advances: whether windows move on whose ``max_partitions`` are limited.
         """
         head, rows = self._versions[-1], dict(taken.rows)
         surrogates, functions = dict(head.surrogates), dict[str, str]()
@@ -201,7 +201,7 @@ class Oracle:
         return _Version(rows, surrogates, windows, functions, taken.forgotten)
 
     def _taken(self, changes: Mapping[str, Sequence[Change]], windows: Windows) -> _Taken:
-        """What sources have after some changes."""
+        """Apply changes to the sources."""
         head = self._versions[-1]
         kept: Rows = {}
         forgotten, all_taken = dict(head.forgotten), True
@@ -356,9 +356,9 @@ class Oracle:
         last = self.head if until is None else until
         columns, _ = self._columns(stage)
         for number in (since, last):
-            self._rows(stage, number)  # which says if there is no such version
+            self._rows(stage, number)  # this raises if there is no such version
         pairs = {number: self._compared(stage, number) for number in range(since + 1, last + 1)}
-        changed = {  # S8: the keys that each version's updates are about
+        changed = {  # S8: the keys in each version's updates
             number: {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
             for number, (before, after) in pairs.items()
         }
@@ -392,16 +392,16 @@ class Oracle:
         return (*source_key, *key)
 
     def _compared(self, stage: str, number: int) -> tuple[KeyValues, KeyValues]:
-        """What a version's updates are about: what a source forgets is not told."""
+        """Return the rows that a version's updates compare; they do not report forgotten rows."""
         rows = [self._rows(stage, number - 1), self._rows(stage, number)]
-        if number not in self._rollbacks:  # which brings it back, and tells that
+        if number not in self._rollbacks:  # a rollback restores forgotten rows, and reports them
             forgotten = (self._versions[n].forgotten.get(stage, ()) for n in (number - 1, number))
             rows = [[*found, *more] for found, more in zip(rows, forgotten, strict=True)]
         before, after = map(values_by_key, rows)
         return before, after
 
     def _columns(self, stage: str) -> tuple[Columns, Columns]:
-        """The columns of a stage's key, and of its source key."""
+        """Return the columns of a stage's key, and of its source key."""
         found = self._graph.stage(stage)
         return found.schema.key, found.source_key
 

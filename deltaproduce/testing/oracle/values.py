@@ -1,4 +1,4 @@
-"""Values as columns hold them, as functions get them, and as they are compared and ordered."""
+"""Values: as columns hold them, as functions get them, and as they are compared and ordered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 from deltaproduce.types.columns import Column, Columns
 
 Value: TypeAlias = Any
-"""Whatever a column can hold, or a function emit; a type checker cannot know more."""
+"""Any value that a column can hold, or a function emit; a type checker cannot know more."""
 
 
 def plain(value: Value) -> Value:
@@ -71,7 +71,7 @@ def sort_key(values: Sequence[Any], columns: Iterable[Column]) -> tuple[Any, ...
 
 @dataclass(frozen=True, slots=True)
 class _Descending:
-    """Turns an order around."""
+    """Reverses an order."""
 
     rank: Any
 
@@ -80,29 +80,29 @@ class _Descending:
 
 
 def _rank(value: Value) -> tuple[Any, ...]:
-    """What to compare a value by: nulls are least, then Spark's order of the type."""
+    """Return the sort rank of a value: nulls are least, then Spark's order of the type."""
     if value is None:
         return (0,)
     return (1, value.encode() if isinstance(value, str) else value)
 
 
 def shown_values(values: Sequence[Any], columns: Iterable[Column]) -> tuple[Any, ...]:
-    """The values in columns that readers see."""
+    """Return the values in columns that readers see."""
     return tuple(v for v, c in zip(values, columns, strict=True) if not c.is_hidden)
 
 
 def as_argument(values: tuple[Any, ...], columns: Columns) -> Value:
-    """A key or value as functions get it: bare if it is one column, else a named tuple."""
+    """Return a key or value as functions get it: bare for one column, else a named tuple."""
     return values[0] if len(columns) == 1 else _named(columns.names)(*values)
 
 
 def record_items(emitted: Value, columns: Columns) -> tuple[Any, ...]:
-    """An emitted key or value as a tuple in column order."""
+    """Return an emitted key or value as a tuple in column order."""
     return (emitted,) if len(columns) == 1 else _fields(emitted, columns.names)
 
 
 def _fields(record: Value, names: Sequence[str]) -> tuple[Any, ...]:
-    """The items of a record: by name if it has names, else by position; all of them, no others."""
+    """Return exactly the items of a record, by name if it has names, else by position."""
     fields: Sequence[str] | None = getattr(record, "__fields__", None)  # of a Row
     if fields is None:
         fields = getattr(record, "_fields", None)  # of a named tuple
@@ -127,7 +127,7 @@ def _named(names: Sequence[str]) -> Value:
 
 
 def as_stored(values: Sequence[Any], columns: Columns) -> tuple[Any, ...]:
-    """Values as their columns hold them, and hence as the next stage gets them."""
+    """Return values as their columns hold them, and hence as the next stage gets them."""
     for value, column in zip(values, columns, strict=True):
         if value is None and not column.nullable:
             raise ValueError(f"column {column.name!r} is None, but declared NOT NULL")
@@ -166,12 +166,12 @@ def _typed(value: Value, data_type: DataType) -> Value:
 
 
 def from_columns(row: Mapping[str, Value], columns: Columns) -> Value:
-    """A key or value of a row with named columns, as functions get it."""
+    """Return a key or value of a row with named columns, as functions get it."""
     return as_argument(tuple(row[name] for name in columns.names), columns)
 
 
 def as_arrow(value: Value, data_type: DataType) -> Value:
-    """A stored value as Arrow takes it: structs by name."""
+    """Return a stored value as Arrow takes it: structs by name."""
     if value is None:
         return None
     match data_type:

@@ -14,7 +14,7 @@ from deltaproduce.model.windows import Window
 from deltaproduce.types.columns import Columns
 
 Key: TypeAlias = tuple[str, str, int | None]
-"""A stage, one of its columns, and how many whole numbers are a partition; None for dates."""
+"""A stage, one of its columns, and the integers in a partition; None for dates."""
 
 Place: TypeAlias = tuple[Any, Any] | None
 """The first and the last partition of a window; None if it is empty."""
@@ -25,13 +25,13 @@ AsOf: TypeAlias = date | str | EllipsisType | None
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What the windows of one version depend on beside rows.
+    """The state that the windows of one version depend on, besides rows.
 
     Attributes:
         as_of: the day that they end at, if there is one.
-        present: the days, or the firsts of so many whole numbers, that there are.
-        limited: where the windows of stages are that few partitions may enter in one version.
-        floors: the first values that sources keep which do not keep all rows.
+        present: the partitions that exist: days, or the first integer of each.
+        limited: the positions of windows with ``max_partitions``, by stage.
+        floors: the first value that each source keeps, if it does not keep all rows.
     """
 
     as_of: date | None = None
@@ -40,7 +40,7 @@ class Windows:
     floors: Mapping[str, Any] = field(default_factory=dict)
 
     def asked(self, graph: Graph, named: Named, as_of: AsOf) -> Windows:
-        """They, after what an update says of partitions and of the day."""
+        """Return the state after an update's partitions and day."""
         day = self.as_of if isinstance(as_of, EllipsisType) else _day(as_of)
         found: dict[Key, set[Any]] = {key: set(units) for key, units in self.present.items()}
         for key in tracked(graph):
@@ -53,7 +53,7 @@ class Windows:
         return replace(self, as_of=day, present={k: frozenset(v) for k, v in found.items() if v})
 
     def seen(self, graph: Graph, rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> Windows:
-        """They, after stages came to have these rows."""
+        """Return the state after stages have these rows."""
         found = dict(self.present)
         for key in tracked(graph):
             stage, column, step = key
@@ -65,7 +65,7 @@ class Windows:
     def floored(
         self, graph: Graph, given: Mapping[str, Iterable[Mapping[str, Any]]] = MappingProxyType({})
     ) -> Windows:
-        """They, with the first values that sources keep, once these rows are given for them."""
+        """Return the state with the first values that sources keep after these rows are given."""
         floors: dict[str, Any] = {}
         for source in graph.sources:
             kept = source.kind.retention
@@ -84,7 +84,7 @@ class Windows:
         return replace(self, floors=floors)
 
     def keeps(self, source: Source, key: Sequence[Any]) -> bool:
-        """Whether a source keeps a row of a key; all of those whose column is null."""
+        """Return whether a source keeps a row with this key; it keeps rows with a null column."""
         kept, floor = source.kind.retention, self.floors.get(source.name)
         if kept is None or floor is None:
             return True
@@ -92,21 +92,21 @@ class Windows:
         return value is None or bool(_unit(value, None) >= floor)
 
     def place(self, stage: Stage) -> Place:
-        """Where a stage's window is.
+        """Return the position of a stage's window.
 
         Raises:
-            MissingPartitionsError: a partition is missing where it is to be, which is an error.
+            MissingPartitionsError: a partition of the target is missing, and this is an error.
         """
         goal = self._goal(stage)
         return self.limited.get(stage.name) if _is_limited(stage) else goal
 
     def behind(self, graph: Graph) -> bool:
-        """Whether a window is not yet where it is to be."""
+        """Return whether a window has not reached its target yet."""
         limited = (s for s in graph.producers if _is_limited(s) and not is_auxiliary(s.name))
         return any(self.place(stage) != self._goal(stage) for stage in limited)
 
     def advanced(self, stage: Stage) -> Windows:
-        """They, after the window of a stage moved on, if few partitions may enter at once."""
+        """Return the state after a stage's limited window has moved on."""
         window = stage.kind.window
         if window is None or not _is_limited(stage):
             return self
@@ -118,7 +118,7 @@ class Windows:
         return replace(self, limited={**self.limited, stage.name: place})
 
     def _goal(self, stage: Stage) -> Place:
-        """Where a stage's window is to be."""
+        """Return the target position of a stage's window."""
         window = stage.kind.window
         assert window is not None
         mine = [self.present.get(key, frozenset()) for key in set(tracked_of(stage, window))]
@@ -138,7 +138,7 @@ class Windows:
     def _between(
         self, key: Columns, window: Window, mine: Sequence[Iterable[Any]]
     ) -> tuple[Any, Any] | None:
-        """The first and the last partition of a window over a column of a key."""
+        """Return the first and the last partition of a window over a column of a key."""
         if window.end is not None:
             edge = _partition(window.end, window.step)
         elif self.as_of is not None and _is_of_dates(key, window):
@@ -157,7 +157,7 @@ class Windows:
         return None if first > edge else (first, edge)
 
     def has(self, stage: Stage, value: Any) -> bool:  # noqa: ANN401 as it may be
-        """Whether a row with a value in the window's column is in the window."""
+        """Return whether a row with this value in the window's column is in the window."""
         place, window = self.place(stage), stage.kind.window
         if place is None or window is None or value is None:
             return False
@@ -165,13 +165,13 @@ class Windows:
 
 
 def window_place(stage: Stage) -> int:
-    """Which of its feeders' columns a stage's window is over."""
+    """Return the position of the feeder's column that a stage's window is over."""
     assert stage.kind.window is not None
     return stage.feeders[0].schema.names.index(stage.kind.window.column)
 
 
 def tracked(graph: Graph) -> set[Key]:
-    """All that counts for windows of a graph."""
+    """Return everything that the windows of a graph depend on."""
     kept = ((source, source.kind.retention) for source in graph.sources)
     return {_key_kept_by(source, one.window) for source, one in kept if one is not None} | {
         key
@@ -186,12 +186,12 @@ def _is_limited(stage: Stage) -> bool:
 
 
 def _on_the_way(window: Window, at: Place, goal: tuple[Any, Any], there: Sequence[Any]) -> Place:
-    """Where a window is that few partitions may enter, one version after it was somewhere.
+    """Return the position of a limited window one version after `at`.
 
     Args:
-        at: where it was.
-        goal: where it is to be.
-        there: the partitions that there are, in order.
+        at: its position before.
+        goal: its target.
+        there: the partitions that exist, in order.
     """
     (first, edge), most = goal, window.max_partitions
     assert most is not None
@@ -207,7 +207,7 @@ def _on_the_way(window: Window, at: Place, goal: tuple[Any, Any], there: Sequenc
 
 
 def tracked_of(stage: Stage, window: Window) -> Iterator[Key]:
-    """What counts for the window of a stage."""
+    """Yield what the window of a stage depends on."""
     step = _unit_step(stage.feeders[0].schema.key, window)
     place = stage.feeders[0].schema.names.index(window.column)
     for feeder in stage.merged:
@@ -216,12 +216,12 @@ def tracked_of(stage: Stage, window: Window) -> Iterator[Key]:
 
 
 def _key_kept_by(source: Source, window: Window) -> Key:
-    """What counts for which rows a source keeps."""
+    """Return what decides which rows a source keeps."""
     return source.name, window.column, _unit_step(source.schema.key, window)
 
 
 def _unit_step(key: Columns, window: Window) -> int | None:
-    """How many whole numbers are a partition; None if they are dates."""
+    """Return the number of integers in a partition; None for dates."""
     if isinstance(window.step, int):
         return window.step
     return None if _is_of_dates(key, window) else 1
@@ -249,7 +249,7 @@ def _unit(value: Any, step: int | None) -> Any:  # noqa: ANN401 as it may be
 
 
 def _partition(value: Any, step: Any) -> Any:  # noqa: ANN401 as it may be
-    """The first value of the partition that a value is in."""
+    """Return the first value of the partition that contains a value."""
     if isinstance(value, datetime):
         value = value.date()
     if not isinstance(value, date):
@@ -260,14 +260,14 @@ def _partition(value: Any, step: Any) -> Any:  # noqa: ANN401 as it may be
 
 
 def _first(window: Window, edge: Any) -> Any:  # noqa: ANN401 as it may be
-    """The first partition of a window of a fixed length that ends at one; none has no name."""
+    """Return the first partition of a fixed-length window; `date.min` if Python lacks the date."""
     assert window.last is not None
     found = _moved(edge, window.step, 1 - window.last)
     return date.min if found is None else found
 
 
 def _moved(first: Any, step: Any, by: int) -> Any:  # noqa: ANN401 as it may be
-    """The partition so many after one; None if Python has no such date."""
+    """Return the partition this many after another; None if Python has no such date."""
     if not isinstance(first, date):
         return first + by * (step or 1)
     try:

@@ -1,7 +1,7 @@
-"""Random aggregate stages: functions of all sorts over what a feeder has.
+"""Random aggregate stages: functions of all kinds over a feeder's columns.
 
-The invariant: what is drawn has a value for any rows, so no sum that its type may not hold. A
-function that is new in `agg` is one more entry of `FUNCTIONS`.
+The invariant: a drawn function has a value for any rows, so it is no sum that its type may not
+hold. A new function of `agg` is one more entry of `FUNCTIONS`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Function:
     """An aggregate function.
 
     Attributes:
-        call: it, of arguments.
-        takes: of which type the first is.
-        by: whether it has a second, of any type that has an order.
-        adds_up: whether it keeps a state, which others can merge.
+        call: the function of its arguments.
+        takes: accepts the type of the first argument.
+        by: whether it has a second argument, of any type that has an order.
+        adds_up: whether it keeps a state that other stages can merge.
     """
 
     call: Callable[..., AggregateCall]
@@ -63,9 +63,9 @@ class Drawn:
     """The definition of an aggregate stage.
 
     Attributes:
-        arguments: those of `Pipeline.aggregate` behind the feeder.
-        adds_up: its values that others can merge.
-        made: its columns, if they are those of the catalogue.
+        arguments: the arguments of `Pipeline.aggregate` after the feeder.
+        adds_up: its values that other stages can merge.
+        made: its columns, if they are in the catalogue.
     """
 
     arguments: Mapping[str, Any]
@@ -91,7 +91,7 @@ _is_boolean = _is(BooleanType)
 
 
 def _fits(*types: type[DataType], digits: int) -> Takes:
-    """Numbers of some types, and decimals of so many digits."""
+    """Return a test for numbers of some types, and decimals of at most this many digits."""
     return lambda data_type: (
         isinstance(data_type, types)
         or (isinstance(data_type, DecimalType) and data_type.precision <= digits)
@@ -137,7 +137,7 @@ _EXPRESSIONS: Final[tuple[tuple[Takes, str, DataType], ...]] = (
     (_is(DateType), "year({})", IntegerType()),
     (_is_boolean, "NOT {}", BooleanType()),
 )
-"""Expressions that the local engine computes, by the type of the column in them."""
+"""Expressions that the local engine computes, by the type of their column."""
 
 
 @st.composite
@@ -150,15 +150,15 @@ def aggregates(
     windowed: bool,
     strict: bool,
 ) -> Drawn:
-    """An aggregate over a stage, with columns of the catalogue or others.
+    """Draw an aggregate over a stage, with columns of the catalogue or others.
 
     Args:
         draw: given by Hypothesis.
-        feeder: what it reads, or the first of it.
+        feeder: the feeder, or the first of several.
         adds_up: the feeder's values that can be merged.
-        number: what its columns are called by.
-        windowed: it may have a window.
-        strict: its window may refuse that partitions are missing.
+        number: a number for the names of its columns.
+        windowed: whether it may have a window.
+        strict: whether its window may refuse missing partitions.
     """
     schema = feeder.schema
     is_known = {"n", "t"} <= {*schema.names} and draw(st.booleans())
@@ -177,7 +177,7 @@ def aggregates(
 
 @st.composite
 def _known(draw: st.DrawFn, schema: RowSchema) -> Drawn:
-    """One with the columns of a shape of the catalogue, from n, t and perhaps k."""
+    """Draw an aggregate with a shape of the catalogue, from n, t and perhaps k."""
     numbers = [
         *(agg.count(), agg.count("n"), agg.sum("CAST(n % 100 AS int)"), agg.count_distinct("t")),
         *(agg.min("n"), agg.max("n"), agg.mode("n"), agg.max_by("n", "t")),
@@ -194,7 +194,7 @@ def _known(draw: st.DrawFn, schema: RowSchema) -> Drawn:
 
 @st.composite
 def _any_of(draw: st.DrawFn, schema: RowSchema, adds_up: Sequence[str], number: int) -> Drawn:
-    """One of any columns and functions."""
+    """Draw an aggregate of any columns and functions."""
     bare, computed = [*columns_of(schema)], [*computed_of(schema)]
     groups = [text for text, data_type in [*bare, *bare, *computed] if may_be_key(data_type)]
     chosen = draw(st.lists(st.sampled_from(groups), max_size=2, unique=True)) if groups else []
@@ -212,7 +212,7 @@ def _any_of(draw: st.DrawFn, schema: RowSchema, adds_up: Sequence[str], number: 
 
 
 def _call(draw: st.DrawFn, arguments: Sequence[Argument]) -> tuple[AggregateCall, bool]:
-    """One of the functions, of some of these arguments; and whether it adds up."""
+    """Draw a function of these arguments, and whether it adds up."""
     fitting = [one for one in FUNCTIONS if any(one.takes(of_type) for _, of_type in arguments)]
     function = draw(st.sampled_from(fitting))
     given = [draw(st.sampled_from([text for text, found in arguments if function.takes(found)]))]
@@ -222,19 +222,19 @@ def _call(draw: st.DrawFn, arguments: Sequence[Argument]) -> tuple[AggregateCall
 
 
 def may_be_key(data_type: DataType) -> bool:
-    """Whether a key may have a column of that type."""
+    """Return whether a key may have a column of this type."""
     return _has_order(data_type) and not isinstance(data_type, _FLOATS)
 
 
 def columns_of(schema: RowSchema) -> Iterator[Argument]:
-    """The columns of a feeder, as expressions."""
+    """Yield the columns of a feeder, as expressions."""
     for column in (*schema.key, *schema.value):
         if not column.is_hidden:
             yield identifier(column.name), column.data_type
 
 
 def computed_of(schema: RowSchema) -> Iterator[Argument]:
-    """What can be computed of the columns of a feeder."""
+    """Yield expressions over the columns of a feeder."""
     for text, data_type in columns_of(schema):
         for takes, template, made in _EXPRESSIONS:
             if takes(data_type):

@@ -1,4 +1,4 @@
-"""What sources are given: batches of changes, snapshots, and histories of batches."""
+"""Input of sources: batches of changes, snapshots, and histories of batches."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def histories(
 
 
 def _after(current: Mapping[Row, Sequence[Row]], batch: Sequence[Change]) -> dict[Row, list[Row]]:
-    """A source's values by key after a batch of changes."""
+    """Return a source's values by key after a batch of changes."""
     replaced: dict[Row, list[Row]] = {plain(change.key): [] for change in batch}
     for change in batch:
         if isinstance(change, Upsert):

@@ -1,4 +1,4 @@
-"""The catalogue of random stages: which function makes rows of which columns from which."""
+"""The catalogue of random stages: functions, and the columns that they read and produce."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A stage function, the shapes it reads and makes, and what keys keep."""
+    """A stage function, the shapes that it reads and produces, and what keys keep."""
 
     function: Callable[..., Any]
     feeder: Shape
@@ -76,7 +76,7 @@ TIMES = Shape("k bigint, at timestamp desc", "n bigint, t string")
 NUMBERS = Shape("k bigint, s smallint", "n bigint, t string")
 INDEXED = Shape("t string", "k bigint, n bigint")
 PARTITIONED = (DAYS, TIMES, NUMBERS)
-"""Those that windows are over; other keys may have days, too."""
+"""The shapes that windows are over; other keys may have days, too."""
 
 CATALOGUE = (
     Rule(unchanged, ROWS, ROWS),

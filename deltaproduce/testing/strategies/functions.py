@@ -17,7 +17,7 @@ _DAY = datetime.date(2013, 2, 20)
 
 
 def unchanged(key: Value, values: Iterator[Value]) -> Emissions:
-    """Map every row to itself, before the next is read."""
+    """Map every row to itself, before reading the next."""
     for value in values:
         yield key, value
 
@@ -106,7 +106,7 @@ def joined(key: Value, values: Iterator[Value]) -> Emissions:
 
 
 def unindexed(key: Value, values: Iterator[Value]) -> Emissions:
-    """Give the rows of an index the key back that they were found by."""
+    """Rekey the rows of an index by their key before."""
     for value in values:
         yield value.k, (value.n, key)
 
@@ -131,12 +131,12 @@ def identified(key: Value, values: Iterator[Value]) -> Emissions:
 
 
 def first_given(value: Value, example: Value) -> Value:
-    """Keep what the key was first given."""
+    """Keep the first value of the key."""
     return value if example is None else example
 
 
 def dated(key: Value, values: Iterator[Value]) -> Emissions:
-    """Key the rows by a day that their number says; some by none."""
+    """Key the rows by a day that follows from their number; some by none."""
     for value in values:
         day = None if value.n is None else _DAY + datetime.timedelta(days=value.n % 10)
         yield (day, key), value

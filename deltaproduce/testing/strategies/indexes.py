@@ -1,4 +1,4 @@
-"""Random indexes: keys of columns, of expressions, or of both, over what a feeder has."""
+"""Random indexes: keys of columns, of expressions, or of both, over a feeder."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class DrawnIndex:
     """The definition of an index.
 
     Attributes:
-        arguments: those of `Pipeline.index` behind the feeder.
-        made: its columns, if they are those of the catalogue.
+        arguments: the arguments of `Pipeline.index` after the feeder.
+        made: its columns, if they are in the catalogue.
     """
 
     arguments: dict[str, Any]
@@ -27,18 +27,18 @@ class DrawnIndex:
 
 
 def may_have_index(feeder: Stage) -> bool:
-    """Whether a column of a stage, or what is computed of one, may be a key."""
+    """Return whether a key can have a stage's column, or an expression over one."""
     return any(may_be_key(data_type) for _, data_type in columns_of(feeder.schema))
 
 
 @st.composite
 def indexes(draw: st.DrawFn, feeder: Stage, number: int) -> DrawnIndex:
-    """An index of a stage, with columns of the catalogue or others.
+    """Draw an index of a stage, with columns of the catalogue or others.
 
     Args:
         draw: given by Hypothesis.
-        feeder: what it is an index of; it `may_have_index`.
-        number: what its columns are called by.
+        feeder: the indexed stage; it `may_have_index`.
+        number: a number for the names of its columns.
     """
     schema = feeder.schema
     if (schema.key.ddl, schema.value.names) == ("k bigint", ("n", "t")) and draw(st.booleans()):

@@ -22,7 +22,7 @@ class _Drawn:
     """A stage of the pipeline.
 
     Attributes:
-        shape: its columns, if they are those of the catalogue.
+        shape: its columns, if they are in the catalogue.
         adds_up: its values that `agg.merge` takes.
     """
 
@@ -31,7 +31,7 @@ class _Drawn:
     adds_up: tuple[str, ...] = ()
 
     def has_key_of(self, other: _Drawn) -> bool:
-        """Whether both have a key of the catalogue, and the same."""
+        """Return whether both have the same key of the catalogue."""
         if self.shape is None or other.shape is None:
             return False
         return self.shape.key == other.shape.key
@@ -83,7 +83,7 @@ def pipelines(
 
 
 _SHARES = {True: [True, True, False], False: [True, False, False]}
-"""Whether a stage is an aggregate, where its feeder has partitions and where not."""
+"""The chance of an aggregate, for feeders with and without partitions."""
 
 
 def _aggregate(
@@ -94,7 +94,7 @@ def _aggregate(
     number: int,
     **options: bool,
 ) -> _Drawn:
-    """An aggregate of a stage, and of others that have the same columns."""
+    """Draw an aggregate of a stage, and of others that have the same columns."""
     alike = [one.stage for one in others if one.shape == feeder.shape]
     drawn = draw(aggregates(feeder.stage, () if alike else feeder.adds_up, number, **options))
     inputs = merge(feeder.stage, *alike) if alike else feeder.stage
@@ -110,7 +110,7 @@ def _function(
     others: Sequence[_Drawn],
     number: int,
 ) -> _Drawn:
-    """A stage of the catalogue, over one feeder or several."""
+    """Draw a stage of the catalogue, over one feeder or several."""
     inputs: list[Stage | Merged] = [feeder.stage]
     if others:
         inputs, rules = _several(draw, catalogue, feeder, others)
@@ -130,7 +130,7 @@ def _function(
 def _several(
     draw: st.DrawFn, catalogue: Sequence[Rule], first: _Drawn, others: Sequence[_Drawn]
 ) -> tuple[list[Stage | Merged], list[Rule]]:
-    """Several feeders with the same keys: merged if their values allow it, joined, or both."""
+    """Draw several feeders with the same keys: merged if their values allow it, joined, or both."""
     shape, chosen = first.shape, draw(st.permutations(others))[: draw(st.integers(1, 2))]
     assert shape is not None  # a function reads columns of the catalogue
     alike = [one.stage for one in chosen if one.shape == shape]

@@ -1,4 +1,4 @@
-"""How files keep the content of stages: random ``stored=`` of the stages of a pipeline."""
+"""Storage of content: random ``stored=`` for the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from deltaproduce.types.ddl import quoted
 from deltaproduce.types.stored_as import StoredAs
 
 _APART: Final = (BooleanType, DateType, IntegralType)
-"""Types that may be partitioned by, all of whose values a partition can have."""
+"""The types that can partition content, because a partition can have each of their values."""
 
 
 @st.composite
 def stored_as(draw: st.DrawFn, schema: RowSchema) -> StoredAs | None:
-    """How the content of a stage with these columns is stored, if that is said."""
+    """Draw how the content of a stage with these columns is stored, if anything says it."""
     is_said = draw(st.sampled_from((True, False)))
     if not is_said:
         return None
@@ -43,7 +43,7 @@ def stored_as(draw: st.DrawFn, schema: RowSchema) -> StoredAs | None:
 
 @st.composite
 def stored_otherwise(draw: st.DrawFn, pipeline: Pipeline) -> Pipeline:
-    """The same pipeline, with stages that are stored in random ways."""
+    """Draw the same pipeline, with stages that are stored in random ways."""
     found, made = Pipeline(pipeline.name), dict[str, Any]()
     for stage in pipeline.stages:
         for one in (*stage.auxiliary, stage):

@@ -1,4 +1,4 @@
-"""Functions over Arrow: some of those of `functions`, column by column."""
+"""Functions over Arrow: some of the functions of `functions`, column by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data of any schema: ordinary values, and those at which mistakes are made."""
+"""Data of any schema: ordinary values, and edge cases."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def values(columns: Columns) -> st.SearchStrategy[Row]:
 def _typed(
     data_type: DataType, nullable: bool, atoms: Callable[[DataType], st.SearchStrategy[Any]]
 ) -> st.SearchStrategy[Any]:
-    """Values of a type whose innermost values are drawn by `atoms`."""
+    """Draw values of a type; `atoms` draws the innermost values."""
     found: st.SearchStrategy[Any]
     match data_type:
         case StructType():
@@ -84,12 +84,12 @@ def _typed(
 
 
 def _atoms(data_type: DataType) -> st.SearchStrategy[Any]:
-    """An edge of the type, or anything of it."""
+    """Draw an edge of the type, or any of its values."""
     return _edges(data_type) | _anything(data_type)
 
 
 def _without_nan(data_type: DataType) -> st.SearchStrategy[Any]:
-    """Edges that can be keys of a map, in Python too."""
+    """Draw edges that can be keys of a map, in Python too."""
     return _edges(data_type).filter(lambda value: value == value)
 
 
@@ -118,12 +118,12 @@ _INTEGER_BITS: dict[type[DataType], int] = {
     IntegerType: 32,
     LongType: 64,
 }
-# A timestamp with time zone is moved by its offset on the way: PySpark cannot read the very edges.
+# The offset moves a timestamp with time zone on its way: PySpark cannot read the very edges.
 _MARGIN = datetime.timedelta(days=2)
 
 
 def _edges(data_type: DataType) -> st.SearchStrategy[Any]:
-    """Few values of a type: ordinary ones first, then those at which mistakes are made."""
+    """Draw from few values of a type: ordinary ones first, then edge cases."""
     least, greatest = _bounds(data_type)
     match data_type:
         case BooleanType():
@@ -150,7 +150,7 @@ def _edges(data_type: DataType) -> st.SearchStrategy[Any]:
 
 
 def _anything(data_type: DataType) -> st.SearchStrategy[Any]:
-    """Any value of a type."""
+    """Draw any value of a type."""
     least, greatest = _bounds(data_type)
     match data_type:
         case ByteType() | ShortType() | IntegerType() | LongType():
@@ -171,7 +171,7 @@ def _anything(data_type: DataType) -> st.SearchStrategy[Any]:
 
 
 def _bounds(data_type: DataType) -> tuple[Any, Any]:
-    """The least and the greatest value of a type that has them."""
+    """Return the least and the greatest value of a type that has them."""
     match data_type:
         case ByteType() | ShortType() | IntegerType() | LongType():
             bits = _INTEGER_BITS[type(data_type)]
@@ -186,14 +186,14 @@ def _bounds(data_type: DataType) -> tuple[Any, Any]:
 
 
 def partitions(data_type: DataType) -> st.SearchStrategy[Any]:
-    """Partitions that are near one another: days, of moments too, or whole numbers."""
+    """Draw partitions that are near one another: days (of timestamps too), or integers."""
     if isinstance(data_type, IntegralType):
         return st.integers(-12, 12)
     return st.integers(-9, 9).map(lambda days: _DAY + datetime.timedelta(days=days))
 
 
 def _near(data_type: DataType) -> st.SearchStrategy[Any]:
-    """Values in such partitions; moments at the edges of days."""
+    """Draw values in such partitions; timestamps at the edges of days."""
     found = partitions(data_type)
     if not isinstance(data_type, TimestampType | TimestampNTZType):
         return found
@@ -202,6 +202,6 @@ def _near(data_type: DataType) -> st.SearchStrategy[Any]:
 
 
 def _decimal(unit: int, data_type: DecimalType) -> Decimal:
-    """The decimal of so many units in the last place; exact, whatever the decimal context."""
+    """Return this many units in the last place as a decimal; exact in any decimal context."""
     sign, digits = int(unit < 0), tuple(int(digit) for digit in str(abs(unit)))
     return Decimal((sign, digits, -data_type.scale))

@@ -1,4 +1,4 @@
-"""Windows of random aggregates, and what updates say of them beside rows."""
+"""Windows of random aggregates, and the window arguments of updates."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from deltaproduce.types.columns import Column
 
 
 def may_have_window(column: Column) -> bool:
-    """Whether a key column has partitions."""
+    """Return whether a key column has partitions."""
     return column.data_type.simpleString() in SORTS
 
 
 @st.composite
 def windows(draw: st.DrawFn, column: Column, *, limited: bool, strict: bool) -> Window:
-    """A window over a key column.
+    """Draw a window over a key column.
 
     Args:
         draw: given by Hypothesis.
-        column: it has partitions.
-        limited: it may have ``max_partitions``.
-        strict: it may have ``on_missing="error"``.
+        column: a column that has partitions.
+        limited: whether it may have ``max_partitions``.
+        strict: whether it may have ``on_missing="error"``.
     """
     near = partitions(column.data_type)
     arguments: dict[str, Any] = {
@@ -95,7 +95,7 @@ def _steps(data_type: DataType) -> list[Any]:
 
 
 def _some(data_type: DataType) -> st.SearchStrategy[list[Any]]:
-    """Some partitions, dates also as text; now and then as many as windows may need."""
+    """Draw some partitions, dates also as text; sometimes as many as windows may need."""
     near = partitions(data_type)
     named = near if isinstance(data_type, IntegralType) else near | near.map(_as_text)
     return st.lists(named, max_size=3) | st.lists(near, min_size=25, max_size=25)
