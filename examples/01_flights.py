@@ -1,4 +1,4 @@
-"""Delays that aircraft carry from flight to flight, kept right while the flights change.
+"""Delays that aircraft carry from flight to flight, kept correct while the flights change.
 
     python examples/01_flights.py [--location DIR]
 
@@ -6,9 +6,9 @@ The data are the 336,776 flights that left New York's three airports in 2013 (ny
 
     flights -> flights_by_aircraft -> carried_delays -> carried_by_carrier
 
-They come in three batches: January to November, then December, then corrections and cancellations,
-which are made up. Each batch becomes a version of all four tables at once. The pipeline itself,
-down to `carried_by_carrier`, is all that a user writes; the rest of the file shows what it does.
+They come in three batches: January to November, then December, then invented corrections and
+cancellations. Each batch becomes one version of all four tables. A user writes only the pipeline,
+down to `carried_by_carrier`; the rest of the file shows what it does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 air_traffic = dp.Pipeline("air_traffic")
 
-# The key's columns are in the order in which an aircraft's flights are to be read: through time.
+# The key's columns put an aircraft's flights in order of time.
 flights = air_traffic.source(
     "flights",
     key="day date, scheduled_departure int, carrier string, flight int, origin string",
@@ -52,7 +52,7 @@ flights = air_traffic.source(
         dest string, dep_delay int, arr_delay int""",
 )
 def flights_by_aircraft(key: Any, values: Iterator[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Brings an aircraft's flights together, in order; skips those of no known aircraft."""
+    """Collect an aircraft's flights in order; skip flights without a known aircraft."""
     for value in values:
         if value.tailnum is not None:
             yield value.tailnum, (*key, value.dest, value.dep_delay, value.arr_delay)
@@ -66,12 +66,12 @@ def flights_by_aircraft(key: Any, values: Iterator[Any]) -> Iterator[tuple[str, 
 def carried_delays(
     tailnum: str, values: Iterator[Any]
 ) -> Iterator[tuple[tuple[str, int], tuple[Any, ...]]]:
-    """Finds the delays that an aircraft carried from one departure into its next of the same day.
+    """Find the delays that an aircraft carried from a departure to its next one on the same day.
 
-    The minutes carried are those of the departure's delay that the previous flight's late arrival
-    can explain: the smaller of the two. That is an upper bound, since the flight back to New York
-    is not in the data. Cancelled flights are passed over, and a diverted one, which has no arrival
-    delay, hands nothing on.
+    The carried minutes are the part of the departure delay that the previous flight's late arrival
+    can explain: the smaller of the two. This is an upper bound, since the flight back to New York
+    is not in the data. Cancelled flights are skipped. A diverted flight has no arrival delay, so it
+    passes none on.
     """
     flown = (flight for flight in values if flight.dep_delay is not None)
     for previous, flight in pairwise(flown):
@@ -87,7 +87,7 @@ def carried_delays(
     carried_delays, key="carrier string, month int", value="flights bigint, carried_minutes bigint"
 )
 def carried_by_carrier(key: Any, values: Iterator[Any]) -> Iterator[tuple[Any, tuple[int, int]]]:
-    """Totals a carrier's carried delays of a month."""
+    """Total a carrier's carried delays in a month."""
     minutes = [value.minutes for value in values]
     yield key, (len(minutes), sum(minutes))
 
@@ -100,7 +100,7 @@ CLOCK_ERROR_MINUTES: Final = 10
 
 
 def corrected(recorded: pa.Table) -> pa.Table:
-    """Newark's flights of 9 December, as if the airport's clocks had been ten minutes fast."""
+    """Correct Newark's flights on 9 December as if its clocks had been ten minutes fast."""
     newark = recorded.filter(NEWARK)
     position = newark.schema.get_field_index("dep_delay")
     delays = pc.subtract(newark["dep_delay"], pa.scalar(CLOCK_ERROR_MINUTES, pa.int32()))
@@ -108,7 +108,7 @@ def corrected(recorded: pa.Table) -> pa.Table:
 
 
 def corrections(recorded: pa.Table) -> pa.Table:
-    """Newark's corrected flights, and the deletion of JetBlue's from Kennedy of the same day."""
+    """Return upserts of Newark's corrected flights and deletes of JetBlue's Kennedy flights."""
     batches = [(corrected(recorded), "upsert"), (recorded.filter(JETBLUE), "delete")]
     return pa.concat_tables(
         rows.append_column("_change_type", pa.array([change_type] * len(rows), pa.string()))
@@ -117,19 +117,19 @@ def corrections(recorded: pa.Table) -> pa.Table:
 
 
 def final_flights(recorded: pa.Table) -> pa.Table:
-    """What the source holds after all three batches."""
+    """Return the source's rows after all three batches."""
     return pa.concat_tables([recorded.filter(~(NEWARK | JETBLUE)), corrected(recorded)])
 
 
 class ProgressLine:
-    """Shows which stage runs: on one line of a terminal, or on a line for each elsewhere."""
+    """Progress output: one line on a terminal, one line per stage elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._status = console.status("")
 
     def __call__(self, progress: dp.Progress) -> None:
-        """What a Store calls when a stage or the commit starts, and more often."""
+        """Show the start of a stage or of the commit; a Store also calls it in between."""
         if progress.phase or progress.event == "ends":
             return
         text = f"{progress.operation}: {progress.stage} ({progress.done} of {progress.total} done)"
@@ -139,7 +139,7 @@ class ProgressLine:
             self._console.print(f"  {text}")
 
     def update(self, store: dp.Store, rows: pa.Table) -> tuple[dp.Version, float]:
-        """Updates the flights; returns the version and the seconds it took."""
+        """Update the flights; return the version and the seconds it took."""
         start = perf_counter()
         with self._status if self._console.is_terminal else nullcontext():
             version = store.update({"flights": rows})
@@ -147,7 +147,7 @@ class ProgressLine:
 
 
 def stage_table(version: dp.Version, *, title: str) -> Table:
-    """What a version did, stage by stage."""
+    """Return a table of what a version did, stage by stage."""
     table = Table("stage", "mode", title=title, title_justify="left", **PLAIN)
     for heading in ("keys\naffected", "keys\nchanged", "rows\nadded", "rows\nremoved", "seconds"):
         table.add_column(heading, justify="right")
@@ -159,7 +159,7 @@ def stage_table(version: dp.Version, *, title: str) -> Table:
 
 
 def rows_table(rows: DataFrame, *, title: str, limit: int = 12) -> Table:
-    """The first rows of a DataFrame."""
+    """Return a table of the first rows of a DataFrame."""
     table = Table(*rows.columns, title=title, title_justify="left", **PLAIN)
     for row in rows.limit(limit).collect():
         table.add_row(*("" if value is None else str(value) for value in row))
@@ -167,14 +167,14 @@ def rows_table(rows: DataFrame, *, title: str, limit: int = 12) -> Table:
 
 
 def worst_carriers(totals: DataFrame) -> DataFrame:
-    """The carriers by the delay that they carried along: an ordinary query over a stage."""
+    """Rank the carriers by carried delay: an ordinary query over a stage."""
     by_carrier = totals.groupBy("carrier").sum("flights", "carried_minutes")
     named = by_carrier.toDF("carrier", "flights", "carried_minutes")
     return named.orderBy("carried_minutes", ascending=False)
 
 
 def run(spark: SparkSession, location: Path, console: Console, recorded: pa.Table) -> bool:
-    """Plays the three batches; says whether a full recompute gives the same totals."""
+    """Apply the three batches; return whether a full recompute gives the same totals."""
     progress = ProgressLine(console)
     store = dp.Store(spark, str(location / "updated"), air_traffic, progress=progress)
     batches = {
@@ -208,7 +208,7 @@ def run(spark: SparkSession, location: Path, console: Console, recorded: pa.Tabl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the example; returns the exit code."""
+    """Run the example; return the exit code."""
     parser = argparse.ArgumentParser(description="Delays that aircraft carry along.")
     parser.add_argument("--location", type=Path, help="an empty directory for the tables to stay")
     location: Path | None = parser.parse_args(arguments).location

