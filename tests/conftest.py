@@ -1,7 +1,7 @@
-"""What a run of the tests has: the short part of each law, or all of it; and Hypothesis profiles.
+"""The size of a test run, a part of each law or all of it, and Hypothesis profiles.
 
-A plain run is the short one, which has some cases of each law. ``--long`` adds what is marked
-``long`` and has the rest (`long_run`). CONTRIBUTING.md says what is where.
+A plain run is short and has some cases of each law. ``--long`` adds the tests marked ``long`` and
+the remaining cases (`long_run`). CONTRIBUTING.md says what each run covers.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""The newcomer's path: a fresh clone, an environment of its own, and all commands of the tutorial.
+"""The newcomer's path: a fresh clone, its own environment, and all commands of the tutorial.
 
-`make newcomer` runs it. It clones the commit that is checked out, installs it as the tutorial
-says, starts an empty PostgreSQL server, and types the tutorial's commands into a shell that finds
-no Java. Each must print what the tutorial shows, and all of them must take less than three minutes.
+`make newcomer` runs it. It clones the commit that is checked out, installs it as the tutorial says,
+starts an empty PostgreSQL server, and types the tutorial's commands into a shell without Java. Each
+command must print what the tutorial shows, and all together must take less than three minutes.
 """
 
 from __future__ import annotations

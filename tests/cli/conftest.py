@@ -1,4 +1,4 @@
-"""A project of a folder of its own, and the command in this process; nothing here starts Java."""
+"""A project in a folder of its own, with the command in this process; nothing starts Java."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Console sessions of the docs: the commands, what each prints, and what differs each time."""
+"""Console sessions of the docs: the commands, their output, and the parts that vary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `doctor` says of a machine and a project; each failure says its mend."""
+"""Tests of `doctor`: its findings on a machine and a project, each with its fix."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What came with rows or names prints as it is written, and never drives a terminal."""
+"""Text from rows and names prints as it is, and never controls a terminal."""
 
 import pytest
 

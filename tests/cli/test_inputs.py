@@ -1,4 +1,4 @@
-"""Files of inputs: what is read of each format, which are new, and what is refused."""
+"""Input files: what each format yields, which files are new, and what is refused."""
 
 import json
 from datetime import UTC, date, datetime

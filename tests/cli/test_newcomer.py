@@ -1,4 +1,4 @@
-"""The newcomer's path: a sample is made, run, changed, run again and looked at, without Java."""
+"""The newcomer's path: make a sample, run it, change it, rerun it and view it, without Java."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The page on the command line: its commands print what it shows, and its project file is one."""
+"""The docs page on the command line: its commands print what it shows; its project file works."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The command as a process: exit codes, Ctrl-C, colours, and how long help takes."""
+"""The command as a process: exit codes, Ctrl-C, colours, and the time that help takes."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""Progress on standard error: a table on a terminal, lines elsewhere, nothing of what is quick."""
+"""Progress on standard error: a table on a terminal, lines elsewhere, no output if quick."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""The project file: what is read, and what is refused by file, key and mend."""
+"""The project file: what is read, and what is refused, with file, key and fix."""
 
 import re
 

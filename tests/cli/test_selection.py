@@ -1,4 +1,4 @@
-"""What `--select` selects, against walks over the edges one step at a time."""
+"""The stages that `--select` selects, compared with walks over the edges step by step."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Projects with partitioned stages: run a day, show a task, make one again."""
+"""Projects with partitioned stages: run a day, show a task, make a task again."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each verb answers in JSON, in stable names, and in text; wrong use is one line."""
+"""Each verb answers in text and in JSON with stable names; misuse prints one line."""
 
 import json
 

@@ -1,6 +1,6 @@
-"""The session of Spark Connect that the core suite shares: a server on this machine, and a client.
+"""The Spark Connect session that the core suite shares: a server on this machine, and a client.
 
-A process is a client of Connect or has Spark in it, never both, so the suite has one of its own.
+A process is a client of Connect or has Spark in it, never both, so the suite has its own process.
 """
 
 import sys

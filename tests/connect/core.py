@@ -1,6 +1,6 @@
-"""The core of a store by Spark Connect: the oracle's rows, errors, and what is refused by name.
+"""The core of a store by Spark Connect: the oracle's rows, errors, and refusals by name.
 
-`test_connect` runs it, in a process of its own.
+`test_connect` runs it in a separate process.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Spark Connect: the core suite passes with a session of a server, in a process of its own."""
+"""Spark Connect: the core suite passes in a server's session, in a separate process."""
 
 import os
 import subprocess

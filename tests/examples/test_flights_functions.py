@@ -1,4 +1,4 @@
-"""The flights example's functions as plain Python: what they emit, and the batches they are fed."""
+"""The flights example's functions as plain Python: their emissions, and their batches."""
 
 from collections.abc import Iterable
 from datetime import date

@@ -1,4 +1,4 @@
-"""The windows example, run for its last days, and what it is fed."""
+"""The windows example, run for its last days, and its batches."""
 
 from datetime import date, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The aggregates of `own_aggregates` over whole columns: each has its twin's values."""
+"""The aggregates of `own_aggregates` over whole columns: each has the values of its twin."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

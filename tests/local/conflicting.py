@@ -1,4 +1,4 @@
-"""Writers who begin one store together, wherever it is."""
+"""Writers that create one store at the same time, wherever it is."""
 
 from __future__ import annotations
 

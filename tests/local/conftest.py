@@ -1,4 +1,4 @@
-"""A place for a store, and no Spark: what is here starts no Java."""
+"""A place for a store, without Spark: no test here starts Java."""
 
 from collections.abc import Iterator
 from pathlib import Path

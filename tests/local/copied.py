@@ -1,4 +1,4 @@
-"""A copy of a store in this process, and what it should have."""
+"""A copy of a store in this process, and its expected rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What someone else does to tables, without Spark; and faults as if a version had made them."""
+"""Damage to tables by someone else, without Spark, and faults that look like versions of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets for tests: random rows and options, crashes at effects, and what there has to be."""
+"""Data sets for tests: random rows and options, crashes at effects, and the expected rows."""
 
 from __future__ import annotations
 

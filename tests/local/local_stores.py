@@ -1,4 +1,4 @@
-"""Stores without a session: what they are given, and held against the oracle."""
+"""Stores without a session: their batches, and the comparison with the oracle."""
 
 from __future__ import annotations
 

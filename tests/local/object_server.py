@@ -1,6 +1,6 @@
-"""A service that speaks S3's language, for tests: moto's, in a process of its own.
+"""A service with the S3 protocol, for tests: moto, in a process of its own.
 
-In this process it would not answer while delta-rs holds the interpreter.
+In this process it could not answer while delta-rs holds the interpreter.
 """
 
 from __future__ import annotations

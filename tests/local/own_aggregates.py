@@ -1,4 +1,4 @@
-"""Aggregates as users make them: with subtract and without, of one argument and of several."""
+"""User-defined aggregates: with and without subtract, of one and of several arguments."""
 
 from collections import Counter
 from dataclasses import dataclass

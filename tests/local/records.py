@@ -1,4 +1,4 @@
-"""A table of someone else with a record index, beside a dict that says what it has."""
+"""Someone else's table with a record index, next to a dict of its expected rows."""
 
 import random
 from pathlib import Path

@@ -1,8 +1,8 @@
 """A pipeline with tasks, and processes that run them: two at once, or killed at a fail point.
 
-``python -m task_runs at-once LOCATION`` says that it is ready, waits for a line, runs all tasks and
-says which it made. ``python -m task_runs killed PLACE…`` runs those of each store in a process of
-its own, which kills itself at a fail point.
+``python -m task_runs at-once LOCATION`` prints that it is ready, waits for a line, runs all tasks
+and prints the tasks that it made. ``python -m task_runs killed PLACE…`` runs the tasks of each
+store in a process of its own, which kills itself at a fail point.
 """
 
 import json

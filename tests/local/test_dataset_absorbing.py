@@ -1,4 +1,4 @@
-"""Absorbing: rows are in one of two data sets, wherever it stops, and whoever comes next."""
+"""Absorbing: rows are in one of two data sets, wherever it stops and whoever comes next."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Data sets in an object store, and of two file systems."""
+"""Data sets in an object store, and across two file systems."""
 
 import uuid
 from collections import Counter

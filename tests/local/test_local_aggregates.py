@@ -1,4 +1,4 @@
-"""Aggregate stages without a session: after every version their rows are those of the oracle."""
+"""Aggregate stages without a session: after every version they have the oracle's rows."""
 
 import random
 from dataclasses import replace

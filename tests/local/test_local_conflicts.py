@@ -1,4 +1,4 @@
-"""Writers who begin one store together, without a session: one makes its first version."""
+"""Writers that create one store at once, without a session: one makes the first version."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor

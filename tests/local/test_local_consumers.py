@@ -1,7 +1,7 @@
-"""What consumers ask of a store without a session: what changed between versions, and lineages.
+"""Consumers of a store without a session: changes between versions, and lineage.
 
-They are held against the oracle, as `tests/spark/test_consumers.py` holds those in Spark. Keys that
-no version has, old versions and wrong arguments are among them.
+The oracle checks them, as `tests/spark/test_consumers.py` does in Spark. The cases include keys
+that no version has, old versions and wrong arguments.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""After a crash before any effect of any operation there is one whole version, without a session.
+"""A crash before any effect of any operation leaves one whole version, without a session.
 
-The whole matrix, in each run: `tests/spark/test_crashes.py` has a part of it in Spark, and kills
-processes too.
+Each run has the whole matrix: `tests/spark/test_crashes.py` has a part of it in Spark, and also
+kills processes.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""Diffs of a store without a session are the difference of the oracle's versions."""
+"""Diffs of a store without a session equal the differences of the oracle's versions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Expressions in aggregate stages without a session: keys, conditions and arguments.
 
-After every version the rows are those of the oracle, which computes expressions in plain Python,
-and those of plain Python functions that stand here in place of the expressions.
+After every version the rows equal those of the oracle, which computes expressions in plain Python,
+and those of plain Python functions written here for the same expressions.
 """
 
 import random

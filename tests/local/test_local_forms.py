@@ -1,4 +1,4 @@
-"""Stages in several forms and of several feeders, without a session, against the oracle.
+"""Stages in several forms and with several feeders, without a session, against the oracle.
 
 `tests/spark/test_forms.py` and `tests/spark/test_joins.py` have the same pipelines in Spark.
 """

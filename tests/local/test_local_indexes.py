@@ -1,6 +1,6 @@
-"""Indexes without a session: one row for each row of their feeder, whatever becomes of it.
+"""Indexes without a session: one row for each row of their feeder, after any change.
 
-They are also among the random pipelines of `test_local_series` and the machines.
+They are also part of the random pipelines of `test_local_series` and the machines.
 """
 
 import random

@@ -1,8 +1,8 @@
-"""A process that is killed, at any fail point or in any effect, leaves one whole version.
+"""A process killed at any fail point or in any effect leaves one whole version.
 
-Without a session on both sides, which takes a second for a kill; `tests/spark` kills processes with
-Spark, and of one engine where the other goes on. Some stores have windows that move, over a source
-that keeps some days: where they are, and what there is of days, is in the version like any row.
+No side has a session, so a kill takes a second. `tests/spark` kills processes with Spark, and
+processes of one engine where the other goes on. Some stores have moving windows over a source that
+keeps some days: a version records the place of a window and the existing days like any row.
 """
 
 from pathlib import Path

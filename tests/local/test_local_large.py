@@ -1,4 +1,4 @@
-"""Steps of many rows and keys, which one machine has room for."""
+"""Steps of many rows and keys that still fit on one machine."""
 
 import random
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The version log stays small: its files are put together beside the versions."""
+"""The version log stays small: its files are merged while versions go on."""
 
 from pathlib import Path
 

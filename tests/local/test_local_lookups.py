@@ -1,4 +1,4 @@
-"""Look-ups without a session: the rows of some keys, whichever way they are found."""
+"""Look-ups without a session: the rows of given keys, by whichever way they are found."""
 
 import random
 from collections.abc import Iterator, Sequence

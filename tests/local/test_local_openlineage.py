@@ -1,4 +1,4 @@
-"""Events for a catalog of lineage: one a stage that a version touched, the same if sent again."""
+"""Events for a lineage catalog: one per touched stage, and the same if sent again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ordered aggregates without a session: after every version their rows are those of the oracle."""
+"""Ordered aggregates without a session: after every version they have the oracle's rows."""
 
 import math
 import random

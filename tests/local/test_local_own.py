@@ -1,4 +1,4 @@
-"""Users' own aggregates without a session: after every version their rows are the oracle's."""
+"""User-defined aggregates without a session: after every version, the oracle's rows."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Aggregates that merge what others keep of parts, without a session: laws as of the others."""
+"""Aggregates that merge partial states, without a session: the laws of other aggregates."""
 
 import random
 from contextlib import suppress

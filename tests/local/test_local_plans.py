@@ -1,4 +1,4 @@
-"""What a plan says before an update, and that it writes nothing."""
+"""Plans before an update: what they say, and that they write nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a version in the making tells: each stage, each phase with its seconds, and log records."""
+"""Progress of an update: each stage, each phase with its seconds, and log records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Projects: SQL files as stages, what is wrong in them by file and line, and what they break."""
+"""Projects: SQL files as stages, their errors by file and line, and the users that they break."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

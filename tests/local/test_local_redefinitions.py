@@ -1,4 +1,4 @@
-"""Stages that are defined anew, and values that are kept, in stores without a session."""
+"""Redefined stages and kept values, in stores without a session."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sources that keep some partitions: after every version all rows are those of the oracle."""
+"""Sources that keep some partitions: after every version all rows are the oracle's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The text of queries: DuckDB, which knows no Delta, reads what a store without a session reads.
+"""SQL text of queries: DuckDB, which does not know Delta, reads the store's rows with it.
 
-Spark's text is held in `tests/spark/test_selects.py`; what both share is most of it.
+`tests/spark/test_selects.py` tests the text for Spark; most of the text is the same.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""S16 without a session: after every version, every table is what the oracle computes from scratch.
+"""S16 without a session: after every version, every table equals a computation from scratch.
 
-The pipelines and histories are drawn as those of `tests/spark/test_random_series.py`; here each
-takes milliseconds. Windows come with them, and what updates say of these. ``LOCAL_PIPELINES``
-(environment) makes a longer search.
+The pipelines and histories are drawn like those of `tests/spark/test_random_series.py`; here each
+takes milliseconds. Windows and the updates about them are included. ``LOCAL_PIPELINES``
+(environment) makes the search longer.
 """
 
 import os

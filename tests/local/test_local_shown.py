@@ -1,4 +1,4 @@
-"""What people see of a store without a session, and of what it answers."""
+"""The display of a store without a session, and of its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approximate aggregates without a session: where they are exact, as the oracle; else near it."""
+"""Approximate aggregates without a session: equal to the oracle where exact, else near it."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Changes of some sources and all rows of others, in one version; in stores without a session."""
+"""Changes of some sources and full snapshots of others in one version, without a session."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,6 +1,6 @@
-"""A store without a session under random operations is always what the model says.
+"""A store without a session under random operations always matches the model.
 
-``LOCAL_EXAMPLES`` (environment) makes a longer search.
+``LOCAL_EXAMPLES`` (environment) makes the search longer.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Stores without a session: what they do, what they refuse, and what Spark then reads of them."""
+"""Stores without a session: what they do and refuse, and what Spark then reads from them."""
 
 import json
 import subprocess

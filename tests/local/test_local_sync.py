@@ -1,4 +1,4 @@
-"""What a copy lacks, for any database: a copy that takes it has what the store has."""
+"""Changes for a copy in any database: a copy that applies them equals the store."""
 
 from __future__ import annotations
 

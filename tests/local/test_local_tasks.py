@@ -1,4 +1,4 @@
-"""Partitioned stages without Spark: what a run makes, what it does not make, and what is dirty."""
+"""Partitioned stages without Spark: the tasks that a run makes or skips, and dirty tasks."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Texts of definitions: a plan shows how one differs from the one that the tables were made by."""
+"""Texts of definitions: a plan shows the difference from the text that made the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vacuum without a session: what goes, what stays, and what is not the store's to remove."""
+"""Vacuum without a session: what goes, what stays, and what it must not remove."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Damage and repair without a session: what is noticed, what is found, and what mends it."""
+"""Damage and repair without a session: how damage is noticed, found and repaired."""
 
 import pickle
 from collections.abc import Callable

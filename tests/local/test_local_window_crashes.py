@@ -1,7 +1,8 @@
-"""After a crash at any effect of an update that moves windows there are whole versions.
+"""A crash at any effect of an update that moves windows leaves whole versions.
 
-Aggregates that add up and ordered ones, a window of each, and one that few partitions may enter at
-once, so that an update is several versions. `test_local_crashes` has the other operations.
+The stages are additive and ordered aggregates, each with a window, and a window that few partitions
+may enter at once, so that an update is several versions. `test_local_crashes` has the other
+operations.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""Windows without a session: after every version their rows are those of the oracle."""
+"""Windows without a session: after every version their rows are the oracle's."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Stores in an object store, without a session: what holds in a directory holds in a bucket."""
+"""Stores in an object store, without a session: the laws of a directory hold in a bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of Pucket, the library whose ideas data sets are from, one by one."""
+"""The examples of Pucket, the library that inspired data sets, one by one."""
 
 from collections import Counter
 from datetime import date

@@ -1,4 +1,4 @@
-"""The law of a record index, on random series: it says of every key what the table has."""
+"""The law of a record index, on random series: for every key it agrees with the table."""
 
 import pytest
 from records import KEY, Records

@@ -1,7 +1,7 @@
-"""A crash before or after any effect of a record index leaves it and its table right.
+"""A crash before or after any effect of a record index leaves it and its table correct.
 
-The cases of Hudi's design of its record index are here by name: data and index change together or
-not at all, nobody sees a part of it midway, and whoever comes next goes on.
+The tests name the cases of Hudi's design of its record index: data and index change together or not
+at all, no reader sees a partial change, and the next writer continues.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The rules of a record index, one by one; `test_record_index` has them in random series."""
+"""The rules of a record index, one by one; `test_record_index` tests them in random series."""
 
 import json
 import shutil

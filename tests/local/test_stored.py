@@ -1,8 +1,8 @@
-"""Content that is stored by partitions, in an order and with a codec of its definition's.
+"""Content stored by partitions, in an order and with a codec from its definition.
 
-The law: how content is stored decides which files have it, and no row, update or version of it. The
-random series of all stores have such stages too (`strategies.pipelines`); here the definitions
-change between versions, and the files are looked at.
+The law: how content is stored decides which files have it, and changes no row, update or version.
+The random series of all stores include such stages (`strategies.pipelines`); here the definitions
+change between versions, and the tests inspect the files.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Random changes of two sources, of a few keys with some rows each, a third of them deletes."""
+"""Random changes of two sources: few keys with some rows each, a third of them deletes."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for all tests of a process, nothing in it, and a place for a store."""
+"""An empty PostgreSQL server for all tests of a process, and a place for a store."""
 
 from collections.abc import Iterator
 from pathlib import Path

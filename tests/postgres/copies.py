@@ -1,4 +1,4 @@
-"""What a database has, held against what a store has."""
+"""Comparison of the rows of a database with the rows of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline with a surrogate: pages by their addresses, which get ids, and links between them."""
+"""A pipeline with a surrogate: pages by address, which get ids, and the links between them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A PostgreSQL server for tests: in a folder of its own, behind a socket of its own.
+"""A PostgreSQL server for tests, in its own folder and behind its own socket.
 
-`make services` installs one where there is none.
+`make services` installs PostgreSQL where it is missing.
 """
 
 from __future__ import annotations

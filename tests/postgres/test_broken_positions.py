@@ -1,4 +1,4 @@
-"""What a database lacks is known, or said not to be; a table that others changed is noticed."""
+"""The changes that a database lacks are known or said to be unknown; altered tables are noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command syncs a project's store, and says what it did."""
+"""The command syncs a project's store and reports the result."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Client or server is killed at any moment: nothing is lost, and nothing is there twice."""
+"""The client or server is killed at any moment: nothing is lost or duplicated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key table has each key once, with the id that it was given, as long as it is there."""
+"""A key table has each key once, with its assigned id, as long as the key exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page on PostgreSQL shows is what its code prints."""
+"""The output on the PostgreSQL page is what its code prints."""
 
 import re
 from pathlib import Path

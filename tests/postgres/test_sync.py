@@ -1,4 +1,4 @@
-"""A database has what the store has, after any series of versions and at any moments."""
+"""A database equals the store after any series of versions, synced at any moments."""
 
 from __future__ import annotations
 

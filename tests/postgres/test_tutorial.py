@@ -1,4 +1,4 @@
-"""The tutorial: its commands print what it shows, one after the other; its code is the sample's."""
+"""The tutorial: its commands print, in order, what it shows; its code is the sample's."""
 
 import re
 import sys

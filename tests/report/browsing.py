@@ -1,4 +1,4 @@
-"""Pages as a browser shows them."""
+"""Pages in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real browser for the pages of reports; it is there once `make services` has run."""
+"""A real browser for the pages of reports; `make services` installs it."""
 
 from __future__ import annotations
 

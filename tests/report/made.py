@@ -1,4 +1,4 @@
-"""Reports that are made up: of any size, and with any text."""
+"""Invented reports: of any size, and with any text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: all is drawn, keys suffice, nothing overflows."""
+"""The page in a real browser: everything is drawn, keys suffice, nothing overflows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of a store: its figures are the version log's, and its sizes the files'."""
+"""A report of a store: its figures match the version log, its sizes match the files."""
 
 from __future__ import annotations
 

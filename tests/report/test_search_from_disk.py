@@ -1,4 +1,4 @@
-"""The stand-in for a worker, by which the site of the documentation is searched from disk."""
+"""The worker replacement that lets the documentation site search from disk."""
 
 from pathlib import Path
 from shutil import copy
