@@ -1,4 +1,4 @@
-"""Arrow arrays of any types, and declared types that they may fit."""
+"""Arrow arrays of any type, with declared types that they may fit."""
 
 import datetime as dt
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Holding a store against the oracle, table by table."""
+"""Comparison of a store with the oracle, table by table."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy

@@ -1,4 +1,4 @@
-"""The one Spark session that all tests of a process share, and a place for a store."""
+"""The Spark session that all tests of a process share, and a place for a store."""
 
 import fcntl
 import tempfile

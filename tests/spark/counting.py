@@ -1,4 +1,4 @@
-"""Counting Spark jobs, and the files that queries read."""
+"""Counters of Spark jobs and of the files that queries read."""
 
 from pyspark.sql import SparkSession
 

@@ -1,6 +1,6 @@
-"""Stores that crash: operations on a small store, and the fail points that they come to.
+"""Crashing stores: operations on a small store, and the fail points that they reach.
 
-`killing` has processes that do them and are killed.
+`killing` runs them in processes and kills these.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Stages that are declared once more, in another pipeline."""
+"""Repeated declarations of stages, in another pipeline."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Random expressions over random rows, for holding the library's evaluator against Spark."""
+"""Random expressions over random rows, to compare the library's evaluator with Spark."""
 
 import random
 from collections.abc import Callable

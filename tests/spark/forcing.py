@@ -1,4 +1,4 @@
-"""Forcing a store's steps to be done in one way or another: each must make the same tables."""
+"""Ways to force how a store does its steps: each way must make the same tables."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

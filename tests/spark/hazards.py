@@ -1,4 +1,4 @@
-"""What lies in and around a store that a vacuum must leave alone, and version logs that lie."""
+"""Hazards in and around a store that a vacuum must leave alone, and false version logs."""
 
 from __future__ import annotations
 

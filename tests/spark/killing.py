@@ -1,8 +1,8 @@
 """A kill at every fail point of every operation, and in the middle of every effect.
 
-A `Case` is one of them; `killed` does many, some in one process, each on a copy of a store. The
-invariant: what a case finds is judged by the oracle alone, and what goes wrong is counted, so that
-the table of a run says it.
+A `Case` is one kill; `killed` runs many, some in one process, each on a copy of a store. The
+invariant: the oracle alone judges the result of a case, and failures are counted, so that the table
+of a run shows them.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""Stores that do small things as if they were large: the limits that they go by, for a while.
+"""Lowered limits, so that small data takes the paths of large data for a while.
 
-The limits of a store that is opened without any are one value. Here it is changed in place, so that
-stores that are open already go by it too.
+All stores that are opened without limits share one value. `limit` changes it in place, so that open
+stores follow it too.
 """
 
 from __future__ import annotations

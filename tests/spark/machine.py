@@ -1,8 +1,8 @@
 """A machine that does random operations with a store and with its model, and compares them.
 
-The test of random series packs many histories into one store; here one store and one oracle take
-operations in any order, repeated ids, rollbacks, crashes, reopening, edited functions and new ways
-to do steps among them, and Hypothesis shrinks what fails.
+The test of random series packs many histories into one store. Here one store and one oracle take
+operations in any order: repeated ids, rollbacks, crashes, reopening, edited functions and new ways
+to do steps. Hypothesis shrinks failures.
 """
 
 import tempfile

@@ -1,6 +1,6 @@
-"""Keys, values and names that break literals and quoting: a pipeline that has all of them.
+"""A pipeline with keys, values and names that break literals and quoting.
 
-A source with a composite key, and a chain of stages. Stages and columns have names that need
+It is a source with a composite key, and a chain of stages. Stages and columns have names that need
 quoting.
 """
 

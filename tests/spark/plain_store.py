@@ -1,9 +1,8 @@
-"""What a store's tables hold at a version, read a second time: without Spark, and without the
-library's readers.
+"""An independent reader of a store's tables at a version, without Spark or the library's readers.
 
-The format on disk is all that it goes by: a version's figures, the Delta tables at the delta
-versions that they pin, and runs, which are put on top of their base here in a few lines. The
-invariant: what it says of a table is whole, or None, which is where only Spark can read it.
+It uses the format on disk only: a version's figures, the Delta tables at the delta versions that
+they pin, and runs, which it applies to their base in a few lines. The invariant: for each table it
+returns all rows, or None where only Spark can read the table.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Processes that do operations, and are killed or stopped while they are at it.
+"""Processes that do operations and are killed or stopped in the middle of them.
 
-`main` is such a process. It does many operations, each on a store of its own and in a thread of its
-own, and holds each at the fail point that it was told: so one end of a process is the end of many
-operations. The invariant: what is killed or stopped is the whole process group, with Java.
+`main` is such a process. It does many operations, each on a store and in a thread of its own, and
+holds each at a given fail point: so one end of a process is the end of many operations. The
+invariant: a kill or stop hits the whole process group, including Java.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Queries that are key-local, queries that are not, and data to tell one from the other.
+"""Queries that are key-local, queries that are not, and data that tells them apart.
 
-Each example has a name for the test's id. `ACCEPTED` and `REFUSED` are in SQL that both Spark and
-DuckDB have; what only Spark has is in `ACCEPTED_BY_SPARK` and `REFUSED_UNRUN`.
+Each example has a name for the test's id. `ACCEPTED` and `REFUSED` use SQL that both Spark and
+DuckDB have; `ACCEPTED_BY_SPARK` and `REFUSED_UNRUN` use SQL that only Spark has.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Random queries over two feeders, key-local ones and others, in SQL of both Spark and DuckDB.
 
-They are made so that about half of them are key-local: keys are more often taken for keys than
-other columns, and yet no clause knows what the rules are.
+About half of them are key-local by design: they use keys as keys more often than other columns, but
+no clause knows the rules.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which cases of a law a short run has: each law keeps some, and the rest is marked `long`."""
+"""The selection of cases for a short run: each law keeps a few, the rest are marked `long`."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

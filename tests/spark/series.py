@@ -1,8 +1,8 @@
-"""Many series of changes in one store: each under keys of its own, so that Spark's jobs are few.
+"""Many series of changes in one store, each under keys of its own, so that Spark runs few jobs.
 
-A pipeline is packed by putting a column ``series`` before every key. Its functions are called as
-before, without that column, and what they emit stays in the series. A function over Arrow gets the
-rows of one series at a time.
+To pack a pipeline, a column ``series`` is put before every key. Functions are called as before,
+without that column, and their emissions stay in the series. A function over Arrow gets the rows of
+one series at a time.
 """
 
 import itertools

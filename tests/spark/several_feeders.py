@@ -1,4 +1,4 @@
-"""A pipeline of stages that merge and join: all that several feeders can be."""
+"""A pipeline of stages that merge and join, in every combination of several feeders."""
 
 from typing import Any
 

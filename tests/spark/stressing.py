@@ -1,8 +1,8 @@
-"""Writers and readers of one store at the same time, each in a process of its own, of both engines.
+"""Concurrent writers and readers of one store, each in its own process, with both engines.
 
-Which batch a version has is in its id, and a batch follows from its number; so whoever knows the
-versions can say what every table must have held at each. `main` is one of the processes: it says
-what it met, line by line, and judges nothing.
+The id of a version names its batch, and a number determines a batch. So the list of versions
+determines what every table must have held at each. `main` is one of the processes: it prints what
+it met, line by line, and judges nothing.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""A small pipeline whose stage is the source the other way round: keys move with every change."""
+"""A small pipeline whose stage swaps key and value of the source: every change moves keys."""
 
 from collections.abc import Iterator
 

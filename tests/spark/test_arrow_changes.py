@@ -1,4 +1,4 @@
-"""What is said of a step on the driver is what Spark says of it, row by row."""
+"""The driver and Spark describe the changes of a step the same way, row by row."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Arrow producers in workers: errors, and stages that become some. See test_forms too."""
+"""Arrow producers in workers: errors, and stages that change to Arrow. See test_forms too."""
 
 import pytest
 from pyspark.sql import SparkSession

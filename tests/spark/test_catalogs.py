@@ -1,4 +1,4 @@
-"""Where a store may be in a schema, and that relative paths mean one place to all readers."""
+"""Stores in schemas: where they may be, and relative paths that mean one place to all readers."""
 
 import os
 import shutil

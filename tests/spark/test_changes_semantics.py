@@ -1,6 +1,6 @@
-"""Small examples of what a batch of changes means: order, words, repeats, and what stays untouched.
+"""Small examples of the meaning of a batch: order, words, repeats, and untouched rows.
 
-One store and few versions: the examples have sources or keys of their own.
+One store and few versions suffice: the examples have their own sources or keys.
 """
 
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What is computed once in Spark: few rows come to the driver in the same job, and others stay."""
+"""Checkpoints in Spark: small results come to the driver in the same job, large ones stay."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""What is said of stored rows on the driver is what Spark says of them, right or wrong."""
+"""The driver and Spark check stored rows the same way, right or wrong."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence

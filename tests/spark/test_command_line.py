@@ -1,4 +1,4 @@
-"""The command with the engine Spark: what it reads and prints is what it is without."""
+"""The command with the engine Spark reads and prints the same as without Spark."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compaction happens beside the versions, and nobody can tell, except that files stay few."""
+"""Compaction runs while versions go on, and shows only in the small number of files."""
 
 import logging
 from contextlib import nullcontext

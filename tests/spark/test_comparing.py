@@ -1,4 +1,4 @@
-"""What compares a store with the oracle notices what is wrong, in any table."""
+"""The comparison of a store with the oracle notices wrong rows in any table."""
 
 from typing import Any
 

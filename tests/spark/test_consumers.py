@@ -1,4 +1,4 @@
-"""What consumers ask of a store: what changed between versions, a way back, where rows are from."""
+"""Consumers of a store: changes between versions, rollbacks, and lineage of rows."""
 
 import random
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What a copy lacks of a store with a session: what it lacks of one without."""
+"""Changes for a copy of a store with a session: the same as without a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a version costs, in the units that cost: Spark jobs and Delta commits."""
+"""The cost of a version in Spark jobs and Delta commits."""
 
 from collections.abc import Iterable, Iterator
 from decimal import Decimal

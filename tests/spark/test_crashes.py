@@ -1,4 +1,4 @@
-"""After a crash at any point there is one whole version: nothing is lost, doubled or half done."""
+"""A crash at any point leaves one whole version: nothing is lost, doubled or half done."""
 
 import os
 from contextlib import nullcontext, suppress

@@ -1,5 +1,6 @@
-"""Delta tables as sources: whatever is done to them, an update makes what a load of their rows
-would; and what cannot be known is refused.
+"""Delta tables as sources: after any change to them, an update equals a load of their rows.
+
+Updates that cannot be computed are refused.
 """
 
 import random

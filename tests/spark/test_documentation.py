@@ -1,4 +1,4 @@
-"""What the README and the examples say, run: their code is the code that is shown."""
+"""The code of the README and the examples, run as shown."""
 
 import datetime
 import importlib.util

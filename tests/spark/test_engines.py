@@ -1,4 +1,4 @@
-"""Both engines do the same with the same rows; `test_arrow_changes` holds their comparisons."""
+"""Both engines do the same with the same rows; `test_arrow_changes` tests the comparisons."""
 
 from collections.abc import Sequence
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""Expressions on the driver are what Spark makes of them: types, values and errors."""
+"""Expressions on the driver equal those in Spark: types, values and errors."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is asked of Hadoop's file systems."""
+"""The library's use of Hadoop's file systems."""
 
 import shutil
 from pathlib import Path

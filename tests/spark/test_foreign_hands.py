@@ -1,4 +1,4 @@
-"""What someone else does to a store's tables is noticed, named, and mended in a version."""
+"""Changes by someone else to a store's tables are noticed, named, and repaired in a version."""
 
 import shutil
 from collections.abc import Callable, Iterator

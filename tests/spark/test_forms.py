@@ -1,4 +1,4 @@
-"""One pipeline written three times, over rows, over Arrow tables and in SQL: the same tables."""
+"""One pipeline in three forms, over rows, over Arrow tables and in SQL: the same tables."""
 
 import pytest
 from comparing import as_frames, assert_stages, read_by_delta_rs

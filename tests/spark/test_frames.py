@@ -1,4 +1,4 @@
-"""Rows from the driver, in Spark: what they are does not depend on how they come there."""
+"""Rows from the driver in Spark: they do not depend on the way they get there."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Batches as people have them are stored as they are; those that cannot be computed say why."""
+"""Batches in users' formats are stored unchanged; those that cannot be computed say why."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A full disk, no right to write, a user who interrupts: a clear error, and nothing is lost."""
+"""A full disk, no write permission, an interrupting user: a clear error, and no loss."""
 
 import os
 import signal

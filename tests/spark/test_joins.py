@@ -1,4 +1,4 @@
-"""Stages of several feeders: merged, joined, and both; S10 by example, and as a law."""
+"""Stages of several feeders: merged, joined, and both; S10 by example and as a law."""
 
 from collections.abc import Iterator
 from typing import Any

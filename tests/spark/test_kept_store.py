@@ -1,6 +1,6 @@
-"""A store that earlier code has made is read, gone on with and put right by the code of now.
+"""A store that earlier code has made: current code reads, continues and repairs it.
 
-tests/stores/README.md says what is in it.
+tests/stores/README.md describes the store.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Full snapshots: what a load makes of them is what the right changes would have made."""
+"""Full snapshots: a load makes the same tables as the equivalent changes."""
 
 import random
 

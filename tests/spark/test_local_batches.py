@@ -1,4 +1,4 @@
-"""A batch is the same, and refused in the same words, on the driver and in Spark."""
+"""The driver and Spark read a batch the same way, and refuse it in the same words."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""One store in the hands of both engines in turn: one does all in Spark, one has no session.
+"""One store used by both engines in turn: one does everything in Spark, one has no session.
 
-Nobody can tell from the tables which way a commit was made, and the protocol holds for both in any
-order: fencing, crashes, older versions.
+The tables do not show which engine made a commit, and the protocol holds for both in any order:
+fencing, crashes, older versions.
 """
 
 import shutil

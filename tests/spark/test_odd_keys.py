@@ -1,9 +1,9 @@
 """Keys, values and names that break literals and quoting, on every path that a key takes.
 
-One store, at a location that needs quoting too, and a chain of stages (`odd_columns`). The oracle
-says what the tables hold.
+One store, at a location that needs quoting too, has a chain of stages (`odd_columns`). The oracle
+checks the tables.
 
-Below it, the predicates alone: random values of every type, selected from a Delta table.
+Further tests are of the predicates alone: random values of every type, selected from a Delta table.
 """
 
 from datetime import date

@@ -1,4 +1,4 @@
-"""Names and paths with signs that mean something to SQL, to Hadoop or to Delta."""
+"""Names and paths with characters that are special to SQL, Hadoop or Delta."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Users' own aggregates in Spark: its workers make what those beside the driver make."""
+"""User-defined aggregates in Spark: its workers compute the same as the driver's workers."""
 
 from collections.abc import Iterator
 

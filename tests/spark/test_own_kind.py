@@ -1,4 +1,4 @@
-"""A kind of stage of one's own holds the laws, and nothing outside of this file knows of it."""
+"""A user-defined kind of stage holds the laws, and only this file knows of it."""
 
 from __future__ import annotations
 

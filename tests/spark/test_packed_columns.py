@@ -1,4 +1,4 @@
-"""Both engines store whole numbers as differences, and whoever reads tables reads them."""
+"""Both engines store whole numbers as differences, and all readers can read them."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime

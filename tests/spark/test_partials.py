@@ -1,4 +1,4 @@
-"""Aggregates that merge what others keep of parts, in Spark: the same laws as in `tests/local`."""
+"""Aggregates that merge partial states, in Spark: the same laws as in `tests/local`."""
 
 import pytest
 from comparing import as_frames, assert_same

@@ -1,4 +1,4 @@
-"""Partitioned stages in Spark: the tasks of two days of two stores, and what follows them."""
+"""Partitioned stages in Spark: the tasks of two days and two stores, and their effects."""
 
 from collections.abc import Iterator
 from decimal import Decimal

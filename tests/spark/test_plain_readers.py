@@ -1,4 +1,4 @@
-"""Who reads a store's tables without the library: plain SQL and delta-rs, and what SQL must ask."""
+"""Readers without the library: plain SQL and delta-rs, and what SQL has to ask."""
 
 from collections.abc import Iterator
 from contextlib import suppress

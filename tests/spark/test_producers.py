@@ -1,5 +1,6 @@
-"""Produce functions in workers: functions that never repeat themselves, how often they are called,
-where they run, and keys and calls that are larger than memory.
+"""Produce functions in workers: nondeterministic functions, numbers of calls, where they run.
+
+The tests include keys and calls that are larger than memory.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The law of key-local queries, and what is assumed of Spark's functions, with Spark itself."""
+"""The law of key-local queries, and the assumptions about Spark's functions, tested in Spark."""
 
 import re
 from collections import Counter, defaultdict

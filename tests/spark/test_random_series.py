@@ -1,8 +1,7 @@
-"""S16 on random pipelines: after every version, every table is what the oracle computes from
-scratch.
+"""S16 on random pipelines: after every version, every table equals a computation from scratch.
 
-Each way of doing a step gets pipelines and histories of its own. ``RANDOM_PIPELINES`` (a way) and
-``RANDOM_SERIES`` (environment) make a longer search; ``RANDOM_SEED`` another.
+Each way of doing a step gets its own pipelines and histories. ``RANDOM_PIPELINES`` (a way) and
+``RANDOM_SERIES`` (environment) make the search longer; ``RANDOM_SEED`` changes it.
 """
 
 import os

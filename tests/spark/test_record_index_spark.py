@@ -1,4 +1,4 @@
-"""A record index with Spark: its DataFrames, tables that Spark writes, and changes by ``MERGE``."""
+"""A record index with Spark: its DataFrames, tables that Spark writes, ``MERGE`` changes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""After an update that died between its first commit and its publication, the head is as before."""
+"""An update that dies between its first commit and its publication leaves the head as before."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""S15: a changed definition is noticed, and its stage and what depends on it made anew."""
+"""S15: a changed definition is noticed, and its stage and the stages after it are remade."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A report of a store that only Spark can read: sample rows, and what is not known."""
+"""A report of a store that only Spark can read: sample rows, and unknown values."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""An update that was cut off is carried on under its id: no function is run twice for a version."""
+"""An update that was cut off continues under its id: no function runs twice for a version."""
 
 from collections import Counter
 from collections.abc import Iterator

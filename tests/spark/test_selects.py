@@ -1,6 +1,6 @@
-"""The text of queries, run by Spark: it has the rows of the oracle at every version.
+"""SQL text of queries, run by Spark: it returns the rows of the oracle at every version.
 
-DuckDB's text is held on random series in `tests/local/test_local_selects.py`.
+`tests/local/test_local_selects.py` tests DuckDB's text on random series.
 """
 
 from pathlib import Path

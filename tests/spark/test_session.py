@@ -1,4 +1,4 @@
-"""Real sessions: one that works, and, in processes of their own, starts that fail."""
+"""Real sessions: one that works, and failing starts in processes of their own."""
 
 import os
 import shutil

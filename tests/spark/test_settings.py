@@ -1,4 +1,4 @@
-"""Sessions of our own follow the settings of another one, and have more."""
+"""The library's own sessions follow the settings of another session, and add their own."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

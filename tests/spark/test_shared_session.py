@@ -1,6 +1,6 @@
-"""One session, several threads: what a user does beside a store changes nothing, on either side.
+"""One session, several threads: a user's work and a store's do not affect each other.
 
-DELTAPRODUCE_ROUNDS says how many rounds there are to be, of all ways.
+DELTAPRODUCE_ROUNDS sets the number of rounds over all ways.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What people see of a store with a session: no Spark job for what is printed; diffs, and jobs."""
+"""The display of a store with a session: printing runs no Spark job; diffs, job descriptions."""
 
 import pytest
 from comparing import as_frames

@@ -1,4 +1,4 @@
-"""Sketches of both engines: either reads what the other has made, and makes the same."""
+"""Sketches of both engines: each reads the other's sketches, and makes the same."""
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""SQL producers: types that Spark finds, and what it refuses. See test_forms too."""
+"""SQL producers: types that Spark finds, and queries that it refuses. See test_forms too."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""A store under random operations is always what the model says: at the head and at any version."""
+"""A store under random operations always matches the model, at the head and at any version."""
 
 import os
 

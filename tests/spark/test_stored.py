@@ -1,4 +1,4 @@
-"""Content that is stored by partitions, with a session: by both engines, and read by Spark.
+"""Content stored by partitions, with a session: written by both engines, and read by Spark.
 
 `tests/local/test_stored.py` has the law on random pipelines, without a session.
 """

@@ -1,4 +1,4 @@
-"""A stream's micro-batches are versions, each exactly once, whatever ends the query."""
+"""Micro-batches of a stream are versions, each exactly once, however the query ends."""
 
 from pathlib import Path
 from typing import Any

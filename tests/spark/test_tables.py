@@ -1,4 +1,4 @@
-"""What others see of a store's tables: Delta's history, plain Spark SQL, delta-rs, a catalog."""
+"""A store's tables from outside: Delta's history, plain Spark SQL, delta-rs, a catalog."""
 
 import itertools
 import json

@@ -1,6 +1,6 @@
-"""Rows are data: no text in them is run or believed, whatever error quotes it.
+"""Rows are data: text in them is never run or believed, whatever error quotes it.
 
-The worst text is one that earlier versions unpickled where they found it in an error's text.
+The worst case is a text that earlier versions unpickled when an error's text contained it.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""What a user can do wrong: each mistake is its own error, writes nothing, and does no harm.
+"""User mistakes: each raises its own error, writes nothing, and does no harm.
 
-The cases share a store. Before and after each, the store's directory is listed with sizes and
-times, so that not even an invisible file goes unnoticed; at the end a correct update is made.
+The cases share a store. Before and after each, the test lists the store's directory with sizes and
+times, so that it notices even a hidden file. At the end it makes a correct update.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Vacuum: old versions go with their files, and whoever reads or writes meanwhile is not harmed."""
+"""Vacuum: old versions go with their files, and concurrent readers and writers are not harmed."""
 
 import os
 import random

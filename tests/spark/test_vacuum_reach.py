@@ -1,6 +1,6 @@
-"""What a vacuum leaves alone: stores and files of others, and what is behind links, anywhere.
+"""The limits of a vacuum: it leaves alone other stores, foreign files, and targets of links.
 
-Directory trees are compared whole: paths, kinds, sizes and times of change.
+The tests compare whole directory trees: paths, kinds, sizes and modification times.
 """
 
 import json

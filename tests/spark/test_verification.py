@@ -1,4 +1,4 @@
-"""What verification finds: nothing in a healthy store, and of each fault exactly that."""
+"""Verification finds nothing in a healthy store, and exactly the fault in a faulty one."""
 
 import pickle
 import shutil

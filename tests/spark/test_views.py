@@ -1,4 +1,4 @@
-"""Views of the head: who reads by SQL alone sees one version, whatever happens to writers."""
+"""Views of the head: a reader by SQL alone sees one version, whatever happens to writers."""
 
 import os
 import subprocess

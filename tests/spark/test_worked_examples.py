@@ -1,7 +1,7 @@
-"""The worked examples of the document that the library was made from, every table row by row.
+"""The worked examples of the library's founding document, every table row by row.
 
-They are one pipeline and one store, in which each example has its own source, so that all of them
-take four updates. What is expected is written by hand: the oracle has no part in it.
+One pipeline and one store have all of them. Each example has its own source, so that all of them
+take four updates. The expected rows are written by hand, not by the oracle.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Many writers: one of them wins each version, and nothing that another does can be seen."""
+"""Many writers: one of them wins each version, and no other writer's work is visible."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""Every method of a store, called with values of other types, says so before anything is written.
+"""Every method of a store refuses values of wrong types before anything is written.
 
-The cases share a store of one version, which is there as it was after all of them.
+The cases share a store of one version, which is unchanged after all of them.
 """
 
 import inspect

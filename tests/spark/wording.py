@@ -1,4 +1,4 @@
-"""A small pipeline of composite keys, whose second stage feeds two others: lines, words, shapes."""
+"""A small pipeline with composite keys, whose second stage feeds two others."""
 
 from collections.abc import Iterator
 from typing import Any

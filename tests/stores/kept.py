@@ -1,8 +1,8 @@
-"""A pipeline with a stage of each kind, what happened to its store, and how that is kept.
+"""A pipeline with a stage of each kind, the history of its store, and the way it is kept.
 
-``python kept.py`` makes the store with the code that it finds, and puts it beside this file: the
-tables in ``store.zip``; in ``store.json`` what every version holds, and what the one is to hold
-that was never finished. README.md says of which code the store is.
+``python kept.py`` makes the store with the current code and puts it next to this file: the tables
+in ``store.zip``; in ``store.json`` the rows of every version, and the expected rows of the version
+that was never finished. README.md says which code made the store.
 """
 
 import datetime as dt

@@ -1,4 +1,4 @@
-"""Arrow columns are equal and ordered as Spark has them."""
+"""Equality and order of Arrow columns are Spark's."""
 
 import datetime
 import math

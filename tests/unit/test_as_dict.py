@@ -1,4 +1,4 @@
-"""What users get as values is plain dicts too, as JSON has them."""
+"""Values that users get are also available as plain dicts that JSON can hold."""
 
 import json
 from datetime import UTC, datetime

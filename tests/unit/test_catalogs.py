@@ -1,4 +1,4 @@
-"""Which schemas of a catalog in memory are refused, and what is said."""
+"""In-memory catalogs: the schemas that are refused, and the messages."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A closed store has no thread any more, and says so to who would need it."""
+"""A closed store has no threads left, and says that it is closed when one is needed."""
 
 from threading import Event
 from threading import enumerate as threads

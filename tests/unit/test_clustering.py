@@ -1,4 +1,4 @@
-"""By which partitions content is stored, and where its files end."""
+"""The partitions by which content is stored, and the ends of its files."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The contract: each rule names a function that holds it and a test of it, and both are there."""
+"""The contract: each rule names a function that implements it and a test, and both exist."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What the words of an error say of a store's tables."""
+"""The translation of error texts into damage of a store's tables."""
 
 import pytest
 

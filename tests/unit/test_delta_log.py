@@ -1,4 +1,4 @@
-"""A log's newest commits, from files."""
+"""The newest commits of a log, read from its files."""
 
 import json
 import os

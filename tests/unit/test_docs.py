@@ -1,4 +1,4 @@
-"""The pages of docs: all are in the site, what they link to is there, and excerpts are Python."""
+"""The docs pages: all are in the site, their links work, and excerpts are Python."""
 
 import doctest
 import re

@@ -1,4 +1,4 @@
-"""Encodings: values as keys of sorted multisets have Spark's order, and come back."""
+"""Encodings: values as keys of sorted multisets have Spark's order, and decode unchanged."""
 
 import math
 from datetime import UTC, date, datetime

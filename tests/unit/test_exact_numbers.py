@@ -1,4 +1,4 @@
-"""Exact numbers, held against Python's fractions: sums, products, states, and what is rounded."""
+"""Exact numbers, compared with Python's fractions: sums, products, states, rounding."""
 
 import math
 from decimal import ROUND_HALF_UP, Context, Decimal

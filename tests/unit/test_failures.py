@@ -1,4 +1,4 @@
-"""Texts on their way to the driver: none is believed but a failure of this driver's functions."""
+"""Texts on their way to the driver: it believes only failures of its own functions."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""File systems: which one an address is of, and what the environment says of object stores."""
+"""File systems: the one that an address belongs to, and object store settings from variables."""
 
 import pytest
 

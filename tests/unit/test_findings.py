@@ -1,4 +1,4 @@
-"""What a repair does about which damage, decided from the findings alone."""
+"""A repair's response to each kind of damage, decided from the findings alone."""
 
 import pickle
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Fingerprints are in version logs: those that stores have written before are found again."""
+"""Fingerprints in version logs: current code computes those that stores have written."""
 
 import pytest
 

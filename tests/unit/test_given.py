@@ -1,4 +1,4 @@
-"""What people give: whatever fits is taken as it is, and all that does not is told at once."""
+"""Input from users: what fits is taken unchanged, and everything else is reported at once."""
 
 import datetime as dt
 from decimal import Decimal

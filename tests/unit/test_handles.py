@@ -1,4 +1,4 @@
-"""Tables that stay open are what is on the disk now."""
+"""Open tables always match the disk."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keys and exceptions' arguments as JSON: they come back whole, and nothing comes of other JSON."""
+"""Keys and exception arguments as JSON: they decode whole, and no other JSON decodes."""
 
 import json
 import math

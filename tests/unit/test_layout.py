@@ -1,4 +1,4 @@
-"""The shape of the code by counts: few entries a room, no kinds told apart, and all in use."""
+"""The shape of the code: few entries per room, no kinds told apart, no unused code."""
 
 import ast
 from collections.abc import Iterator

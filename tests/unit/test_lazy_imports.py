@@ -1,4 +1,4 @@
-"""Importing the package costs nothing, and its names are those that a type checker sees."""
+"""Importing the package is cheap, and its names match what a type checker sees."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""What a step may hold follows from the memory there is."""
+"""The limits of a step follow from the available memory."""
 
 import resource
 import sys

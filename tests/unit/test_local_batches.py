@@ -1,4 +1,4 @@
-"""Batches that are few are checked, numbered and told in Arrow, and no session is touched."""
+"""Small batches are checked, numbered and digested in Arrow, without touching a session."""
 
 import datetime as dt
 import math

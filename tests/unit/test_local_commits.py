@@ -1,4 +1,4 @@
-"""Commits by delta-rs: what is to be all of a table, or its first rows, is nothing else's."""
+"""Commits by delta-rs: a commit that replaces or begins a table admits no other."""
 
 import subprocess
 import sys

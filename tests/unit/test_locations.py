@@ -1,4 +1,4 @@
-"""Names and addresses: what they mean, what is refused, and what stays inside a store."""
+"""Names and addresses: their meaning, refusals, and the bounds of a store."""
 
 import os
 from pathlib import Path

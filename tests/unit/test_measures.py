@@ -1,4 +1,4 @@
-"""Measures of many rows: what is added up in parts is what is added up at once."""
+"""Measures of many rows: adding up parts gives the same as adding up everything at once."""
 
 import math
 from decimal import localcontext

@@ -1,4 +1,4 @@
-"""What a commit says of itself: ours reads back, and anything else is not ours, and no error."""
+"""Metadata of commits: ours reads back, and other metadata is neither ours nor an error."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The oracle against results worked out by hand, rule by rule, and against the laws."""
+"""The oracle, compared with results worked out by hand, rule by rule, and with the laws."""
 
 import datetime
 import itertools

@@ -1,4 +1,4 @@
-"""Users' own aggregates: what is taken for one, when it is another one, and its laws."""
+"""User-defined aggregates: which objects count as one, when two differ, and their laws."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows that are worked on in parts: all are in one, and in order; and what is made is the same."""
+"""Rows processed in parts: each row is in one part, in order, and the result is the same."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""What a task of Spark's compares at a time: whole keys, as long as it can hold one."""
+"""The parts that a Spark task compares: whole keys, unless a key is too large for a task."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Links: what Python says of paths on this machine."""
+"""Links, and how Python resolves paths on this machine."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The seconds of phases add up, whatever lies within what, and nobody is told who does not look."""
+"""Seconds of phases add up at any nesting, and without a listener nobody is notified."""
 
 from __future__ import annotations
 

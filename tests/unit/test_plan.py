@@ -1,4 +1,4 @@
-"""What an update looks at, and why: decided without Spark."""
+"""Plans: the stages that an update examines, and why, decided without Spark."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

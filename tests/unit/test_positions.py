@@ -1,4 +1,4 @@
-"""Whether a position is one of a store's versions is decided by the attempt, not by the number."""
+"""The attempt, not the number, decides whether a position is one of a store's versions."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The text of predicates, without Spark; that Spark reads it so is for tests/spark."""
+"""The text of predicates, without Spark; tests/spark checks that Spark reads it correctly."""
 
 import re
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""Presence: which partitions of sources there are, of rows that are given, arrive or are named."""
+"""Presence: the existing partitions of sources, for rows that are given, arrive or are named."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a user imports: every type of ours in a public signature is exported."""
+"""The public imports: the package exports every type of ours in a public signature."""
 
 import ast
 import builtins

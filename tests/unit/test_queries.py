@@ -1,6 +1,6 @@
-"""Which queries are key-local, and what they become. That Spark agrees is for tests/spark.
+"""Key-local queries: which are accepted, and how they are edited. tests/spark checks Spark.
 
-The law is tried here with DuckDB, which runs the SQL that it shares with Spark.
+DuckDB runs the SQL that it shares with Spark, to test the law here.
 """
 
 import functools

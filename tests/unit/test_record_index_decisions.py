@@ -1,4 +1,4 @@
-"""What is decided about a record index: hashes, buckets, features, values, comparisons."""
+"""Decisions of a record index: hashes, buckets, features, values, comparisons."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

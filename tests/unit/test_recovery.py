@@ -1,4 +1,4 @@
-"""Whose commits are on a table, decided from its history alone."""
+"""The owner of commits on a table, decided from the table's history alone."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where a forgotten key can still be read: decided from versions and figures alone."""
+"""The places where a forgotten key can still be read, decided from versions and figures alone."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is kept of an attempt that stopped: decided from the histories of tables alone."""
+"""What is kept of an attempt that stopped, decided from the histories of tables alone."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

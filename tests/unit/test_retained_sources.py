@@ -1,4 +1,4 @@
-"""Which partitions a source keeps, and what is refused of sources that forget."""
+"""The partitions that a source keeps, and what is refused for sources that forget."""
 
 from datetime import date
 from itertools import product

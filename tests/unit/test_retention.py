@@ -1,4 +1,4 @@
-"""Which versions a vacuum keeps, what it cuts, and what kept versions are read from then."""
+"""The versions that a vacuum keeps, what it cuts, and what kept versions then read."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

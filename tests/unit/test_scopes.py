@@ -1,4 +1,4 @@
-"""Scopes: what FOR, LET and lists make of a date."""
+"""Scopes: what FOR, LET and lists compute from a date."""
 
 from datetime import UTC, datetime, timedelta
 

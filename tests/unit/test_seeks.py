@@ -1,4 +1,4 @@
-"""`seeks` against filters over the whole table: which row groups it reads, and when it declines."""
+"""`seeks`, compared with filters over the whole table: row groups read, and refusals to seek."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users read when no session can start: recorded texts of Spark, and no Java at all."""
+"""Messages when no session can start: recorded texts of Spark, and no Java at all."""
 
 import os
 import subprocess

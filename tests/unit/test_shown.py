@@ -1,4 +1,4 @@
-"""What people see of values: one short line, aligned text, and HTML in which all is escaped."""
+"""The display of values: one short line, aligned text, and HTML with everything escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sketches: what is merged of parts is what is made at once, and estimates keep to their errors."""
+"""Sketches: merged parts equal one sketch of everything, and estimates keep their error bounds."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""What stands in a store's log and commits, letter by letter, as it was ever written."""
+"""Texts in a store's log and commits, letter by letter as every release has written them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

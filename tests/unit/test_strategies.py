@@ -1,4 +1,4 @@
-"""The strategies draw legal data of every type, and the situations that they are there for."""
+"""The strategies draw legal data of every type, and the situations that they exist for."""
 
 import datetime
 import math

@@ -1,4 +1,4 @@
-"""Rows that are seen at once to fit: each of them is written as it is."""
+"""Rows that a quick check accepts: each of them is written unchanged."""
 
 import math
 from datetime import UTC, date, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""Dependencies: which partitions a query can read, found from its text."""
+"""Dependencies: the partitions that a query can read, found from its text."""
 
 import random
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Since when updates say all, which versions are no more, what SQL can read, and figures."""
+"""Versions: the start of complete updates, dropped versions, SQL readability, and figures."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Windows as values: partitions of values, where a window is, what moves, and what is stored."""
+"""Windows as values: partitions, the place of a window, its moves, and stored forms."""
 
 from datetime import date, timedelta
 

@@ -1,7 +1,7 @@
-"""Without PySpark the package is imported, and with its client alone stores without Spark work.
+"""Without PySpark the package imports, and with its client alone stores without Spark work.
 
-What PySpark's client lacks is hidden from a process of its own, so that no other environment is
-needed; `make newcomer` does the same with what is really installed.
+A separate process hides what PySpark's client lacks, so that no other environment is needed;
+`make newcomer` does the same with the packages that are really installed.
 """
 
 import subprocess

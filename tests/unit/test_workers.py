@@ -1,4 +1,4 @@
-"""Workers beside the driver: the same rows and failures as in this process; none is left behind."""
+"""Workers on the driver's machine: the same rows and failures as in this process; none is left."""
 
 import importlib
 import os

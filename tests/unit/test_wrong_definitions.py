@@ -1,4 +1,4 @@
-"""Every method of a pipeline, called with values of other types, refuses them or takes them."""
+"""Every method of a pipeline refuses or accepts values of other types."""
 
 import inspect
 
