@@ -7,8 +7,8 @@ nothing is written, all is read from the delta versions that the version pins, a
 table hides no damage of another.
 
 The driver reads and checks small tables, and without a session all tables (`Engines.of`,
-`Tables.stored`). A large table costs one Spark job for each order of files; content with key mappings
-costs one, and updates cost two. Delta adds its own jobs for the lists of files.
+`Tables.stored`). A large table costs one Spark job for each order of files; content with key
+mappings costs one, and updates cost two. Delta adds its own jobs for the lists of files.
 """
 
 from __future__ import annotations
