@@ -213,7 +213,7 @@ class Production:
         return Found(Comparison.of_all(before, new, layout, self.engines), surrogates)
 
     def first(self, emitted: Rows, count: int) -> Found:
-        """Return the first rows of the stage."""
+        """Return what emitted rows change in a stage without rows."""
         new, surrogates = self.kept(None, emitted, count)
         layout = Layout.of(self.stage)
         compared = Comparison.first(new, count, layout, self.engines, self.clustering)

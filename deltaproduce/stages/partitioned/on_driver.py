@@ -47,7 +47,7 @@ from deltaproduce.types.excerpts import described, shown
 from deltaproduce.types.row_readers import zone_of
 
 ForeignFunction: TypeAlias = Callable[[pa.Table, Task], pa.Table]
-"""A user's function: from what its query reads, and the task, to the rows of the partition."""
+"""A user function: takes the rows of its query, and the task; returns the partition's rows."""
 
 _PLAIN = frozenset({"expressions", "from_", "where"})
 

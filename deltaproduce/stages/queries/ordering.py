@@ -140,7 +140,7 @@ class _Reference:
             is_result=is_result,
             is_same_in_from=[list(one.fields) for one in named] == [fields] and len(fields) == 1,
         )
-        if is_result and found and not fields:  # a table's name, and a column's of the result
+        if is_result and found and not fields:  # names both a table and a result column
             raise _two_meanings(column, reference)
         return reference
 

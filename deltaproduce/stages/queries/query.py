@@ -34,7 +34,6 @@ class Query:
         order: the sort order of the rows of one source key, as text after ``ORDER BY`` over the
             columns of `sql`; None if the user's query does not end with ORDER BY.
         edits: the edits of the text.
-        edits: the changes of the text.
     """
 
     text: str

@@ -21,7 +21,7 @@ from deltaproduce.stages.aggregates.functions.sums import beyond, divisors, exac
 from deltaproduce.stages.aggregates.measures import Values
 
 _TENS: Final = 14
-"""The exponent of the greatest power of ten that `nearest_doubles` divides by."""
+"""The exponent of the greatest power of ten that fits a divisor of `nearest_doubles`."""
 
 
 def variance(*, less: int) -> Plan:

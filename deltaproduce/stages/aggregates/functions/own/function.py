@@ -1,4 +1,4 @@
-"""A user's own aggregate as a function."""
+"""A user-defined aggregate as a function."""
 
 from __future__ import annotations
 
