@@ -99,7 +99,7 @@ class DerivedKind(StageKind):
         mappings: Callable[[], Stored | None],
         keys: Callable[[], Selection],
     ) -> Found | None:
-        """Return what producing sampled source keys again changes, even if no feeder changed them.
+        """Return the changes from producing sampled source keys again, changed by feeders or not.
 
         If the stage's rows do not each belong to one source key, all rows are produced.
 

@@ -246,8 +246,7 @@ class Aggregate(DerivedKind):
 
         Raises:
             DefinitionError: a function does not accept its argument, or states of several feeders
-                do
-                not add up; with `stage` and `column`.
+                do not add up; with `stage` and `column`.
         """
         with naming(stage):
             types = self.projection.types(row_columns(feeders[0]))
@@ -327,8 +326,8 @@ class Aggregate(DerivedKind):
     ) -> list[Part]:
         """Find the rows of keys in feeders, or in a window of them, after the step.
 
-        The result may hold other rows; it holds all, unless the key consists of key columns of
-        feeders.
+        The result may hold other rows: all are read, unless the key consists of feeders' key
+        columns.
         """
         names = [one.column for _, one in self.key]
         own = fed[0].stage.schema.key.names

@@ -110,7 +110,7 @@ def changed_keys(
         return None
     before, after = (tables.read(table, version) for version in (since, now.delta_version))
     alive = frozenset(after.inputFiles())
-    if not files.added <= alive:  # these paths are spelled differently
+    if not files.added <= alive:  # the log spells paths differently
         return None
     earlier = frozenset(before.inputFiles())
     sides = _rows_of(files, earlier, before, now), _rows_of(files, alive, after, now)

@@ -52,8 +52,8 @@ def produced(rows: DataFrame, stage: Stage, run: BatchFunction) -> DataFrame:
 
     Returns:
         The emissions, lazily: ``_source_<key column of the feeder>``…, the stage's key columns,
-            ``_ordinal`` (the emission's number in its call, from 0), the stage's value columns. An
-            error while running it becomes a ProducerError in `failures.raised_by_producer`.
+        ``_ordinal`` (the emission's number in its call, from 0), the stage's value columns. An
+        error while running it becomes a ProducerError in `failures.raised_by_producer`.
     """
     numbered = rows.toDF(*map(str, range(len(rows.columns))))  # Spark misreads names with dots
     return numbered.mapInArrow(in_worker(run), output_struct(stage))

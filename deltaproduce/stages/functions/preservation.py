@@ -88,7 +88,7 @@ def _with_examples(before: pa.Table, new: pa.Table, layout: Layout) -> pa.Table:
     names = [c.name for c in layout.key]
     keys = factorize(pa.concat_tables([old.select(names), rows.select(names)]).columns)
     first = np.full(keys.max(initial=-1) + 1, -1)
-    first[keys[: len(old)][::-1]] = np.arange(len(old))[::-1]  # of equal keys, the first row
+    first[keys[: len(old)][::-1]] = np.arange(len(old))[::-1]  # of equal keys, the first row wins
     places = first[keys[len(old) :]]
     known = pa.array(places, mask=places < 0)
     rows = rows.select([c.name for c in layout.content])

@@ -5,8 +5,8 @@ frames of pandas and Polars, relations of DuckDB; and lists of dicts, typed by t
 The invariant: every value lands unchanged in the column of its name, in the declared type, or an
 `InvalidChangesError` lists all wrong columns at once.
 
-No frame library is imported. A pandas frame is recognized by its schema, since pandas has no type
-for whole numbers with nulls and none for dates.
+No frame library is imported. Pandas has no type for whole numbers with nulls and none for dates;
+its frames are recognized by their schema.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def table_columns(source: Source, names: Iterable[str]) -> tuple[Column, ...]:
 
 
 def _read(changes: object, source: Source) -> tuple[pa.Table, bool]:
-    """Read anything that speaks Arrow, without pandas' index; return whether it is pandas."""
+    """Read anything that speaks Arrow; return whether it is pandas, whose index is left out."""
     kind = type(changes).__name__
     try:
         if isinstance(changes, pa.Table):
@@ -281,7 +281,7 @@ def _said(misfit: Misfit, places: list[int], keys: tuple[object, ...]) -> str:
 def _of_rows(
     rows: Sequence[object], source: Source, clock: tzinfo, *, is_snapshot: bool
 ) -> pa.Table:
-    """Convert a list of dicts. A missing value is null; a missing key is reported as null."""
+    """Convert a list of dicts. A missing value is null, but a null key must be given as None."""
     by_name = [_by_name(row, place, source) for place, row in enumerate(rows)]
     first: dict[str, tuple[int, str]] = {}
     for place, row in enumerate(by_name):

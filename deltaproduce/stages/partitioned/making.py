@@ -271,7 +271,7 @@ def _records(
 
 
 def _accepted(found: Entries, made: Numbers) -> pa.Table:
-    """Return new records for clean tasks that would turn dirty without being marked."""
+    """Return new records of unmarked clean tasks that would turn dirty."""
     marks = found.turned_dirty
     marks[made] = False
     rows = np.flatnonzero(marks)
@@ -321,7 +321,7 @@ def _at(table: pa.Table, some: pa.Table, names: Sequence[str], size: int) -> Has
 def _digested(
     feeder: Stage, inputs: Mapping[str, StageInput], engines: Engines, *, is_before: bool
 ) -> pa.Table:
-    """Return the digests of a feeder's non-empty partitions; reads all its rows if it keeps none.
+    """Return the digests of a feeder's non-empty partitions; from all its rows if none are stored.
 
     Args:
         is_before: the digests before this version instead of after it.

@@ -178,7 +178,7 @@ def _check_outputs(outputs: Outputs) -> None:
 
 @dataclass
 class _Reader:
-    """Collects what a query reads, node by node.
+    """A walk through a query that collects its reads and slots.
 
     Attributes:
         slots: by the position where they begin.
