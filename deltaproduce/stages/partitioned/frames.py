@@ -276,7 +276,7 @@ def _check_has(item: Item, name: str, column: exp.Column) -> None:
 
 
 def _is_word(column: exp.Column) -> bool:
-    """Recognise the ``DAY`` of ``datediff(DAY, a, b)``, and names of arguments."""
+    """Return whether a column is a unit, as in ``datediff(DAY, a, b)``, or an argument's name."""
     parent = column.parent
     if isinstance(parent, exp.Anonymous) and len(parent.expressions) > 1:
         return parent.expressions[0] is column

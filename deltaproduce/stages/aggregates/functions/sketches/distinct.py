@@ -2,8 +2,8 @@
 
 A sketch is a function of the set of its values: equal sets have equal bytes. For this, its coupons,
 the values of small sketches, are sorted; and a large sketch is marked as out of order, as the
-library marks a union of large ones. Such a sketch is estimated by its registers alone; other
-sketches also by the order in which their values came.
+library marks a union of large ones. The library estimates such a sketch by its registers alone;
+others by the order in which their values came.
 
 Source of the algorithm and of its errors: Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the
 analysis of a near-optimal cardinality estimation algorithm", 2007; of the byte layout:
@@ -36,7 +36,7 @@ from deltaproduce.stages.aggregates.functions.sketches.sketch import (
 from deltaproduce.types.catalogue import atom
 
 _TYPE: Final = tgt_hll_type.HLL_8
-"""Spark's."""
+"""The type that Spark uses."""
 _MARK: Final = "="
 """Prefix of each text: the library skips empty ones."""
 _FLAGS, _MODE, _HISTORY = 5, 7, slice(8, 16)
