@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: times competitors, checks their results, writes a report as it goes."""
+"""``python -m benchmarks``: times competitors, checks their results, and reports as it goes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Save = Callable[[], None]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmark; returns 1 if a competitor was wrong or failed."""
+    """Run the benchmark; return 1 if a competitor was wrong or failed."""
     shapes = [*SHAPES, VERSIONS, FIRST_LOAD]
     given = options.parsed(arguments, list(COMPETITORS), all_of_them(), shapes)
     names = {name: COMPETITORS[name].name for name in given.peers}
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _w1(bench: Bench, given: Namespace, rows: int, results: list[Any], save: Save) -> None:
-    """One size of W1, stored after its load, each of its cases, and its check."""
+    """Run one size of W1; store it after its load, each of its cases, and its check."""
     keys = options.changed_keys(given.changed, rows)
     efforts = policy.efforts(given.peers, rows, keys, steps=given.steps, limited=given.limited)
     taking_part = set().union(*efforts.values())
@@ -67,7 +67,7 @@ def _w1(bench: Bench, given: Namespace, rows: int, results: list[Any], save: Sav
 
 
 def _shape(bench: Bench, given: Namespace, name: str, results: list[Any], save: Save) -> None:
-    """One shape, stored when it is done."""
+    """Run one shape, and store it when it is done."""
     named = [] if given.limited else given.peers
     peers = {peer: COMPETITORS[peer] for peer in policy.shape_peers(named, able(name))}
     shape = SHAPES[name]()
@@ -81,7 +81,7 @@ def _shape(bench: Bench, given: Namespace, name: str, results: list[Any], save: 
 
 
 def _ours(given: Namespace) -> list[str]:
-    """Our table types that were asked for by name; the default if none was."""
+    """Return our table types that were asked for by name; the default if none was."""
     named = () if given.limited else given.peers
     return [name for name in named if name in OURS] or ["ours"]
 

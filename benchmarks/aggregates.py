@@ -1,9 +1,9 @@
 """``python -m benchmarks.aggregates``: aggregates of one group of all rows, and of many small ones.
 
-What a step costs that changes one row of a group of ten million, and a thousand rows in as many
-groups, beside the same tables recomputed and merged by hand; and a first load beside the `GROUP BY`
-of the same functions, written to Delta. All tables are checked, and what is printed last is
-Markdown.
+Measures a step that changes one row of a group of ten million, and a step that changes a thousand
+rows in as many groups, against the same tables recomputed and merged by hand; and a first load
+against a `GROUP BY` of the same functions, written to Delta. All tables are checked, and the last
+output is Markdown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PEERS: Final = ("ours", "recompute", "merge", "duckdb")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load, change and check; returns 1 if something is wrong."""
+    """Load, change and check; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aggregates", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="in all groups together")
     parser.add_argument("--changed", type=int, default=1_000, help="rows a step, of many groups")
@@ -64,7 +64,7 @@ def steps(
     peers: Sequence[str],
     effort: Effort,
 ) -> dict[str, Any]:
-    """The figures of a workload of so many rows, of which some change a step."""
+    """Return the figures of a workload with this many rows, some of which change in each step."""
     size = Size.of(bench, workload, rows, {name: COMPETITORS[name] for name in peers})
     result: dict[str, Any] = {}
     for _ in cases(size, {changed: dict.fromkeys(peers, effort)}, result):
@@ -73,7 +73,7 @@ def steps(
 
 
 def beside_group_by(workload: Workload) -> FirstLoad:
-    """A workload's aggregate, beside the query of the same functions."""
+    """Return a first load of a workload's aggregate, against the query of the same functions."""
     stage, table = workload.stages[0], workload.tables[workload.stages[0]]
 
     def source_alone() -> dp.Pipeline:
@@ -93,7 +93,7 @@ def beside_group_by(workload: Workload) -> FirstLoad:
 
 
 def markdown(workload: Workload, found: dict[str, Any]) -> list[str]:
-    """The tables of one workload."""
+    """Return the tables of one workload."""
     lines = [f"## {found['rows']:,} rows: {workload.what}", ""]
     for case in found["cases"]:
         lines += [f"{case['changed']:,} changed a step.", ""]

@@ -1,7 +1,7 @@
-"""What a competitor is: one way to keep a workload's tables, in a directory of its own.
+"""Competitors: each is one way to keep a workload's tables, in a directory of its own.
 
-Its job: apply a batch of changes to the source, bring every derived table up to date, get deletes
-right, and write a feed of what changed in the last table for whoever reads on.
+Its job: apply a batch of changes to the source, update every derived table, get deletes right, and
+write a feed of the changes to the last table for downstream readers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Competitor(ABC):
     """One way to keep a workload's tables.
 
     Attributes:
-        worker: the id of a process of its own that takes its steps, if it has one.
+        worker: the id of the separate process that takes its steps, if it has one.
     """
 
     name: str
@@ -35,49 +35,49 @@ class Competitor(ABC):
         directory.mkdir(parents=True)
 
     def prepare(self, given: DataFrame) -> None:
-        """What precedes a load or a step and is not part of it.
+        """Prepare a load or a step; this is not part of it.
 
         Args:
             given: the rows, or the changes, of the source that changes.
         """
-        del given  # for most, nothing does
+        del given  # most prepare nothing
 
     @abstractmethod
     def load(self, rows: Mapping[str, DataFrame]) -> None:
-        """The first load: the rows of each source, in its table's columns."""
+        """Take the first load: the rows of each source, in its table's columns."""
 
     @abstractmethod
     def step(self, changes: DataFrame) -> None:
-        """One batch of changes, through all tables."""
+        """Apply one batch of changes to all tables."""
 
     @abstractmethod
     def table(self, name: str) -> DataFrame:
-        """The rows of one table now, in the columns of the workload's table."""
+        """Return the current rows of one table, in the columns of the workload's table."""
 
     @abstractmethod
     def feed(self) -> DataFrame:
-        """What the last step told of the last table's changes; it has the table's columns."""
+        """Return the last step's feed of the last table's changes, in the table's columns."""
 
     def figures(self) -> dict[str, Any]:
-        """What the last step said of itself, a stage."""
+        """Return the last step's own figures, by stage."""
         return {}
 
     def storage(self) -> dict[str, Any]:
-        """What the tables take up, a stage."""
+        """Return the storage of the tables, by stage."""
         return {}
 
-    def settle(self) -> None:  # noqa: B027 most have nothing that goes on
-        """Wait for what goes on after a step; not measured with it, but told."""
+    def settle(self) -> None:  # noqa: B027 most have no such work
+        """Wait for work that continues after a step; it is reported, but not part of the step."""
 
-    def close(self) -> None:  # noqa: B027 most have nothing to end
-        """End what it started. Its tables stay readable."""
+    def close(self) -> None:  # noqa: B027 most have nothing to stop
+        """Stop what it started. Its tables stay readable."""
 
     def path(self, name: str) -> str:
-        """Where a table is."""
+        """Return the path of a table."""
         return str(self.directory / name)
 
     def described(self, name: str) -> Table:
-        """A table's columns and keys."""
+        """Return a table's columns and keys."""
         return self.workload.tables[name]
 
     @property

@@ -1,4 +1,4 @@
-"""The competitors by the names that the command line takes."""
+"""The competitors, by their names on the command line."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ OURS: Final[dict[str, type[Ours]]] = {"ours": Ours} | {
 """This library's table types."""
 
 ANY_WORKLOAD: Final = frozenset({*OURS, "refresh", "recompute"})
-"""The competitors that can do any workload, not W1 alone."""
+"""The competitors that can do any workload, not only W1."""
 
 BY_HAND: Final = frozenset({"join", "merge"})
-"""The shapes that the MERGE by hand does too, as W1 has no stage like theirs."""
+"""The shapes that the handwritten MERGE also does, because W1 has no such stage."""
 
 
 def able(shape: str) -> frozenset[str]:
-    """Who can do a shape."""
+    """Return the competitors that can do a shape."""
     return ANY_WORKLOAD | {"merge"} if shape in BY_HAND else ANY_WORKLOAD
 
 
 def all_of_them() -> list[str]:
-    """Who takes part in a run of all: who can here, without the default table type twice."""
+    """Return all competitors that can run here, without the default table type twice."""
     default = default_table_type()
     twice = {name for name, table_type in TABLE_TYPES.items() if table_type == default}
     absent = set() if declarative.available() else {"sdp"}

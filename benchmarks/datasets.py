@@ -1,10 +1,10 @@
-"""Data sets: a rolling writer beside pyarrow alone, and many who find or create one at once.
+"""Data sets: a rolling writer against plain pyarrow, and many who find or create one at once.
 
     python -m benchmarks.datasets [--rows 4000000] [--runs 5]
 
-Both write the same rows into files of as many rows, with the same compression, on one machine. The
-writer checks types and nulls, says statistics, and commits; pyarrow does none of that. Runs of the
-two alternate; medians are compared.
+Both write the same rows into files of the same number of rows, with the same compression, on one
+machine. The writer checks types and nulls, writes statistics, and commits; pyarrow does none of
+that. Runs of the two alternate; medians are compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CALLERS = 500
 
 
 def batches(rows: int) -> list[pa.Table]:
-    """Rows as they may come: in tables of some thousands."""
+    """Return rows as they may arrive: in tables of some thousands."""
     random = np.random.default_rng(1)
     kinds = np.array(["page", "form", "click", "error"])
     return [
@@ -51,7 +51,7 @@ def batches(rows: int) -> list[pa.Table]:
 
 
 def by_writer(place: Path, given: list[pa.Table]) -> None:
-    """What is measured."""
+    """Write with the writer, which is measured."""
     dataset = dp.Dataset.create(None, place, schema=SCHEMA)
     with dataset.writer(roll_rows=ROLL_ROWS) as writer:
         for table in given:
@@ -59,14 +59,14 @@ def by_writer(place: Path, given: list[pa.Table]) -> None:
 
 
 def by_pyarrow(place: Path, given: list[pa.Table]) -> None:
-    """The same files by pyarrow alone."""
+    """Write the same files with plain pyarrow."""
     place.mkdir()
     for number, part in enumerate(rolled(given)):
         pq.write_table(part, place / f"{number}.parquet", compression="snappy")
 
 
 def rows_by_writer(place: Path, given: list[tuple[object, ...]]) -> None:
-    """Rows that come one by one."""
+    """Write rows one by one."""
     dataset = dp.Dataset.create(None, place, schema=SCHEMA)
     with dataset.writer(roll_rows=ROLL_ROWS) as writer:
         for row in given:
@@ -74,7 +74,7 @@ def rows_by_writer(place: Path, given: list[tuple[object, ...]]) -> None:
 
 
 def rows_by_pyarrow(place: Path, given: list[tuple[object, ...]]) -> None:
-    """The same by pyarrow alone, which takes columns."""
+    """Write the same rows with plain pyarrow, which takes columns."""
     place.mkdir()
     kinds = pa.int64(), pa.string(), pa.float64(), pa.date32()
     for start in range(0, len(given), ROLL_ROWS):

@@ -1,8 +1,7 @@
 """Spark Declarative Pipelines (``pyspark.pipelines``): materialized views in Delta, for W1.
 
-They need Spark Connect, which cannot share a process with the session of the others: a worker
-process of its own has a session of its own, kept warm, with the same settings. README.md says what
-it took to make them work with Delta.
+They need Spark Connect, which cannot share a process with the others' session: a worker process has
+its own session, kept warm, with the same settings. README.md says how they work with Delta.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ _SETTINGS: Final = (
     "spark.eventLog.", "spark.jars.packages", "spark.log.level", "spark.master",
     "spark.python.", "spark.sql.", "spark.ui.",
 )  # fmt: skip
-"""What the worker's session takes over from this one, by how the names begin."""
+"""The prefixes of settings that the worker's session copies from this one."""
 
 
 def available() -> bool:
-    """Whether the packages that Spark Connect needs are installed: ``pyspark[pipelines]``."""
+    """Return whether Spark Connect's packages are installed: ``pyspark[pipelines]``."""
     return all(find_spec(name) for name in ("grpc", "grpc_status", "zstandard", "yaml"))
 
 
 class Declarative(Competitor):
     """Materialized views: each run truncates and recomputes all of them.
 
-    The orders are a table that is overwritten as in a full recompute, since the views have to read
-    something; the feed is a comparison of the last view's rows before and after.
+    The orders are a table that is overwritten as in a full recompute, since the views must read
+    something; the feed compares the last view's rows before and after.
     """
 
     name = "Spark Declarative Pipelines"

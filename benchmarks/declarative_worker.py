@@ -1,9 +1,9 @@
 """The process of `benchmarks.declarative`: a Spark Connect session that runs W1's views.
 
-It reads requests from standard input, a JSON object a line: first the session's settings, then
-loads and steps. It answers each with ``done``; an error ends it. All else it says goes to standard
-error. The four calls of ``pyspark.pipelines`` are those of the ``spark-pipelines`` command, which
-starts a session for each run; calling them in a warm session is to the views' advantage.
+It reads requests from standard input, one JSON object a line: first the session's settings, then
+loads and steps. It answers each with ``done``; an error ends it. All other output goes to standard
+error. The four calls of ``pyspark.pipelines`` are the calls of the ``spark-pipelines`` command,
+which starts a session for each run; a warm session is to the views' advantage.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The first load of a stage, beside a plain Spark job that makes the same content.
+"""The first load of a stage, against a plain Spark job that computes the same content.
 
 Both read the same stored rows of the source, from a copy that nobody has opened. Ours is `refresh`
-of one stage that has no tables yet, in a store whose source is loaded: a stage's part of a first
-load alone, with its content, key mappings, updates and the version. The plain job makes content
-alone, sorted, in a Delta table: of W1's first stage by `mapInArrow` with the same Python function,
-without grouping, as an order is one row.
+of one stage without tables, in a store with a loaded source: only the stage's part of a first load,
+with its content, key mappings, updates and the version. The plain job writes only content, sorted,
+to a Delta table: for W1's first stage by `mapInArrow` with the same Python function, without
+grouping, as an order is one row.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ _SCHEMA: Final = (
 _ORDER: Final = ("customer_id", "_source_order_id", "_ordinal")
 
 Load = Callable[[Path], DataFrame]
-"""Loads the stage into a copy of a store whose source is loaded, and returns its content."""
+"""Loads the stage into a copy of a store with a loaded source, and returns its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstLoad:
-    """What is loaded, by whom.
+    """One first load and its ways.
 
     Attributes:
-        workload: its first stage is loaded.
+        workload: the workload whose first stage is loaded.
         source_alone: the definition of its source, without stages.
-        peers: which of ours do it.
-        plain: what the plain job is called.
-        job: it; reads the content of the source in a store's directory, and writes there.
+        peers: the ways of ours that take part.
+        plain: the name of the plain job.
+        job: the plain job; it reads the content of the source in a store's directory, and writes
+            there.
     """
 
     workload: Workload
@@ -61,11 +62,11 @@ class FirstLoad:
 
     @property
     def stage(self) -> str:
-        """The stage."""
+        """The name of the stage."""
         return self.workload.stages[0]
 
     def loads(self, spark: SparkSession) -> dict[str, Load]:
-        """How each loads."""
+        """Return how each one loads."""
         found: dict[str, Load] = {
             name: partial(self._ours, spark, kind) for name, kind in self.peers.items()
         }
@@ -78,12 +79,12 @@ class FirstLoad:
 
 
 def of_w1(peers: Mapping[str, type[Ours]]) -> FirstLoad:
-    """W1's first stage."""
+    """Return the first load of W1's first stage."""
     return FirstLoad(w1.workload(1), _orders_alone, peers, "mapInArrow, content alone", _mapped)
 
 
 def first_load(bench: Bench, rows: int, what: FirstLoad) -> dict[str, Any]:
-    """Load the stage by each, some times over, and compare what they loaded."""
+    """Load the stage in each way, several times, and compare the results."""
     workload, stage = what.workload, what.stage
     place = bench.work / "first-load"
     names = {name: kind.name for name, kind in what.peers.items()} | {PLAIN: what.plain}

@@ -1,9 +1,9 @@
-"""``python -m benchmarks.flatness``: many versions in one process, and what each leaves in use.
+"""``python -m benchmarks.flatness``: many versions in one process, and the resources they hold.
 
 A version must cost what the first one did, and leave nothing behind: no memory of Python or Java,
-no thread, file handle, or temporary or block file. Versions are made one after another, each from a
-batch of changed orders, and what is printed is a Markdown table with a line for each tenth of them.
-What the store holds at the end is checked.
+no thread, file handle, or temporary or block file. Each version comes from a batch of changed
+orders, one after another. The output is a Markdown table with a line for each tenth of them. The
+store's contents are checked at the end.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ PARTS: Final = 10
 _CUSTOMER_ORDERS: Final = 10
 _MIB: Final = 1 << 20
 _DELETED: Final = 10
-"""One in so many changed orders goes."""
+"""One in this many changed orders is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What this process and those that it started hold at a moment.
+    """The resources that this process and its children hold at one moment.
 
     Attributes:
-        python: bytes of memory of this process, without what the system can drop.
-        workers: the same of the Python processes that it started.
-        java: the same of the Java process.
-        threads: of this process.
+        python: bytes of this process's memory, without what the system can drop.
+        workers: the same for the Python processes that it started.
+        java: the same for the Java process.
+        threads: threads of this process.
         handles: open files of this process.
-        temporary: temporary files, those of Spark's blocks among them.
+        temporary: temporary files, including Spark's blocks.
         stored: files of the store.
     """
 
@@ -61,7 +61,7 @@ class Use:
 
     @classmethod
     def now(cls, temporary: Path, store: Path) -> Use:
-        """What is held now."""
+        """Measure the current use."""
         this = psutil.Process()
         started = this.children(recursive=True)
         java = [process for process in started if process.name() == "java"]
@@ -78,7 +78,7 @@ class Use:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the versions; returns 1 if the store is wrong at the end."""
+    """Run the versions; return 1 if the store is wrong at the end."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.flatness", description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000, help="orders at first")
     parser.add_argument("--changed", type=int, default=10, help="orders of a version")
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
 def _series(
     session: SparkSession | None, given: argparse.Namespace, temporary: Path, place: Path
 ) -> bool:
-    """Make the versions and tell of them; whether the store is right at the end."""
+    """Run the versions and report them; return whether the store is right at the end."""
     seconds: list[float] = []
     uses: list[Use] = []
     with dp.Store(session, str(place), large()) as store:
@@ -153,7 +153,7 @@ def _lines(seconds: Sequence[float], uses: Sequence[Use]) -> list[list[str]]:
 
 
 def _orders(numbers: np.ndarray[Any, Any], rows: int, version: int) -> pa.Table:
-    """Orders with the customers and amounts that they get in a version."""
+    """Return orders with their customers and amounts as of a version."""
     customers = max(1, rows // _CUSTOMER_ORDERS)
     return pa.table(
         {
@@ -167,7 +167,7 @@ def _orders(numbers: np.ndarray[Any, Any], rows: int, version: int) -> pa.Table:
 
 
 def _changes(rows: int, changed: int, version: int) -> pa.Table:
-    """Other amounts, for half of them another customer, and one in ten is deleted."""
+    """Return changes: other amounts, other customers for half of them, one in ten deleted."""
     numbers = np.random.default_rng(version).choice(rows, changed, replace=False)
     gone = pa.array(numbers % _DELETED == version % _DELETED)
     kinds = pc.if_else(gone, "delete", "upsert")
@@ -175,7 +175,7 @@ def _changes(rows: int, changed: int, version: int) -> pa.Table:
 
 
 def _is_right(store: dp.Store) -> bool:
-    """Whether what customers come to is what their orders come to, by Arrow alone."""
+    """Return whether customers' totals equal those of their orders, by Arrow alone."""
     orders, totals = (_rows(store.content(stage)) for stage in ("orders", "totals"))
     expected = orders.group_by("customer").aggregate([("amount", "sum")])
     expected = expected.rename_columns(["customer", "total"]).sort_by("customer")

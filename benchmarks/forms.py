@@ -1,8 +1,8 @@
 """``python -m benchmarks.forms``: the same stages as functions over rows, over Arrow, and in SQL.
 
-A filter, a re-key and a sum, over W1's orders. Each form has a store of its own; all take the same
-load and the same steps, one after the other. Content is compared with the right answer, key
-mappings with those of the functions over rows. What is printed last is a Markdown table.
+A filter, a re-key and a sum, over W1's orders. Each form has its own store; all take the same load
+and the same steps, in turn. Content is compared with the right answer, key mappings with those of
+the functions over rows. The last output is a Markdown table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOTALS: Final = {"key": "customer_id bigint", "value": "total decimal(22,2)"}
 
 
 def rows() -> dp.Pipeline:
-    """As functions of a key and its values."""
+    """Return the pipeline with functions of a key and its values."""
     shop = dp.Pipeline("rows")
     orders = shop.source("orders", **CHEAP)
 
@@ -65,7 +65,7 @@ def rows() -> dp.Pipeline:
 
 
 def arrow() -> dp.Pipeline:
-    """As functions of tables of many keys."""
+    """Return the pipeline with functions of tables of many keys."""
     shop = dp.Pipeline("arrow")
     orders = shop.source("orders", **CHEAP)
 
@@ -90,7 +90,7 @@ def arrow() -> dp.Pipeline:
 
 
 def sql() -> dp.Pipeline:
-    """As queries."""
+    """Return the pipeline with queries."""
     shop = dp.Pipeline("sql")
     shop.source("orders", **CHEAP)
     shop.sql("cheap", f"SELECT * FROM orders WHERE amount < {LIMIT}", key="order_id")
@@ -107,7 +107,7 @@ FORMS: Final[dict[str, Callable[[], dp.Pipeline]]] = {"rows": rows, "arrow": arr
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load, take steps, and check; returns 1 if a form is wrong."""
+    """Load, take steps, and check; return 1 if a form is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.forms", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the source")
     parser.add_argument("--changed", type=int, default=1_000, help="keys a step")
@@ -130,12 +130,12 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(slots=True)
 class Form:
-    """What one form took.
+    """The figures of one form.
 
     Attributes:
-        stages_seconds: of the load, the stages' computation alone, without commits.
+        stages_seconds: seconds of the load's stages, computation only, without commits.
         steps: the seconds of each measured step.
-        right: whether all tables are.
+        right: whether all tables are right.
     """
 
     name: str
@@ -147,25 +147,25 @@ class Form:
     right: bool = False
 
     def update(self, batch: DataFrame) -> float:
-        """Seconds of an update; what it leaves to be done is waited for, and does not count."""
+        """Return the seconds of an update; waits for remaining work, which does not count."""
         step = measured(lambda: self.store.update({"orders": batch}), self.place, Processes())
         self.store.wait()
         return step.seconds
 
     def digests(self) -> dict[str, tuple[int, int]]:
-        """Of the stages' rows, in the columns that all forms have."""
+        """Return digests of the stages' rows, in the columns that all forms have."""
         return {
             stage: digest(self.store.content(stage).select(*table.columns))
             for stage, table in TABLES.items()
         }
 
     def mappings(self) -> dict[str, tuple[int, int]]:
-        """Of the stages' key mappings."""
+        """Return digests of the stages' key mappings."""
         return {stage: digest(self.store.key_mappings(stage)) for stage in TABLES}
 
 
 def forms(spark: SparkSession, place: Path, count: int, changed: int, effort: Effort) -> list[Form]:
-    """Each form's store loaded with so many orders, changed, and compared with the right answer."""
+    """Load, change and check each form's store with this many orders."""
     found = [
         Form(name, dp.Store(spark, str(place / name), make()), place / name)
         for name, make in FORMS.items()

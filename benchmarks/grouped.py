@@ -1,7 +1,7 @@
-"""Grouped: workloads whose stages are aggregates: one group of all rows, and many small groups.
+"""Grouped: aggregate workloads: one group of all rows, and many small groups.
 
-Their readings are chosen so that the sums of doubles are exact in any order: all competitors are to
-have the same bits.
+Readings are chosen so that sums of doubles are exact in any order: all competitors must compute the
+same bits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from deltaproduce import agg
 READINGS: Final = Table(("n", "place", "v", "d", "ok"), ("n",), ("n",))
 READINGS_VALUE: Final = "place bigint, v bigint, d double, ok boolean"
 GROUP: Final = 10
-"""So many readings are of a place, where there are many."""
+"""The readings of each place, where there are many places."""
 
 LEVELS: Final = 10_000
-"""So many values `v` has; of the first there are more than of any other. `d` has 16 million."""
+"""The number of values of `v`; the first has more rows than any other. `d` has 16 million."""
 
 INVERTIBLE: Final = {
     "readings": (agg.count(), "count(*)"),
@@ -40,20 +40,20 @@ ORDERED: Final = {
     "different": (agg.count_distinct("d"), "count(DISTINCT d)"),
     "middle": (agg.median("v"), "median(v)"),
 }
-"""A column -> the function, and how Spark says the same."""
+"""A column -> the function, and the same in Spark."""
 
 IN_DUCKDB: Final = {"odd": "CAST(count_if(v % 2 = 1) AS bigint)", "top": "max(d, 3)"}
-"""What DuckDB says in other words. It interpolates percentiles in another order; medians agree."""
+"""Functions that DuckDB spells differently. Its percentiles may differ; its medians agree."""
 
 STAGES: Final = {"invertible": INVERTIBLE, "ordered": ORDERED}
 
 
 def grouped(stage: str, *, many: bool) -> Workload:
-    """One aggregate of the readings by place.
+    """Return one aggregate of the readings by place.
 
     Args:
-        stage: which functions it has, of `STAGES`.
-        many: whether there are many places, of `GROUP` readings each; else there is one.
+        stage: the name of its functions in `STAGES`.
+        many: whether there are many places, of `GROUP` readings each; otherwise there is one.
     """
     functions = STAGES[stage]
     names = ", ".join(functions)
@@ -93,7 +93,7 @@ def _rows(*, many: bool) -> Callable[[SparkSession, int], DataFrame]:
 
 
 def _changes(*, many: bool) -> Callable[[SparkSession, int, int, int], DataFrame]:
-    """Readings get other values, and move to another place; of every ten one goes."""
+    """Return changes: readings get other values and another place; one in ten is deleted."""
 
     def changes(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
         ids = picked(spark, count, keys, step)

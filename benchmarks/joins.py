@@ -1,9 +1,8 @@
-"""``python -m benchmarks.joins``: two large feeders that are joined, of which one changes a little.
+"""``python -m benchmarks.joins``: joins two large feeders, one of which has small changes.
 
-The join among the shapes, with one order a customer, so that both feeders have about as many rows:
-what an update costs that touches one key, or a thousand, beside the same tables recomputed and
-merged by hand. All tables are checked, and what is printed last is Markdown, with seconds, files
-and bytes read.
+The join of the shapes, with one order for each customer, so both feeders have about as many rows:
+the cost of an update of one key, or of a thousand, against the same tables recomputed and merged by
+hand. All tables are checked, and the last output is Markdown, with seconds, files and bytes read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from benchmarks.shapes import join
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load, change and check; returns 1 if something is wrong."""
+    """Load, change and check; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.joins", description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000, help="of each feeder")
     parser.add_argument("--changed", default="1,1000", help="keys a step, e.g. 1,1000 or 1%%")
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def joins(bench: Bench, rows: int, changed: Sequence[int], effort: Effort) -> dict[str, Any]:
-    """The figures of a join of so many rows with as many, as of a size of W1."""
+    """Return the figures of a join of this many rows with as many, as for a size of W1."""
     names = policy.shape_peers([], able("join"))
     size = Size.of(bench, join(1), rows, {name: COMPETITORS[name] for name in names})
     result: dict[str, Any] = {}
@@ -48,7 +47,7 @@ def joins(bench: Bench, rows: int, changed: Sequence[int], effort: Effort) -> di
 
 
 def markdown(found: dict[str, Any]) -> list[str]:
-    """The tables, by the number of keys that changed."""
+    """Return the tables, by the number of changed keys."""
     lines = [
         f"## A join of {found['rows']:,} rows with about as many, by key",
         "",

@@ -1,10 +1,10 @@
-"""``python -m benchmarks.lookups``: the rows of some keys of a stored stage, way by way.
+"""``python -m benchmarks.lookups``: looks up the rows of keys in a stored stage, in several ways.
 
 A source of members by id, with an index by email, is stored once, in a store without runs. Then the
-rows of random keys are looked up: by this library with a seek, with a scan, as it chooses itself,
+rows of random keys are looked up: by this library with a seek, with a scan, with its own choice,
 and through the index; by a join in Spark with the same Delta table; and by DuckDB over its files.
-All give an Arrow table, whose rows are checked. What is printed last is Markdown, with the seconds
-of a seek and a scan of more and more keys, which shows where they cross.
+Each returns an Arrow table, whose rows are checked. The last output is Markdown, with the seconds
+of a seek and a scan for more and more keys, which shows where they cross.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ SIZES: Final = (1_000_000, 10_000_000)
 LARGE: Final = 50_000_000
 KEYS: Final = (10, 1_000, 100_000)
 SHARES: Final = (0.0001, 0.001, 0.01, 0.1, 0.3, 0.6)
-"""Of a table's rows, so many keys are looked up to see where seek and scan cross."""
+"""This share of a table's keys is looked up to find where seek and scan cross."""
 PAIR: Final = ("seek s", "scan s", "ratio", "processor, seek s", "scan s")
 WARM_UP: Final = 1
 MOST_KEYS: Final = 6_000_000
-"""No more are looked up: keys take memory, too."""
+"""The most keys to look up: keys take memory, too."""
 MOST_SECONDS: Final = 10.0
-"""After so many seconds of a way it is not called again, however many steps are asked for."""
+"""After this many seconds a way is not called again, however many steps are asked for."""
 
 Way = Callable[[pa.Table], pa.Table | dp.Lookup]
-"""From keys, as ids and as emails, to their rows."""
+"""Maps keys, as ids and as emails, to their rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a way took for some keys.
+    """The figures of one way for some keys.
 
     Attributes:
         first: seconds of the first call, which reads the footers of files.
         seconds: the median of those after it.
         busy: the median of this process's processor seconds.
-        right: the rows are those of the keys.
-        groups: the share of the row groups that was read; None of another's way.
+        right: whether the rows are the rows of the keys.
+        groups: the share of row groups that were read; None for other tools.
     """
 
     first: float
@@ -66,7 +66,7 @@ class Figure:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Store, look up and check; returns 1 if something is wrong."""
+    """Store, look up and check; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lookups", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=SIZES, help="of the table")
     parser.add_argument("--large", action="store_true", help=f"{LARGE:,} rows, too")
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def club() -> dp.Pipeline:
-    """Members by id, and an index of them by email."""
+    """Return a pipeline of members by id, and an index of them by email."""
     pipeline = dp.Pipeline("club")
     members = pipeline.source("members", key="id bigint", value="email string, n bigint")
     pipeline.index("by_email", members, key="email string")
@@ -94,7 +94,7 @@ def club() -> dp.Pipeline:
 
 
 def stored(bench: Bench, rows: int) -> dp.Store:
-    """A store without a session, at a place where one with a session has stored the rows."""
+    """Return a store without a session, where a store with a session has written the rows."""
     place, started = bench.work / f"lookups-{rows}", time.perf_counter()
     members = bench.spark.range(rows).select(
         "id",
@@ -110,7 +110,7 @@ def stored(bench: Bench, rows: int) -> dp.Store:
 def looked_up(
     store: dp.Store, spark: SparkSession, rows: int, steps: int
 ) -> Iterator[tuple[tuple[str, int], Figure]]:
-    """The figures of each way and number of keys."""
+    """Yield the figures of each way and number of keys."""
     every = ways(store, spark)
     crossing = {name: every[name] for name in ("seek", "scan")}
     counts = {count: every for count in KEYS if count <= rows}
@@ -130,7 +130,7 @@ def looked_up(
 
 
 def ways(store: dp.Store, spark: SparkSession) -> Mapping[str, Way]:
-    """Each way to look up keys, by its name."""
+    """Return each way to look up keys, by its name."""
     place = store.sql_name("members", "content").split("`")[1]
     files = ", ".join(f"'{path}'" for path in sorted(map(str, Path(place).glob("*.parquet"))))
 
@@ -161,7 +161,7 @@ def ways(store: dp.Store, spark: SparkSession) -> Mapping[str, Way]:
 
 
 def measured(way: Way, keys: pa.Table, steps: int) -> Figure:
-    """What a way takes, once and then so many times, or as often as `MOST_SECONDS` allow."""
+    """Measure a way, once and then this many times, or as often as `MOST_SECONDS` allow."""
     seconds, busy, found = list[float](), list[float](), None
     begun = time.perf_counter()
     for number in range(WARM_UP + steps):
@@ -181,7 +181,7 @@ def measured(way: Way, keys: pa.Table, steps: int) -> Figure:
 
 
 def markdown(rows: int, found: Mapping[tuple[str, int], Figure]) -> list[str]:
-    """A row for each way, and one for each number of keys of a seek and a scan."""
+    """Return a row for each way, and one for each number of keys of a seek and a scan."""
     names = list(dict.fromkeys(name for name, _ in found))
     counts = [count for count in KEYS if ("auto", count) in found]
     header = ["seconds, by keys", *(f"{count:,}" for count in counts), "first of 10", "right"]

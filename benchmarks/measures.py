@@ -1,10 +1,10 @@
-"""Measures: what a step took in time, Spark jobs, commits, files, bytes and memory.
+"""Measures: time, Spark jobs, commits, files, bytes and memory of a step.
 
-Time is on the wall. Jobs and files read come from Spark's event log, so that nothing is asked of
-the running session; commits and files written are counted in the directory. Memory and bytes read
-are those of this process, the Java process and its Python workers together, as the operating system
-counts them: Spark's own count of bytes read misses local files and counts cached blocks. It
-includes what the processes send each other.
+Time is wall time. Jobs and files read come from Spark's event log, so the running session is not
+asked; commits and files written are counted in the directory. Memory and bytes read are the totals
+of this process, the Java process and its Python workers, as the operating system counts them:
+Spark's own count of bytes read misses local files and counts cached blocks. The totals include what
+the processes send each other.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _FILES_READ = re.compile(rb'"name":"number of files read","accumulatorId":(\d+)'
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step took.
+    """The figures of one step.
 
     Attributes:
-        started_ms: since the epoch, as Spark's events count.
-        peak_memory_bytes: of all processes together, at most.
+        started_ms: milliseconds since the epoch, as in Spark's events.
+        peak_memory_bytes: the peak of all processes together.
         bytes_read: by all processes together, from files, pipes and sockets.
         commits: commits to Delta tables.
-        files_written: data files, deletion vectors included.
+        files_written: data files, including deletion vectors.
     """
 
     started_ms: int
@@ -49,18 +49,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Which processes do the work, and so count.
+    """The processes that do the work, and so count.
 
     Attributes:
-        root: the id of one that counts with all that it started; None is this one.
-        without: those, by id, that do not count, nor what they started.
+        root: the id of a process that counts with all its children; None is this process.
+        without: the ids of processes that do not count, nor do their children.
     """
 
     root: int | None = None
     without: frozenset[int] = frozenset()
 
     def sum(self, of: Callable[[psutil.Process], int]) -> int:
-        """The sum of something over all of them."""
+        """Return the sum of a figure over all processes."""
         total = 0
         with suppress(psutil.NoSuchProcess):
             waiting = [psutil.Process(self.root)]
@@ -91,7 +91,7 @@ def measured(
     """Run a step that writes below a directory.
 
     Args:
-        own: of the memory, pages of mapped files do not count.
+        own: whether to leave out pages of mapped files from memory.
     """
     before = _files(directory)
     read = processes.read()
@@ -116,10 +116,10 @@ def measured(
 
 
 class EventLog:
-    """What Spark's event logs say of the time of a step. It reads on where it stopped.
+    """Spark's event logs over the time of a step. It reads on from where it stopped.
 
     Args:
-        directory: where the sessions of this run write their logs, uncompressed.
+        directory: the directory where the sessions of this run write their logs, uncompressed.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -131,18 +131,18 @@ class EventLog:
         self._files: list[tuple[int, int]] = []
 
     def read(self) -> None:
-        """Take in what was logged since."""
+        """Read what was logged since the last call."""
         for file in sorted(self._directory.rglob("events_*")):
             with file.open("rb") as lines:
                 lines.seek(self._read_to.get(file, 0))
                 for line in lines:
                     if not line.endswith(b"\n"):
-                        break  # not written to its end yet
+                        break  # a line that is not complete yet
                     self._read_to[file] = self._read_to.get(file, 0) + len(line)
                     self._take(file.parent, line)
 
     def counted(self, step: Step) -> dict[str, Any]:
-        """The step as plain values, with its Spark jobs and the files that Spark's scans read."""
+        """Return the step as plain values, with its Spark jobs and the files that Spark scans."""
         first, last = step.started_ms, step.started_ms + int(step.seconds * 1000)
         files = sum(number for at, number in self._files if first <= at <= last)
         jobs = sum(first <= at <= last for at in self._jobs)

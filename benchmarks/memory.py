@@ -1,9 +1,9 @@
 """``python -m benchmarks.memory``: large tables, and a giant key, in little memory.
 
-Two things that must not need memory in proportion to the data: the tables of many rows under a
-small Java heap, and one key whose values do not fit into a batch. Both are loaded, changed a
-little, and checked; what is printed is a Markdown table with the most memory that was in use. With
-``--engine local`` there is no Spark, and limits are those of so much memory (`memory_here`).
+Two cases that must not need memory in proportion to the data: tables of many rows under a small
+Java heap, and one key whose values do not fit into a batch. Both are loaded, changed slightly, and
+checked. The output is a Markdown table with the peak memory. With ``--engine local`` there is no
+Spark, and limits are set for that much memory (`memory_here`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MIB: Final = 1 << 20
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load, change and check; returns 1 if something is wrong."""
+    """Load, change and check; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("--rows", type=int, default=30_000_000, help="of the large tables")
     parser.add_argument("--giant", type=int, default=5_000_000, help="values of the one key")
@@ -67,12 +67,12 @@ def _without_spark(given: argparse.Namespace) -> int:
 
 
 def _bytes(said: str) -> int:
-    """So many bytes, as Java says it: ``2g``, ``400m``."""
+    """Read a number of bytes in Java's form: ``2g``, ``400m``."""
     return int(said[:-1]) << {"m": 20, "g": 30}[said[-1]]
 
 
 def giant_key(spark: SparkSession, place: Path, rows: int) -> Iterator[bool]:
-    """All values come together under one key, which the next stage reads through; what is right."""
+    """Load and change one giant key, which the next stage reads through; yield if it is right."""
     store = dp.Store(spark, str(place), memory_here.giant())
 
     def is_right() -> bool:
@@ -87,7 +87,7 @@ def giant_key(spark: SparkSession, place: Path, rows: int) -> Iterator[bool]:
 
 
 def large_tables(spark: SparkSession, place: Path, rows: int) -> Iterator[bool]:
-    """Orders by customer: content, key mappings and updates of many rows; what is right."""
+    """Load and change large content, key mappings and updates; yield if they are right."""
     workload = w1.workload(1)
     store = dp.Store(spark, str(place), workload.pipeline(0))
 

@@ -1,6 +1,6 @@
-"""The same as `memory` for a store without a session, with the limits of a small machine.
+"""The cases of `memory` for a store without a session, with the limits of a small machine.
 
-What counts is memory that the system cannot drop, as it can pages of mapped files; of all processes
+Measures memory that the system cannot drop (it can drop pages of mapped files), over all processes
 together. It is sampled: the system's own limits count what allocators reserve and never use.
 """
 
@@ -21,19 +21,19 @@ from deltaproduce import agg
 
 _MIB: Final = 1 << 20
 _SHARE: Final = 48
-"""Limits are those that a machine with so much memory has by default."""
+"""Limits are the defaults of a machine with this much memory."""
 _ROW_BYTES: Final = 1_500
 _BATCH_ROWS: Final = 100_000
 _CUSTOMER_ORDERS: Final = 10
 
 
 def limits_of(memory: int) -> dp.Limits:
-    """The limits of a machine that has so much memory."""
+    """Return the limits of a machine with this much memory."""
     return dp.Limits(local_bytes=memory // _SHARE, local_rows=memory // _ROW_BYTES)
 
 
 def giant() -> dp.Pipeline:
-    """All values come together under one key, which the next stage reads through."""
+    """Return a pipeline that gathers all values under one key, which the next stage reads."""
     pipeline = dp.Pipeline("giant")
     numbers = pipeline.source("numbers", key="n bigint", value="v bigint")
 
@@ -50,7 +50,7 @@ def giant() -> dp.Pipeline:
 
 
 def giant_key(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterator[bool]:
-    """The giant key: what is right."""
+    """Load and change the giant key; yield if it is right."""
     every = max(rows // changed, 1)
     steps = {
         "a giant key: load": (range(rows), lambda n: n % 1_000),
@@ -63,7 +63,7 @@ def giant_key(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterat
 
 
 def large() -> dp.Pipeline:
-    """Orders by customer, and what each customer's come to."""
+    """Return a pipeline of orders by customer, and each customer's total."""
     pipeline = dp.Pipeline("large")
     orders = pipeline.source("orders", key="n bigint", value="customer bigint, amount bigint")
 
@@ -77,7 +77,7 @@ def large() -> dp.Pipeline:
 
 
 def large_tables(place: Path, rows: int, changed: int, limits: dp.Limits) -> Iterator[bool]:
-    """Orders by customer, and what each customer's come to; what is right."""
+    """Load and change orders by customer and totals; yield if they are right."""
     customers, every = max(rows // _CUSTOMER_ORDERS, 1), max(rows // changed, 1)
     steps = {
         "a large table: load": (range(rows), lambda n: n % 1_000),
@@ -95,7 +95,7 @@ def large_tables(place: Path, rows: int, changed: int, limits: dp.Limits) -> Ite
 
 
 def _reader(numbers: range, columns: dict[str, Any]) -> pa.RecordBatchReader:
-    """Rows of some numbers, made as they are read."""
+    """Return a reader that generates the rows of these numbers as they are read."""
     schema = pa.schema([(name, pa.int64()) for name in columns])
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ PLACES: Final = ("--out", "--directory")
 def parsed(
     arguments: Sequence[str], peers: Sequence[str], present: Sequence[str], shapes: Sequence[str]
 ) -> argparse.Namespace:
-    """The options, with names in place of ``all``.
+    """Return the options, with names instead of ``all``.
 
     Args:
         peers: the names that ``--peers`` may give.
@@ -35,7 +35,7 @@ def parsed(
 
 
 def changed_keys(given: Sequence[str], rows: int) -> list[int]:
-    """How many keys each step changes at a size; each number once, none above the rows."""
+    """Return the numbers of changed keys for a size; each number once, none above the rows."""
     found = [
         max(1, int(rows * float(text[:-1]) / 100)) if text.endswith("%") else int(text)
         for text in given
@@ -44,7 +44,7 @@ def changed_keys(given: Sequence[str], rows: int) -> list[int]:
 
 
 def without_places(arguments: Sequence[str]) -> list[str]:
-    """The arguments that the figures depend on: not where things were written."""
+    """Return the arguments that the figures depend on, without output paths."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for place in PLACES:
         parser.add_argument(place)

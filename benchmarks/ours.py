@@ -20,7 +20,7 @@ TABLE_TYPES: Final = {"ours-cow": "copy_on_write", "ours-mor": "merge_on_read"}
 
 
 def default_table_type() -> str:
-    """The type that a store has if none is asked for."""
+    """Return the default table type of a store."""
     return str(inspect.signature(dp.Store).parameters["table_type"].default)
 
 
@@ -88,9 +88,9 @@ class OursMergeOnRead(Ours):
 
 
 class OursWithoutSession(Ours):
-    """This library in a store without a Spark session, of batches that are Arrow tables.
+    """This library in a store without a Spark session, from batches that are Arrow tables.
 
-    Spark makes the batch before, and reads the tables after; neither is in the time of a step.
+    Spark prepares the batch, and reads the tables afterwards; neither counts in a step's time.
     """
 
     name = "deltaproduce, no session"
@@ -108,7 +108,7 @@ class OursWithoutSession(Ours):
         self._update({self.workload.source: self._batch})
 
     def step(self, changes: DataFrame) -> None:
-        del changes  # they were prepared
+        del changes  # see `prepare`
         self._update({self.workload.source: self._batch})
 
     def table(self, name: str) -> DataFrame:
@@ -129,7 +129,7 @@ class OursWithoutSession(Ours):
 
 
 class OursByAggregates(Ours):
-    """This library, with aggregates in place of W1's functions where a stage has one row a key."""
+    """This library, with aggregates instead of W1's functions where a stage has one row a key."""
 
     name = "deltaproduce, aggregates"
 
@@ -140,9 +140,9 @@ class OursByAggregates(Ours):
 
 
 class OursInFull(Ours):
-    """This library, each step with all stages refreshed: the same functions called for all rows.
+    """This library, with all stages refreshed in each step: the same functions for all rows.
 
-    The functions count as edited before each step, so that the version that takes in the batch also
+    The functions count as edited before each step, so the version that takes the batch also
     produces every stage in full: what `Store.refresh` does, in the same version as the batch.
     """
 
@@ -153,10 +153,10 @@ class OursInFull(Ours):
         self._edition = 0
 
     def prepare(self, given: DataFrame) -> None:
-        del given  # what is prepared is the store, so that opening it does not count
+        del given  # prepares the store, so that opening it does not count
         self._edition += 1
         self.store = self._open(self._edition)
         self._version = self.store.head
 
     def storage(self) -> dict[str, Any]:
-        return {}  # as much as the others of ours
+        return {}  # the same as for the others of ours

@@ -1,8 +1,8 @@
-"""The planner judged: was the mode that a version chose the cheaper one? Pure, over the figures.
+"""The planner's choices: whether a version chose the cheaper mode. Pure, over the figures.
 
-What a version reports of each stage (its mode and seconds) is compared with the same stage produced
-in full, as a refresh of the same size reports it. A choice is a hit if it took at most 1.1 times as
-long. Sources are not produced, so there is nothing to compare them with.
+Compares the mode and seconds that a version reports for each stage with the same stage produced in
+full, as a refresh of the same size reports it. A choice is a hit if it took at most 1.1 times as
+long. Sources are not produced, so there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Choice:
     """One stage's step in one case.
 
     Attributes:
-        seconds: of the stage's computation in the mode that was chosen, without commits.
-        in_full: of the same stage in full; None if no refresh was measured at this size.
+        seconds: the stage's computation in the chosen mode, without commits.
+        in_full: the same for the stage in full; None if no refresh was measured at this size.
     """
 
     rows: int
@@ -36,12 +36,12 @@ class Choice:
 
     @property
     def hit(self) -> bool | None:
-        """Whether the choice was right; None if that is not known."""
+        """Whether the choice was right; None if unknown."""
         return None if self.in_full is None else self.seconds <= MARGIN * self.in_full
 
 
 def choices(sizes: Sequence[Mapping[str, Any]]) -> list[Choice]:
-    """Every stage's step of ours over the grid."""
+    """Return every stage's step of ours over the grid."""
     found = []
     for size in sizes:
         for case in size["cases"]:
@@ -66,7 +66,7 @@ def choices(sizes: Sequence[Mapping[str, Any]]) -> list[Choice]:
 
 
 def against_refresh(sizes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, int, float]]:
-    """Rows, changed keys, and the whole version's time over that of a refresh."""
+    """Yield rows, changed keys, and the whole version's time over that of a refresh."""
     for size in sizes:
         for case in size["cases"]:
             ours = case["competitors"].get("ours", {}).get("median")
@@ -76,7 +76,7 @@ def against_refresh(sizes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, i
 
 
 def crossing(size: Mapping[str, Any], other: str) -> tuple[float, float] | None:
-    """Between which changed fractions ours stops being faster than another.
+    """Return the changed fractions between which ours stops being faster than another.
 
     Returns:
         The two neighbouring fractions; the first is 0 if ours is never faster, the second is
@@ -101,7 +101,7 @@ def crossing(size: Mapping[str, Any], other: str) -> tuple[float, float] | None:
 
 
 def _refresh(size: Mapping[str, Any], case: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The refresh's figures in this case, else in the size's other: its cost is all rows'."""
+    """Return the refresh's figures for this case, or another of the size: its cost is all rows'."""
     for one in (case, *size["cases"]):
         found = one["competitors"].get("refresh", {})
         if "median" in found:

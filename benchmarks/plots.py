@@ -15,7 +15,7 @@ Line = tuple[str, Sequence[tuple[float, float]]]
 
 
 def draw(run: Mapping[str, Any], out: Path) -> list[str]:
-    """Draw what the run has figures for; returns the names of the files."""
+    """Draw the run's figures; return the names of the files."""
     files = []
     for size in run["sizes"]:
         lines = over_fractions(size, run["names"])
@@ -36,7 +36,7 @@ def draw(run: Mapping[str, Any], out: Path) -> list[str]:
 
 
 def over_fractions(size: Mapping[str, Any], names: Mapping[str, str]) -> list[Line]:
-    """Each competitor's time over ours, over the changed fraction; none if there is but one."""
+    """Return each competitor's time over ours, by changed fraction; none if there is only one."""
     cases = [case for case in size["cases"] if "median" in case["competitors"].get("ours", {})]
     if len(cases) < 2:
         return []
@@ -60,7 +60,7 @@ def over_fractions(size: Mapping[str, Any], names: Mapping[str, str]) -> list[Li
 def over_sizes(
     sizes: Sequence[Mapping[str, Any]], changed: int, names: Mapping[str, str]
 ) -> list[Line]:
-    """Each competitor's time over the number of rows, for so many changed; of two sizes or more."""
+    """Return each competitor's time by number of rows, for one number of changed keys."""
     found = _lines(
         (
             label,
@@ -77,7 +77,7 @@ def over_sizes(
 
 
 def over_versions(series: Mapping[str, Any]) -> list[Line]:
-    """The time of each version."""
+    """Return the time of each version."""
     return _lines(
         (found["name"], [(at, seconds) for at, seconds in enumerate(found.get("seconds", ()), 1)])
         for found in series["competitors"].values()

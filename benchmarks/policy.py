@@ -1,8 +1,8 @@
-"""The policy: who takes part in which case of a run of all, and with how many steps. Pure.
+"""The policy: who takes part in which case of a full run, with how many steps. Pure.
 
-A run of all has to end within an hour on two cores, so competitors whose cost is known, or does not
-depend on how much changed, take part in fewer cases and steps. Peers named on the command line take
-part in everything.
+A full run must end within an hour on two cores, so competitors with a known cost, or a cost that
+does not depend on the changes, take part in fewer cases and steps. Peers named on the command line
+take part in everything.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from dataclasses import dataclass
 from typing import Final
 
 MAIN_KEYS: Final = 1_000
-"""The case that has most steps and comes first, while all competitors are there."""
+"""The case with the most steps, which comes first, while all competitors are there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How many steps warm up, and how many are measured after them."""
+    """The number of warm-up steps, and of measured steps after them."""
 
     warm_up: int
     steps: int
 
     def of(self, steps: int) -> Effort:
-        """As many to warm up, and so many steps."""
+        """Return the same number of warm-up steps, and this many measured ones."""
         return Effort(self.warm_up, steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most rows at which a competitor of a run of all does something.
+    """The most rows at which a competitor of a full run does something.
 
     Attributes:
-        main: takes part in the main case.
-        others: takes part in the other cases.
-        often: takes as many steps in the main case as the command line says, and few in others;
-            above it, few and one.
+        main: for taking part in the main case.
+        others: for taking part in the other cases.
+        often: for as many steps in the main case as the command line says, and few in others; above
+            it, few and one.
     """
 
     main: int
@@ -64,27 +64,25 @@ LIMITS: Final[Mapping[str, Limits]] = {
 }
 LONG: Final = 10**12
 TOO_LONG: Final = 10**13
-"""Rows times changed keys from which on a case takes minutes a step: one step is measured, or
-none."""
+"""From these rows times changed keys on, a step takes minutes: one step is measured, or none."""
 SHAPE_PEERS: Final = ("ours", "recompute", "merge")
-"""Who does the shapes in a run of all, if they can; else those named on the command line that
-can."""
+"""The peers that do shapes in a full run, unless a peer named on the command line can do them."""
 
 
 def shape_peers(named: Sequence[str], able: Collection[str]) -> list[str]:
-    """Who does a shape: of those named, or else of `SHAPE_PEERS`, the ones that can."""
+    """Return who does a shape: of the named peers, or else of `SHAPE_PEERS`, those that can."""
     return [name for name in named if name in able] or [
         name for name in SHAPE_PEERS if name in able
     ]
 
 
 def shape_keys(rows: int) -> int:
-    """How many keys change in each step of a shape: the main case's, of few rows fewer."""
+    """Return the changed keys per step of a shape: as in the main case, fewer of few rows."""
     return max(1, min(MAIN_KEYS, rows // 100))
 
 
 def in_order(cases: Sequence[int]) -> list[int]:
-    """The main case first: the one of `MAIN_KEYS`, or the first given."""
+    """Return the cases with the main one first: `MAIN_KEYS`, or the first given."""
     main = MAIN_KEYS if MAIN_KEYS in cases else cases[0]
     return [main, *(keys for keys in cases if keys != main)]
 
@@ -92,12 +90,12 @@ def in_order(cases: Sequence[int]) -> list[int]:
 def efforts(
     peers: Sequence[str], rows: int, cases: Sequence[int], *, steps: int, limited: bool
 ) -> dict[int, dict[str, Effort]]:
-    """Case, in order -> who takes part -> its effort.
+    """Return case -> peer -> effort, in the order of cases.
 
     Args:
-        cases: how many keys each changes.
-        steps: measured ones of the main case; no case has more.
-        limited: whether `LIMITS` hold.
+        cases: the number of changed keys in each.
+        steps: measured steps of the main case; no case has more.
+        limited: whether `LIMITS` apply.
     """
     few = Effort(OTHER.warm_up, min(OTHER.steps, steps))
     many = Effort(MAIN.warm_up, steps)

@@ -1,9 +1,8 @@
-"""``python -m benchmarks.postgres``: syncs to PostgreSQL, beside ``COPY`` of the same rows alone.
+"""``python -m benchmarks.postgres``: syncs to PostgreSQL, against ``COPY`` of the same rows.
 
-A first load of many rows, and a sync of some changed keys, each held against what a ``COPY`` of the
-text that is sent takes by itself, into a table without index. The server is one that is started
-for it, unless ``--to`` names another. Each table is checked against the store by count and sums.
-What is printed is a Markdown table.
+Compares a first load of many rows, and a sync of some changed keys, with a ``COPY`` of the same
+text into a table without an index. The benchmark starts its own server unless ``--to`` names one.
+Each table is checked against the store by count and sums. The output is a Markdown table.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CHANGED = 1_000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Sync, time and check; returns 1 if something is wrong."""
+    """Sync, time and check; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.postgres", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--to", help="a database in which table 'orders' may be made")
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def pipeline() -> dp.Pipeline:
-    """A source alone: what stages cost is not measured here."""
+    """Return a pipeline with only a source: the cost of stages is not measured here."""
     made = dp.Pipeline("shop")
     value = "customer bigint, amount decimal(12,2), weight double, bought timestamp, note string"
     made.source("orders", key="id bigint", value=value)
@@ -53,7 +52,7 @@ def pipeline() -> dp.Pipeline:
 
 
 def orders(ids: np.ndarray, number: int) -> pa.Table:
-    """Rows of some keys, others for each number."""
+    """Return rows of some keys, which differ for each number."""
     micros = 1_700_000_000_000_000 + ids * 1_000_003 + number
     amounts = pa.array((ids * 7 + number) % 100_000)
     return pa.table(
@@ -96,7 +95,7 @@ def _texts(stage: StageChanges) -> Iterator[bytes]:
 
 
 def _copied(address: str, stage: StageChanges, texts: Sequence[bytes]) -> float:
-    """How many seconds it takes to copy these texts, in a transaction that is committed."""
+    """Return the seconds of copying these texts, in a transaction that is committed."""
     with psycopg.connect(address) as connection:
         connection.execute(
             "CREATE TABLE alone (id bigint, customer bigint, amount numeric(12,2), "
@@ -113,7 +112,7 @@ def _copied(address: str, stage: StageChanges, texts: Sequence[bytes]) -> float:
 
 
 def _is_right(store: dp.Store, address: str) -> bool:
-    """Whether a table has the store's rows: their number, and the sums of what changes."""
+    """Return whether a table has the store's rows: their number, and the sums of what changes."""
     with psycopg.connect(address) as connection:
         query = "SELECT count(*), sum(id), sum(amount), sum(weight::numeric) FROM orders"
         found = connection.execute(query).fetchone()
@@ -133,7 +132,7 @@ def _address(to: str | None) -> Iterator[str]:
     if to is not None:
         yield to
         return
-    from tests.postgres.server import served  # from the repository's root
+    from tests.postgres.server import served  # needs the repository's root
 
     with served() as server:
         yield server.address()

@@ -1,12 +1,12 @@
-"""``python -m benchmarks.record_index``: a record index, beside what else one would do.
+"""``python -m benchmarks.record_index``: a record index, against the alternatives.
 
-A table by day, whose keys are in no order. Three things are measured: what the index takes to be
-built, beside one pass over the table, and its bytes a record; in which file keys are, by the index,
-by a join in Spark and by DuckDB over the files; and upserts of rows of random keys, and of as many
-keys of one day, by the index, by delta-rs's merge, and by Delta's ``MERGE`` in Spark, as it is
+A table by day, with keys in no order. Three things are measured. Building: its time against one
+pass over the table, and the index's bytes for each record. Look-ups of the files of keys: by the
+index, by a join in Spark, and by DuckDB over the files. Upserts of rows of random keys, and of as
+many keys of one day: by the index, by delta-rs's merge, and by Delta's ``MERGE`` in Spark, as it is
 written and with the keys as literals. Each way of upserting starts from a copy of the same table,
-in turn. All is checked: the places of keys, and sums over the table after the last upsert, must be
-the same. What is printed last is Markdown.
+in turn. Everything is checked: the files of keys, and sums over the table after the last upsert,
+must be the same. The last output is Markdown.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ Look = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a way takes after the first time, and what is checked.
+    """The figures of a way after its first call, and its checked results.
 
     Attributes:
         seconds: the median.
-        busy: the median of this process's processor seconds; None of what Spark does.
+        busy: the median of this process's processor seconds; None for work of Spark.
         removed, added: files of the last commit.
-        written: bytes of those that it added.
+        written: bytes of the added files.
     """
 
     seconds: float
@@ -68,7 +68,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where things are measured.
+    """The table and the place of a measurement.
 
     Attributes:
         days: the keys of each day.
@@ -81,23 +81,23 @@ class Field:
 
     @property
     def table(self) -> Path:
-        """The table as it was made."""
+        """The table as it was first written."""
         return self.work / "table"
 
     def drawn(self, keys: int, case: str, number: int) -> Ids:
-        """Some keys, others for each number."""
+        """Draw some keys, which differ for each number."""
         draw = np.random.default_rng([keys, number, len(case)])
         every = self.days[number % len(self.days)] if case == "one day" else np.arange(self.rows)
         return draw.choice(every, min(keys, len(every)), replace=False)
 
     @property
     def rows(self) -> int:
-        """How many the table has."""
+        """The number of rows of the table."""
         return sum(map(len, self.days))
 
 
 class Times:
-    """What several calls take: seconds, and processor seconds of this process."""
+    """The times of several calls: seconds, and processor seconds of this process."""
 
     def __init__(self) -> None:
         self._wall, self._busy = list[float](), list[float]()
@@ -111,13 +111,13 @@ class Times:
         return found
 
     def medians(self, *, busy: bool) -> tuple[float, float | None]:
-        """The medians of all but the first."""
+        """Return the medians of all calls but the first."""
         of_busy = statistics.median(self._busy[1:]) if busy else None
         return statistics.median(self._wall[1:]), of_busy
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build, look up, upsert, time and check; returns 1 if two ways do not agree."""
+    """Build, look up, upsert, time and check; return 1 if two ways do not agree."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.record_index", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--day-rows", type=int, default=DAY_ROWS, help="in a file")
@@ -141,13 +141,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def days(rows: int, day_rows: int) -> list[Ids]:
-    """The keys of each day, from everywhere."""
+    """Return the keys of each day, from everywhere."""
     ids = np.random.default_rng(1).permutation(rows)
     return [ids[first : first + day_rows] for first in range(0, rows, day_rows)]
 
 
 def orders(ids: Ids, day: int | Ids, number: int) -> pa.Table:
-    """Rows of some keys, others for each number."""
+    """Return rows of some keys, which differ for each number."""
     return pa.table(
         {
             "id": pa.array(ids, pa.int64()),
@@ -162,14 +162,14 @@ def orders(ids: Ids, day: int | Ids, number: int) -> pa.Table:
 
 
 def make(field: Field) -> None:
-    """The table: a file for each day."""
+    """Write the table: a file for each day."""
     for day, ids in enumerate(field.days):
         rows = orders(ids, day, 0)
         write_deltalake(str(field.table), rows, mode="append", partition_by=["day"])
 
 
 def building(field: Field) -> list[str]:
-    """What an index takes to be built, and in bytes, beside reading the table once."""
+    """Measure building an index, and its bytes, against reading the table once."""
     uris = DeltaTable(str(field.table)).file_uris()
     wall, cpu = perf_counter(), process_time()
     for uri in uris:
@@ -189,17 +189,17 @@ def building(field: Field) -> list[str]:
 
 
 def place_of(at: Path) -> Path:
-    """Where the index of a table is."""
+    """Return the path of a table's index."""
     return at.with_name(f"{at.name}-index")
 
 
 def index_of(at: Path) -> dp.RecordIndex:
-    """The index of a table."""
+    """Return the index of a table."""
     return dp.RecordIndex(None, str(at), "id", str(place_of(at)))
 
 
 def looked_up(field: Field) -> Iterator[tuple[tuple[str, str], Figure]]:
-    """Of more and more keys the files that they are in, way by way."""
+    """Yield the figures of finding the files of more and more keys, way by way."""
     for count in SOUGHT:
         if count > field.rows:
             continue
@@ -217,7 +217,7 @@ def looked_up(field: Field) -> Iterator[tuple[tuple[str, str], Figure]]:
 
 
 def looks(field: Field) -> Mapping[str, Look]:
-    """Each way to find out in which file keys are: columns ``id`` and ``file``."""
+    """Return each way to find the files of keys: columns ``id`` and ``file``."""
     index, at = index_of(field.table), str(field.table)
     files = ", ".join(f"'{uri}'" for uri in DeltaTable(at).file_uris())
 
@@ -245,7 +245,7 @@ def looks(field: Field) -> Mapping[str, Look]:
 def upserted(
     field: Field, ways: Sequence[str], keys: int
 ) -> Iterator[tuple[tuple[str, str], Figure]]:
-    """Upserts of each case, way by way, the first of which is not counted."""
+    """Yield upserts of each case, way by way; the first one does not count."""
     day_of = np.zeros(field.rows, np.int32)
     for day, ids in enumerate(field.days):
         day_of[ids] = day
@@ -312,7 +312,7 @@ UPSERTS: Final[Mapping[str, Callable[[Field, Path], Upsert]]] = {
 
 
 def sums(at: Path) -> object:
-    """What tells one content of a table from another one."""
+    """Return sums that distinguish the contents of a table."""
     uris = DeltaTable(str(at)).file_uris()
     columns = (pq.read_table(uri, columns=["id", "customer"], partitioning=None) for uri in uris)
     found = [(len(c), pc.sum(c[1]).as_py(), _product(c)) for c in columns]
@@ -325,7 +325,7 @@ def _product(columns: pa.Table) -> int:
 
 
 def last_commit(at: Path) -> tuple[int, int, int]:
-    """How many files it removed and added, and the bytes of those that it added."""
+    """Return the number of files that it removed and added, and the bytes of the added ones."""
     version = DeltaTable(str(at)).version()
     text = (at / "_delta_log" / f"{version:020}.json").read_text()
     actions: list[Mapping[str, Any]] = [json.loads(line) for line in text.splitlines()]
@@ -334,7 +334,7 @@ def last_commit(at: Path) -> tuple[int, int, int]:
 
 
 def agree(found: Mapping[tuple[str, str], Figure]) -> bool:
-    """Whether all ways of each case have the same result."""
+    """Return whether all ways of each case have the same result."""
     by_case: dict[str, set[object]] = {}
     for (_, case), figure in found.items():
         by_case.setdefault(case, set()).add(figure.result)
@@ -345,7 +345,7 @@ def agree(found: Mapping[tuple[str, str], Figure]) -> bool:
 
 
 def seconds_of_look_ups(found: Mapping[tuple[str, str], Figure]) -> list[str]:
-    """A row for each way."""
+    """Return a row for each way."""
     ways, counts = (list(dict.fromkeys(pair[n] for pair in found)) for n in (0, 1))
     rows = [
         [f"{way}{which}", *(shown(getattr(found[way, count], name), 3) for count in counts)]
@@ -361,7 +361,7 @@ def shown(figure: float | None, digits: int) -> str:
 
 
 def seconds_of_upserts(found: Mapping[tuple[str, str], Figure], keys: int) -> list[str]:
-    """A row for each case and way; beside the seconds how many times those of the index."""
+    """Return a row for each case and way: seconds, and their ratio to the index's."""
     rows = []
     for (way, case), figure in found.items():
         own = found.get(("index", case))

@@ -27,10 +27,10 @@ took fewer steps, and so have other rows, show no feed.
 
 
 def empty(arguments: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
-    """A run that has measured nothing yet.
+    """Return a run that has measured nothing yet.
 
     Args:
-        arguments: of the command line.
+        arguments: the command line's arguments.
         names: the peers' names there and in the report.
     """
     return {
@@ -47,14 +47,14 @@ def empty(arguments: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def failed(found: Any) -> bool:  # noqa: ANN401 any part of a run
-    """Whether a part of a run is, or holds, a failure."""
+    """Return whether a part of a run is, or contains, a failure."""
     if isinstance(found, Mapping):
         return "failure" in found or any(failed(part) for part in found.values())
     return isinstance(found, list) and any(failed(part) for part in found)
 
 
 def machine() -> dict[str, str]:
-    """Where the figures are from."""
+    """Describe the machine of the figures."""
     packages = ("pyspark", "delta-spark", "pyarrow", "deltalake", "duckdb")
     return {
         "cores": str(psutil.cpu_count()),
@@ -72,7 +72,7 @@ def write(run: Mapping[str, Any], out: Path) -> None:
 
 
 def markdown(run: Mapping[str, Any], plots: Sequence[str]) -> str:
-    """The whole text."""
+    """Return the whole text."""
     machine_text = ", ".join(f"{name} {value}" for name, value in run["machine"].items())
     command = f"`{run['command']}` on {run['date']}; {machine_text}."
     lines = ["# Results", "", command, *_state(run), "", _HOW_TO_READ]

@@ -1,8 +1,8 @@
 """Runs: competitors take the same steps on one workload of one size, and are checked.
 
-All load, then take each step one after the other, so they meet the machine's good and bad moments
-alike, and the same state of Java's compiler. An error ends the run of the competitor that made it,
-and no other's. What comes out are plain values, as the report stores them.
+All load, then take each step in turn, so they share the machine's good and bad moments, and the
+same state of Java's compiler. An error ends only the run of the competitor that caused it. Results
+are plain values, as the report stores them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from benchmarks.workload import (
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where things are measured: a warm session, a directory to work in, and its event logs."""
+    """The place of measurements: a warm session, a working directory, and its event logs."""
 
     spark: SparkSession
     work: Path
@@ -48,7 +48,7 @@ class Bench:
 
 @contextmanager
 def opened(directory: str | None, memory: str) -> Iterator[Bench]:
-    """A session that logs its events, and a directory below this one, deleted at the end."""
+    """Open a session that logs its events, and a directory below this one; delete it at the end."""
     if directory is not None:
         Path(directory).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory) as name:
@@ -77,19 +77,19 @@ class Run:
     failure: str | None = None
 
     def attempt(self, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Call; an error is this competitor's failure. Returns what the call does, or None."""
+        """Call a function; an error is this competitor's failure. Return its result, or None."""
         if self.failure is not None:
             return None
         try:
             return call()
-        except Exception as error:  # noqa: BLE001 the others are still worth measuring
+        except Exception as error:  # noqa: BLE001 the others are still measured
             traceback.print_exc()
             self.failure = f"failed: {type(error).__name__} ({what})"
             say(f"{self.competitor.name}: {self.failure}")
             return None
 
     def take_load(self, rows: Mapping[str, DataFrame], others: frozenset[int]) -> None:
-        """Take the first load, while the others have processes that do not count."""
+        """Take the first load, while the others' processes do not count."""
         changing = rows[self.competitor.workload.source]
         self.load = self._take("load", changing, partial(self.competitor.load, rows), others)
 
@@ -141,7 +141,7 @@ class Size:
         return Size(bench, workload, rows, runs)
 
     def load(self) -> None:
-        """The first load of each."""
+        """Run the first load of each."""
         for run in self.runs.values():
             rows = self.workload.loaded(self.bench.spark, self.rows)
             run.take_load(rows, self._other_workers(run))
@@ -150,10 +150,10 @@ class Size:
             )
 
     def case(self, keys: int, efforts: Mapping[str, Effort], number: int) -> dict[str, Any]:
-        """Steps of so many keys; returns the figures of those who took part.
+        """Run steps of this many keys; return the figures of the participants.
 
         Args:
-            number: the number of the case's first step; each step of a size has another.
+            number: the number of the case's first step; each step of a size has another number.
         """
         for name in efforts:
             run = self.runs[name]
@@ -173,7 +173,7 @@ class Size:
         return {"changed": keys, "competitors": found}
 
     def loads(self) -> dict[str, Any]:
-        """What the first loads took."""
+        """Return the figures of the first loads."""
         self.bench.events.read()
         return {
             name: self.bench.events.counted(run.load)
@@ -182,12 +182,12 @@ class Size:
         }
 
     def storage(self) -> dict[str, Any]:
-        """What the tables of those who tell take up."""
+        """Return the storage of the tables of competitors that report it."""
         found = {n: run.attempt("storage", run.competitor.storage) for n, run in self.runs.items()}
         return {name: tables for name, tables in found.items() if tables}
 
     def wrong(self) -> dict[str, str]:
-        """Who is wrong, and in what: all tables are compared with the right answer."""
+        """Compare all tables with the right answer; return who is wrong, and in which tables."""
         expected: dict[tuple[Batch, ...], dict[str, tuple[int, int]]] = {}
         checked = [(name, run) for name, run in self.runs.items() if run.failure is None]
         for _, run in checked:
@@ -200,14 +200,14 @@ class Size:
         return {name: run.failure for name, run in checked if run.failure is not None}
 
     def close(self, names: Collection[str]) -> None:
-        """Let competitors end what they started."""
+        """Let competitors stop what they started."""
         for name in names:
             self.runs[name].attempt("close", self.runs[name].competitor.close)
 
     def delete(self) -> None:
-        """End all, and delete their tables."""
+        """Stop all, and delete their tables."""
         for run in self.runs.values():
-            run.failure = None  # it is to be closed all the same
+            run.failure = None  # it must still be closed
             run.attempt("close", run.competitor.close)
             shutil.rmtree(run.competitor.directory, ignore_errors=True)
 
@@ -216,7 +216,7 @@ class Size:
         return frozenset(worker for worker in workers if worker is not None)
 
     def _feed(self, run: Run, longest: Sequence[Batch]) -> dict[str, Any] | None:
-        """What the last step's feed lists, and what changed; of those who took all the steps."""
+        """Return the last step's feed and true changes, for those that took all the steps."""
         if run.failure is not None or run.batches != longest:
             return None
         feed = run.attempt("feed", lambda: counted(self.workload, run.competitor.feed()))
@@ -246,7 +246,7 @@ class Size:
 def cases(
     size: Size, efforts: Mapping[int, Mapping[str, Effort]], result: dict[str, Any]
 ) -> Iterator[None]:
-    """Take all cases of a size into a result, which is whole enough to be stored at each yield."""
+    """Run all cases of a size into a result, which can be stored at each yield."""
     result |= {"rows": size.rows, "checked": False, "cases": []}
     try:
         size.load()
@@ -277,7 +277,7 @@ def cases(
 
 
 def guarded(what: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a call returns, or, if it fails, that it did: what comes after it is still measured."""
+    """Return a call's result, or its failure, so that later measurements still run."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 whatever it is
@@ -287,19 +287,19 @@ def guarded(what: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def medians(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The median of each figure."""
+    """Return the median of each figure."""
     return {name: statistics.median(step[name] for step in steps) for name in steps[0]}
 
 
 def say(text: str) -> None:
-    """Tell how far it is."""
+    """Print the progress."""
     print(text, flush=True)
 
 
 def _start_workers(spark: SparkSession) -> None:
-    """Start Spark's Python workers anew if they have ended, as they do when idle for a minute.
+    """Restart Spark's Python workers if they have ended, as they do when idle for a minute.
 
-    So all competitors' steps meet a warm session, however long those before them took.
+    So all competitors' steps meet a warm session, however long the steps before them took.
     """
     slots = spark.sparkContext.defaultParallelism
     spark.range(0, slots, 1, slots).mapInArrow(_unchanged, "id long").collect()

@@ -1,4 +1,4 @@
-"""A series: many small versions in a row, to see whether the last cost what the first did."""
+"""A series: many small versions in a row, to compare the cost of the last with the first."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.workload import Workload
 
 KEYS: Final = 10
 ENDS: Final = 10
-"""How many versions the medians of the first and the last are of."""
+"""The medians of the first and the last versions are of this many."""
 
 
 def series(
     bench: Bench, rows: int, versions: int, peers: Mapping[str, type[Competitor]]
 ) -> dict[str, Any]:
-    """Make so many versions of orders by customer, each with ten changed orders."""
+    """Run this many versions of orders by customer, each with ten changed orders."""
     workload: Workload = re_key()
     result: dict[str, Any] = {}
     size = Size.of(bench, workload, rows, peers)

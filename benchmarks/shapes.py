@@ -1,4 +1,4 @@
-"""Shapes: workloads that each show one kind of stage or of change, beside W1."""
+"""Shapes: workloads that each show one kind of stage or change, in addition to W1."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def reduce() -> Workload:
 
 
 def join(orders_a_customer: int = w1.ORDERS_A_CUSTOMER) -> Workload:
-    """Customers, which stay, beside their orders, which change: a left outer join by key.
+    """Customers, which do not change, and their orders, which do: a left outer join by key.
 
-    One customer in twenty is not known. One whose orders are deleted stays, and has no total.
+    One customer in twenty is unknown. A customer whose orders are deleted stays, without a total.
     """
 
     def pipeline(number: int) -> dp.Pipeline:
@@ -122,9 +122,9 @@ def join(orders_a_customer: int = w1.ORDERS_A_CUSTOMER) -> Workload:
 
 
 def merge() -> Workload:
-    """Orders on the web, which change, and at the till, which stay: one total a customer.
+    """Orders on the web, which change, and at the till, which do not: one total for each customer.
 
-    Half of the customers have both, so one that is deleted on the web may live on.
+    Half of the customers have both, so a customer that is deleted on the web may remain.
     """
 
     def pipeline(number: int) -> dp.Pipeline:
@@ -291,7 +291,7 @@ def giant_key() -> Workload:
 
 
 def no_op() -> Workload:
-    """Rows are sent again as they are."""
+    """Rows are sent again unchanged."""
     w = w1.workload(1)
 
     def changes(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
@@ -331,7 +331,7 @@ def _changed_baskets(
     step: int,
     orders_a_customer: int = w1.ORDERS_A_CUSTOMER,
 ) -> DataFrame:
-    """Customers' orders get other amounts; of one customer in ten, all orders go."""
+    """Return changes: other amounts for customers' orders; one customer in ten loses all orders."""
     customers = max(1, count // orders_a_customer)
     gone = f.when(f.col("n") % 10 == step % 10, "delete").otherwise("upsert")
     first = f.col("id") * orders_a_customer
@@ -343,7 +343,7 @@ def _changed_baskets(
 
 
 def _in_baskets(orders: DataFrame, orders_a_customer: int = w1.ORDERS_A_CUSTOMER) -> DataFrame:
-    """Orders by customer, so many in a row of each."""
+    """Group orders by customer, this many in a row of each."""
     return orders.withColumn("customer_id", f.floor(f.col("order_id") / orders_a_customer))
 
 

@@ -1,4 +1,4 @@
-"""What one machine does without Spark: the MERGE of delta-rs, for W1 only, and DuckDB.
+"""One machine without Spark: the MERGE of delta-rs, for W1 only, and DuckDB.
 
 DuckDB can do workloads of one source whose stages have a query in its SQL.
 """
@@ -94,7 +94,7 @@ class DeltaRs(Competitor):
 
 
 class DuckDb(Competitor):
-    """DuckDB computes everything anew from Parquet files: one process, no Spark, no versions."""
+    """DuckDB recomputes everything from Parquet files: one process, no Spark, no versions."""
 
     name = "full recompute (DuckDB)"
 

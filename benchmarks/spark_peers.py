@@ -1,4 +1,4 @@
-"""What a user of Spark would do instead: recompute with DataFrames, or MERGE by hand."""
+"""The alternatives of a Spark user: recompute with DataFrames, or a handwritten MERGE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.workload import Workload
 
 
 class Recompute(Competitor):
-    """Plain DataFrames: every table is computed and written anew, then compared for the feed."""
+    """Plain DataFrames: recomputes and writes every table, then compares them for the feed."""
 
     name = "full recompute (DataFrames)"
 
@@ -48,7 +48,7 @@ class Recompute(Competitor):
             self._write(self.workload.derived(stage, *feeders), stage)
 
     def _feed(self) -> None:
-        # Without a version, a DataFrame reads what is newest when it is computed.
+        # Without a version, a DataFrame reads the newest one when it is computed.
         reader = self.spark.read.format("delta").option("versionAsOf", self._steps)
         before, after = reader.load(self.path(self.last)), self.table(self.last)
         self._steps += 1
@@ -66,7 +66,7 @@ class Recompute(Competitor):
 class Merge(Competitor):
     """MERGE INTO with change data feeds, stage by stage: the usual hand-written pipeline.
 
-    It can do workloads whose tables' ``row`` columns name one row each, as MERGE needs them to.
+    It can do workloads whose tables' ``row`` columns identify one row, as MERGE requires.
     """
 
     name = "MERGE + change data feed"
@@ -101,7 +101,7 @@ class Merge(Competitor):
         return reader.option("startingVersion", version).load(self.path(name))
 
     def _derived(self, stage: str, touched: DataFrame | None = None) -> DataFrame:
-        """A stage's rows from all rows that its feeders have now, or from those of some keys."""
+        """Return a stage's rows from all current rows of its feeders, or from some keys' rows."""
         feeders = [self.table(feeder) for feeder in self.workload.feeders(stage)]
         if touched is not None:
             keys = f.broadcast(touched)
@@ -109,11 +109,11 @@ class Merge(Competitor):
         return self.workload.derived(stage, *feeders)
 
     def _source(self, stage: str) -> DataFrame:
-        """The rows to be merged into a stage, from what changed in the first of its feeders."""
+        """Return the rows to merge into a stage, from the changes of its first feeder."""
         changed, row = self.workload.feeders(stage)[0], list(self.described(stage).row)
         feed = self._changed(changed).localCheckpoint()
         if self.described(stage).key == tuple(row) and set(row) <= set(feed.columns):
-            # One row a key, which is of the feeder's columns: made from all that they have of it.
+            # One row a key of the feeder's columns: computed from all of the key's rows.
             touched = feed.select(*row).distinct()
             now = self._derived(stage, touched).withColumn("_gone", f.lit(False))
             found = touched.join(now, row, "left_outer")

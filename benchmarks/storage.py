@@ -1,4 +1,4 @@
-"""Storage: the bytes that a store's tables take up, as files that are live and files on disk."""
+"""Storage: the bytes of a store's tables, in live files and on disk."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from deltaproduce import Version
 
 
 def stored(location: Path, version: Version) -> dict[str, Any]:
-    """What a store at a path takes up: stage -> number of content rows, and bytes a table.
+    """Return the storage of a store at a path: stage -> number of content rows, and bytes by table.
 
-    ``live`` bytes are those of the ``files`` of the pinned delta version; ``disk`` is all that is
-    there, logs and former files too.
+    ``live`` bytes are in the ``files`` of the pinned Delta version; ``disk`` includes logs and
+    former files.
     """
     return {
         name: {
@@ -32,11 +32,11 @@ def stored(location: Path, version: Version) -> dict[str, Any]:
 
 
 def content_alone(after_load: dict[str, Any], rows: int) -> float:
-    """The bytes of a stage's content alone, freshly written: as many a row as in its first load.
+    """Return the bytes of a stage's freshly written content: as many a row as in its first load.
 
     Args:
         after_load: the stage's figures after the first load.
-        rows: how many rows there are now.
+        rows: the current number of rows.
     """
     content = after_load["tables"]["content"]["live"]
     return float(content / max(1, after_load["rows"]) * rows)

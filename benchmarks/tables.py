@@ -15,14 +15,14 @@ Found = Mapping[str, Any]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> list[str]:
-    """A Markdown table whose first columns are texts, and numbers after them."""
+    """Return a Markdown table whose first columns are text, and numbers after them."""
     rules = ["---"] * texts + ["---:"] * (len(header) - texts)
     lines = [header, rules, *rows]
     return [f"| {' | '.join(line)} |" for line in lines] + [""]
 
 
 def overview(size: Found) -> list[str]:
-    """Seconds a step: a row for each competitor, a column for each number of changed keys."""
+    """Return seconds a step: a row for each competitor, a column for each number of keys."""
     names = {n: c["name"] for case in size["cases"] for n, c in case["competitors"].items()}
     header = [
         "seconds a step, by changed orders",
@@ -39,14 +39,14 @@ def overview(size: Found) -> list[str]:
 
 
 def steps(competitors: Mapping[str, Found], changed: int) -> list[str]:
-    """What a step took: a row for each competitor."""
+    """Return a step's figures: a row for each competitor."""
     ours = competitors.get("ours", {}).get("median")
     header = ["a step", "n", *_STEP, "feed keys", "feed rows"]
     return table(header, [_step_row(found, changed, ours) for found in competitors.values()])
 
 
 def shapes(found: Sequence[Found]) -> list[str]:
-    """What a step of each shape took: a row for each shape and competitor."""
+    """Return a step's figures for each shape: a row for each shape and competitor."""
     header = ["shape", "by", "n", *_STEP, "first load s", "feed keys", "feed rows"]
     rows = []
     for shape in found:
@@ -64,7 +64,7 @@ _SETTLED_SECONDS: Final = 0.1
 
 
 def by_stage(competitors: Mapping[str, Found]) -> list[str]:
-    """What ours did to each stage in its last step."""
+    """Return what ours did to each stage in its last step."""
     rows = []
     for name, found in competitors.items():
         if name.startswith("ours") and found.get("figures"):
@@ -79,7 +79,7 @@ def by_stage(competitors: Mapping[str, Found]) -> list[str]:
 
 
 def settled(competitors: Mapping[str, Found]) -> list[str]:
-    """What went on after the steps, beside whatever comes next."""
+    """Return the work after the steps, which runs concurrently with what comes next."""
     lines = [
         f"{found['name']} went on compacting for {found['settling']:.1f} s after all steps of this "
         "case together, those that warm up too; that is not in the seconds above."
@@ -90,7 +90,7 @@ def settled(competitors: Mapping[str, Found]) -> list[str]:
 
 
 def storage(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Bytes of all tables of a stage over those of its content alone."""
+    """Return the bytes of all tables of a stage over those of its content alone."""
     after_load = found.get("after load", {})
     rows = []
     for when, competitors in found.items():
@@ -113,7 +113,7 @@ def storage(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def series(found: Found) -> list[str]:
-    """Many versions in a row: the first ten against the last ten."""
+    """Return many versions in a row: the first ten against the last ten."""
     rows = []
     for competitor in found["competitors"].values():
         if "failure" in competitor:
@@ -130,7 +130,7 @@ def series(found: Found) -> list[str]:
 
 
 def first_load(found: Found) -> list[str]:
-    """One stage's first load, ours over the plain job's."""
+    """Return one stage's first load, ours over the plain job's."""
     plain = found["competitors"]["plain"].get("median")
     rows = []
     for competitor in found["competitors"].values():
@@ -147,7 +147,7 @@ def first_load(found: Found) -> list[str]:
 
 
 def planner(sizes: Sequence[Found]) -> list[str]:
-    """The planner's choices and how many were right; ours over a refresh; the crossings."""
+    """Return the planner's choices and the number of hits; ours over a refresh; the crossings."""
     made = choices(sizes)
     known = [choice for choice in made if choice.hit is not None]
     lines = []

@@ -1,16 +1,16 @@
-"""``python -m benchmarks.tasks``: what a run costs beside how many partitions there are.
+"""``python -m benchmarks.tasks``: the cost of a run by the number of existing partitions.
 
-A source has a row for each of so many partitions: a thousand stores a day, back from a day. A stage
-makes a task of each of them, another one a task of each day from all stores. When all are made,
-these are measured, in seconds of the process's own time:
+A source has a row for each partition: a thousand stores a day, back from a day. One stage computes
+a task for each of them, another a task for each day from all stores. After all of these, the
+benchmark measures in processor seconds:
 
 - ``nothing``: a run of the same day, which has nothing to do;
 - ``tasks``: the tasks and dependencies of the day, as `Agenda` finds them (no objects);
-- ``correction``: an update of one row, and a run that makes what it dirties;
+- ``correction``: an update of one row, and a run of the tasks that it makes dirty;
 - ``day``: the rows of the next day, and a run of it: its thousand tasks and one more.
 
-The tasks of the first days are planted: what they make is computed at once, since making each by
-itself would take hours, and their records are the same. What is printed last is a Markdown table.
+The tasks of the first days are planted: their results are computed at once, since single tasks
+would take hours, and their records are the same. The last output is a Markdown table.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LAST: Final = date(2022, 3, 31)
 
 
 def pipeline(days: int) -> dp.Pipeline:
-    """Sales by day and store, and by day."""
+    """Return a pipeline of sales by day and store, and by day."""
     shop = dp.Pipeline("shop")
     each = f"FOR t IN timeseries('1 day', {days}), LET d = date_format(t, 'yyyy-MM-dd')"
     shop.source(
@@ -73,7 +73,7 @@ def pipeline(days: int) -> dp.Pipeline:
 
 
 def sales(first: date, days: int) -> pa.Table:
-    """A row for each day and store."""
+    """Return a row for each day and store."""
     names = [(first + timedelta(days=n)).isoformat() for n in range(days)]
     return pa.table(
         {
@@ -92,7 +92,7 @@ def planted(
     production: Production,
     agenda: Agenda,
 ) -> tuple[Numbers, pa.Table]:
-    """In the place of `making._made`: all tasks, and what they make, at once."""
+    """Replaces `making._made`: return all tasks and their results at once."""
     del entries
     listed = agenda.listed[tasks.stage.name]
     ((_, stage, rows),) = feeders.values()
@@ -106,14 +106,14 @@ def planted(
 
 
 def spent(function: Callable[[], T]) -> tuple[float, T]:
-    """The seconds of processor that a call takes, and what it gives."""
+    """Return the processor seconds of a call, and its result."""
     before = time.process_time()
     found = function()
     return time.process_time() - before, found
 
 
 def measured(partitions: int, place: Path, profile: str | None) -> dict[str, float]:
-    """The seconds of each measure, with so many partitions."""
+    """Return the seconds of each measure, with this many partitions."""
     days = partitions // STORES
     with dp.Store(None, place / str(partitions), pipeline(days)) as store:
         store.load({"sales": sales(LAST - timedelta(days=days - 1), days)})

@@ -1,7 +1,7 @@
 """W1: orders -> orders by customer -> totals -> bands: the workload that all competitors share.
 
-Customers are a hash of the order's number, so that changed orders hit customers, and files, all
-over the tables.
+A customer is a hash of the order's number, so changed orders hit customers, and files, all over the
+tables.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ TABLES: Final = {
 }
 ORDERS_A_CUSTOMER: Final = 10
 BAND: Final = 1000
-"""A band is this much of a total; a total is about 5,000, so bands are few and large."""
+"""The width of a band in totals; a total is about 5,000, so bands are few and large."""
 
 QUERIES: Final = {
     "orders_by_customer": "SELECT customer_id, order_id, amount FROM {feeder}",
@@ -47,7 +47,7 @@ _EVERY_DELETED: Final = 10
 
 
 def workload(stages: int = 3) -> Workload:
-    """W1 up to one of its stages."""
+    """Return W1 up to one of its stages."""
     return Workload(
         name="w1",
         what="orders by customer, their totals, and customers by band of totals",
@@ -62,7 +62,7 @@ def workload(stages: int = 3) -> Workload:
 
 
 def pipeline(stages: int = 3, number: int = 0) -> dp.Pipeline:
-    """W1's definition. The functions are nested, so workers need not import them."""
+    """Return W1's definition. The functions are nested, so workers need not import them."""
     w1, orders_by_customer = _first_stage(number)
     if stages == 1:
         return w1
@@ -85,7 +85,7 @@ def pipeline(stages: int = 3, number: int = 0) -> dp.Pipeline:
 
 
 def aggregated(stages: int = 3) -> dp.Pipeline:
-    """The same tables, from aggregates where a stage has one row a key."""
+    """Return the same tables, with aggregates where a stage has one row a key."""
     w1, orders_by_customer = _first_stage(0)
     if stages == 1:
         return w1
@@ -102,7 +102,7 @@ def aggregated(stages: int = 3) -> dp.Pipeline:
         customer_totals,
         # No total is negative. Of whole numbers, unlike decimals, a quotient needs no Spark.
         key=f"CAST(CAST(total AS bigint) div {BAND} AS int) AS band, customer_id",
-        # Of one total; a sum has ten digits more than what is added up.
+        # Over one total; a sum has ten digits more than its addends.
         values={"total": agg.sum("CAST(total AS decimal(12,2))")},
     )
     return w1
@@ -118,7 +118,7 @@ def _first_stage(number: int) -> tuple[dp.Pipeline, dp.Producer]:
 
 
 def by_customer() -> Function:
-    """The function of the first stage: each order to its customer."""
+    """Return the function of the first stage: each order to its customer."""
 
     def orders_by_customer(order_id: int, values: Iterator[Any]) -> Iterator[Any]:
         for value in values:
@@ -128,12 +128,12 @@ def by_customer() -> Function:
 
 
 def orders(spark: SparkSession, count: int) -> DataFrame:
-    """Orders 0 to ``count``."""
+    """Return orders 0 to ``count``."""
     return order_rows(spark.range(count).withColumnRenamed("id", "order_id"), count, 0)
 
 
 def changes(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
-    """Each order gets another amount and, every second one, another customer; one in ten goes."""
+    """Return changes: another amount, for half another customer; one order in ten is deleted."""
     gone = f.col("n") % _EVERY_DELETED == step % _EVERY_DELETED
     ids = picked(spark, count, keys, step).select(
         f.col("id").alias("order_id"),
@@ -143,7 +143,7 @@ def changes(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
 
 
 def order_rows(ids: DataFrame, count: int, step: int) -> DataFrame:
-    """Give orders the customers and amounts that they have as of a step."""
+    """Give orders their customers and amounts as of a step."""
     customers = max(1, count // ORDERS_A_CUSTOMER)
     moves = f.when(f.col("order_id") % 2 == 0, f.lit(step)).otherwise(f.lit(0))
     cents = f.pmod(f.xxhash64("order_id", f.lit(-step)), f.lit(100_000))
@@ -156,7 +156,7 @@ def order_rows(ids: DataFrame, count: int, step: int) -> DataFrame:
 
 
 def derived(stage: str, feeder: DataFrame) -> DataFrame:
-    """A stage's rows from its feeder's."""
+    """Return a stage's rows from its feeder's."""
     match stage:
         case "orders_by_customer":
             return feeder.select(*BY_CUSTOMER.columns)

@@ -1,9 +1,9 @@
 """``python -m benchmarks.windows``: a window of 30 days moves by a day.
 
-All days are stored before; then the day that the store is as of goes on by one, a step each. Beside
-it the same aggregate is computed anew from the 30 days of a table that is partitioned by day, by
-Spark into Delta and by DuckDB into Parquet. Content is compared after each step, and what is
-printed last is a Markdown table.
+All days are stored in advance; then the store's ``as_of`` day advances by one for each step. For
+comparison, Spark into Delta and DuckDB into Parquet recompute the same aggregate from the 30 days
+of a table that is partitioned by day. Content is compared after each step, and the last output is a
+Markdown table.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Peer(ABC):
 
     @abstractmethod
     def move(self, last: date) -> None:
-        """Have the aggregate of the days up to this one."""
+        """Bring the aggregate to the days up to this one."""
 
     @abstractmethod
     def content(self) -> DataFrame:
-        """The aggregate as it is now."""
+        """Return the current aggregate."""
 
 
 class Ours(Peer):
@@ -86,7 +86,7 @@ class Ours(Peer):
 
 
 class Spark(Peer):
-    """A query over a Delta table that is partitioned by day, written anew."""
+    """A query over a Delta table that is partitioned by day, written in full."""
 
     name = "full recompute (DataFrames)"
 
@@ -106,7 +106,7 @@ class Spark(Peer):
 
 
 class Duck(Peer):
-    """A query over Parquet files that are partitioned by day, written anew, without versions."""
+    """A query over Parquet files that are partitioned by day, written in full, without versions."""
 
     name = "full recompute (DuckDB)"
 
@@ -129,7 +129,7 @@ class Duck(Peer):
 
 @dataclass(slots=True)
 class Moves:
-    """What one way took."""
+    """The figures of one way."""
 
     peer: Peer
     place: Path
@@ -139,7 +139,7 @@ class Moves:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load, move and check; returns 1 if something is wrong."""
+    """Load, move and check; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.windows", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="in a window")
     parser.add_argument("--steps", type=int, default=5, help="measured, after those that warm up")
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def moves(bench: Bench, rows: int, effort: policy.Effort) -> list[Moves]:
-    """Load the days of a window and of all steps, and move it on by a day a step."""
+    """Load the days of a window and of all steps, and move the window by a day for each step."""
     steps = effort.warm_up + effort.steps
     events = _events(bench.spark, rows, LENGTH + steps)
     found = []
@@ -178,7 +178,7 @@ def moves(bench: Bench, rows: int, effort: policy.Effort) -> list[Moves]:
 
 
 def markdown(found: Sequence[Moves]) -> list[str]:
-    """A row for each way."""
+    """Return a row for each way."""
 
     def median(one: Moves) -> float:
         return statistics.median(step.seconds for step in one.steps)
@@ -209,7 +209,7 @@ def _query(events: str, last: date) -> str:
 
 
 def _events(spark: SparkSession, rows: int, days: int) -> DataFrame:
-    """As many rows a day as a window of so many rows has."""
+    """Return as many rows a day as a window of this many rows has."""
     a_day = rows // LENGTH
     return spark.range(a_day * days).select(
         f.date_add(f.lit(FIRST), (f.col("id") / a_day).cast("int")).alias("day"),
@@ -220,7 +220,7 @@ def _events(spark: SparkSession, rows: int, days: int) -> DataFrame:
 
 
 def _right(events: DataFrame, last: date) -> DataFrame:
-    """The answer, from the definition of the events alone."""
+    """Return the answer, from the definition of the events alone."""
     return events.sparkSession.sql(_query("{events}", last), events=events)
 
 

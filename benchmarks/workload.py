@@ -1,8 +1,8 @@
-"""Workloads: what the competitors have to do, as values that know no competitor.
+"""Workloads: the competitors' job, as values that do not depend on any competitor.
 
 A workload is a pipeline, its rows and changes, and the right answer as DataFrame queries. Every row
-is a function of its number and of the step's, so that all competitors get the same rows whatever
-order they run in, and what the tables must hold can be computed without any of them.
+is a function of its number and the step's number, so all competitors get the same rows in whatever
+order they run, and the right contents of tables can be computed without any competitor.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Table:
     """One table of a workload.
 
     Attributes:
-        columns: all of them; all competitors keep these.
-        key: the stage's key columns; a feed lists what changed by them.
-        row: the columns that name one row; tables are sorted by them.
+        columns: all columns; all competitors store them.
+        key: the stage's key columns; a feed lists changes by them.
+        row: the columns that identify one row; tables are sorted by them.
     """
 
     columns: tuple[str, ...]
@@ -41,20 +41,19 @@ class Workload:
     """A pipeline with its data and its right answer.
 
     Attributes:
-        what: what it is, in a sentence for the report.
-        pipeline: makes the definition; another edition counts as an edited function, and does the
+        what: its description, in a sentence for the report.
+        pipeline: returns the definition; another edition counts as an edited function, and does the
             same.
-        tables: the source that changes, the still ones, and the stages, in order.
+        tables: the source that changes, the other sources, and the stages, in order.
         derived: a stage's rows as a query over the rows of its `feeders`, in their order: what a
             full recompute does.
-        rows: the first load, of a number of source rows.
-        changes: one step's changes: of how many rows in all, of how many keys, and the step's
+        rows: the first load, of this number of source rows.
+        changes: one step's changes: for a number of rows in all, a number of keys, and the step's
             number. Each step takes other keys. The source's columns and ``_change_type``.
-        still: sources that are loaded once, beside the one that changes, and their rows.
-        aggregated: makes a definition of the same tables with `Pipeline.aggregate` in place of
-            functions, where a workload has one.
-        queries: the stages as `derived` has them, in the SQL of DuckDB, over ``{feeder}``; where it
-            is to take part.
+        still: sources that are loaded once and do not change, and their rows.
+        aggregated: returns a definition of the same tables with `Pipeline.aggregate` instead of
+            functions, if the workload has one.
+        queries: the stages of `derived` in the SQL of DuckDB, over ``{feeder}``, if it takes part.
     """
 
     name: str
@@ -79,12 +78,12 @@ class Workload:
         return tuple(self.tables)[1 + len(self.still) :]
 
     def feeders(self, stage: str) -> tuple[str, ...]:
-        """What a stage reads: the first one all sources, others the stage before."""
+        """Return a stage's feeders: all sources for the first one, the stage before for others."""
         place = self.stages.index(stage)
         return (self.stages[place - 1],) if place else (self.source, *self.still)
 
     def loaded(self, spark: SparkSession, count: int) -> dict[str, DataFrame]:
-        """The first load: the rows of every source."""
+        """Return the first load: the rows of every source."""
         every = {self.source: self.rows, **self.still}
         return {
             name: rows(spark, count).select(*self.tables[name].columns)
@@ -94,14 +93,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's changes by their numbers: how many keys, and which step."""
+    """One step's changes by number: how many keys, and which step."""
 
     keys: int
     step: int
 
 
 def edition(number: int) -> Callable[[Function], Function]:
-    """A decorator: the same function, which counts as another for each number but 0."""
+    """Return a decorator that keeps a function, but marks it as edited for each number but 0."""
 
     def edited(function: Function) -> Function:
         if number == 0:
@@ -117,7 +116,7 @@ def edition(number: int) -> Callable[[Function], Function]:
 
 
 def picked(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
-    """``keys`` numbers below ``count`` as ``id``, spread evenly, others in each step; and ``n``."""
+    """Return ``keys`` ids below ``count``, spread evenly, others each step, numbered as ``n``."""
     spread = max(1, count // keys)
     offset = (step * 7919) % spread
     return spark.range(keys).select(
@@ -128,7 +127,7 @@ def picked(spark: SparkSession, count: int, keys: int, step: int) -> DataFrame:
 def source_rows(
     workload: Workload, spark: SparkSession, count: int, batches: Sequence[Batch]
 ) -> dict[str, DataFrame]:
-    """All sources' rows after some steps, from the definition of rows and changes alone."""
+    """Return all sources' rows after some steps, from the definition of rows and changes alone."""
     table = workload.tables[workload.source]
     sources = workload.loaded(spark, count)
     if not batches:
@@ -148,7 +147,7 @@ def source_rows(
 
 
 def answers(workload: Workload, sources: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """The rows of every table, from the sources'."""
+    """Return the rows of every table, from the sources'."""
     found = dict(sources)
     for stage in workload.stages:
         feeders = workload.feeders(stage)
@@ -159,7 +158,7 @@ def answers(workload: Workload, sources: Mapping[str, DataFrame]) -> dict[str, D
 def truly_changed(
     workload: Workload, before: Mapping[str, DataFrame], after: Mapping[str, DataFrame]
 ) -> dict[str, int]:
-    """How many keys and rows of the last stage differ, given the sources before and after."""
+    """Return how many keys and rows of the last stage differ, from the sources before and after."""
     last = workload.stages[-1]
     old, new = (answers(workload, sources)[last] for sources in (before, after))
     rows = old.exceptAll(new).union(new.exceptAll(old))
@@ -167,14 +166,14 @@ def truly_changed(
 
 
 def counted(workload: Workload, rows: DataFrame) -> dict[str, int]:
-    """How many rows of the last stage there are, and how many of its keys."""
+    """Return how many rows the last stage has, and how many keys."""
     key = f.struct(*workload.tables[workload.stages[-1]].key)
     found = rows.agg(f.count("*").alias("rows"), f.countDistinct(key).alias("keys")).collect()[0]
     return {"rows": found["rows"], "keys": found["keys"]}
 
 
 def digest(rows: DataFrame) -> tuple[int, int]:
-    """The number of rows and a sum of their hashes: equal for equal multisets of rows."""
+    """Return the number of rows and a sum of their hashes: equal for equal multisets of rows."""
     hashed = rows.select(f.xxhash64(*rows.columns).cast("decimal(38,0)").alias("hash"))
     found = hashed.agg(f.count("*").alias("rows"), f.sum("hash").alias("hashes")).collect()[0]
     return found["rows"], int(found["hashes"] or 0)
