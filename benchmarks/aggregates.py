@@ -64,7 +64,7 @@ def steps(
     peers: Sequence[str],
     effort: Effort,
 ) -> dict[str, Any]:
-    """Return the figures of a workload with this many rows, some of which change in each step."""
+    """Return the figures of a workload with this many rows, with some changes in each step."""
     size = Size.of(bench, workload, rows, {name: COMPETITORS[name] for name in peers})
     result: dict[str, Any] = {}
     for _ in cases(size, {changed: dict.fromkeys(peers, effort)}, result):

@@ -1,4 +1,4 @@
-"""Data sets: a rolling writer against plain pyarrow, and many who find or create one at once.
+"""Data sets: a rolling writer against plain pyarrow, and many processes that find one at once.
 
     python -m benchmarks.datasets [--rows 4000000] [--runs 5]
 

@@ -191,7 +191,7 @@ def forms(spark: SparkSession, place: Path, count: int, changed: int, effort: Ef
 
 
 def answers(orders: DataFrame) -> dict[str, DataFrame]:
-    """The stages' rows, as queries over the orders."""
+    """Return the stages' rows, as queries over the orders."""
     kept = orders.where(f.col("amount") < LIMIT)
     return {
         "cheap": kept,
@@ -201,7 +201,7 @@ def answers(orders: DataFrame) -> dict[str, DataFrame]:
 
 
 def markdown(found: Sequence[Form], count: int) -> list[str]:
-    """A row for each form, and by how much it is faster than functions over rows."""
+    """Return a row for each form, with its speed relative to functions over rows."""
     base = found[0]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.joins``: joins two large feeders, one of which has small changes.
+"""``python -m benchmarks.joins``: a join of two large feeders, one with small changes.
 
 The join of the shapes, with one order for each customer, so both feeders have about as many rows:
 the cost of an update of one key, or of a thousand, against the same tables recomputed and merged by

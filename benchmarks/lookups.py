@@ -52,7 +52,7 @@ class Figure:
 
     Attributes:
         first: seconds of the first call, which reads the footers of files.
-        seconds: the median of those after it.
+        seconds: the median of the later calls.
         busy: the median of this process's processor seconds.
         right: whether the rows are the rows of the keys.
         groups: the share of row groups that were read; None for other tools.

@@ -216,7 +216,7 @@ class Size:
         return frozenset(worker for worker in workers if worker is not None)
 
     def _feed(self, run: Run, longest: Sequence[Batch]) -> dict[str, Any] | None:
-        """Return the last step's feed and true changes, for those that took all the steps."""
+        """Return the last step's feed and true changes, for competitors that took all steps."""
         if run.failure is not None or run.batches != longest:
             return None
         feed = run.attempt("feed", lambda: counted(self.workload, run.competitor.feed()))

@@ -90,7 +90,7 @@ def settled(competitors: Mapping[str, Found]) -> list[str]:
 
 
 def storage(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the bytes of all tables of a stage over those of its content alone."""
+    """Return the bytes of all tables of a stage over the bytes of its content alone."""
     after_load = found.get("after load", {})
     rows = []
     for when, competitors in found.items():

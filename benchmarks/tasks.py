@@ -92,7 +92,7 @@ def planted(
     production: Production,
     agenda: Agenda,
 ) -> tuple[Numbers, pa.Table]:
-    """Replaces `making._made`: return all tasks and their results at once."""
+    """Return all tasks and their results at once, in place of `making._made`."""
     del entries
     listed = agenda.listed[tasks.stage.name]
     ((_, stage, rows),) = feeders.values()

@@ -1,9 +1,9 @@
 """Selections of stages, with the operators of dbt's ``--select``.
 
 Pure: works on names of stages and their feeders. A selection is the union of its terms, which are
-    separated by spaces; parts of a term that are separated by commas must all match. A part is a
-    name or a pattern of ``*``, ``?`` and ``[…]``. ``+`` before it adds everything upstream, ``+``
-    after it everything downstream, and a number there limits the steps: ``2+totals``, ``orders+1``.
+separated by spaces; parts of a term that are separated by commas must all match. A part is a name
+or a pattern of ``*``, ``?`` and ``[…]``. ``+`` before it adds everything upstream, ``+`` after it
+everything downstream, and a number there limits the steps: ``2+totals``, ``orders+1``.
 
 The invariant: selected stages come in the order of the pipeline, feeders first.
 """

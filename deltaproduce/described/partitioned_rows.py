@@ -37,7 +37,7 @@ _EMPTY: Final = (
 def with_partitions(
     rows: Rows, columns: Sequence[Column], by: Sequence[Partition], engines: Engines
 ) -> Rows:
-    """Rows with the columns of the expressions that they are partitioned by.
+    """Return rows with the columns of the expressions that they are partitioned by.
 
     Args:
         columns: the rows' own columns.

@@ -171,7 +171,7 @@ class KeysCopy(Copy):
     def apply(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table]
     ) -> tuple[int, int]:
-        """See `Copy.apply`; keys that are gone stay until `finish`."""
+        """See `Copy.apply`; deleted keys stay until `finish`."""
         self._arrive(database, names, batches)
         self._find_had(database, names, (self.identity,))
         deleted = database.execute(sql.delete_renumbered(names, self.identity))

@@ -195,7 +195,7 @@ def delete_gone_keys(names: Names, surrogate: Column) -> str:
 
 
 def delete_other_keys(names: Names, key: Sequence[Column], surrogate: Column) -> str:
-    """Delete all keys but those that arrived with the same id."""
+    """Delete all keys except the keys that arrived with the same id."""
     same = " AND ".join(f"a.{n} IS NOT DISTINCT FROM t.{n}" for n in map(quoted, _names(key)))
     name = quoted(surrogate.name)
     return (

@@ -1,7 +1,7 @@
 """Types: the PostgreSQL type of a store's column, and valid names.
 
-Pure. The invariant: what is not refused here can be written and read back without loss, except for
-the values that `rendering` refuses, and for the order of a map's entries.
+Pure. The invariant: a column that is not refused can be written and read back without loss, except
+for the values that `rendering` refuses, and for the order of a map's entries.
 """
 
 from __future__ import annotations

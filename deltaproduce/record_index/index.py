@@ -264,7 +264,7 @@ class RecordIndex:
         return Keying(key_of(snapshot, self._keys), self._hash)
 
     def _wanted(self, snapshot: table.Snapshot) -> Descriptor:
-        """What an index is to be built with; 0 buckets if any number will do.
+        """Return the descriptor to build with; 0 buckets if any number will do.
 
         Raises:
             DefinitionError: the table has no such columns.

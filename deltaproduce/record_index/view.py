@@ -113,7 +113,7 @@ class View:
     Attributes:
         state: the state that the index would have if it were written now.
         groups: the path of each file group.
-        newer: entries that override those of all runs.
+        newer: entries that override the entries of all runs.
     """
 
     runs: Runs

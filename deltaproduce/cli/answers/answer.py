@@ -25,7 +25,7 @@ class Answer:
 
     Attributes:
         data: what ``--json`` prints: plain values.
-        parts: what is printed without it, from top to bottom.
+        parts: the output without ``--json``, from top to bottom.
         code: the exit code.
     """
 

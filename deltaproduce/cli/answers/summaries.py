@@ -1,8 +1,7 @@
 """Summaries: the library's values as answers.
 
-Pure: from a value's fields, or its ``as_dict``, to JSON and tables. Everything that verbs print
-    about versions, plans, findings and the like is formatted here.
-versions, plans, findings and the like is made here.
+Pure: turns a value's fields, or its ``as_dict``, into JSON and tables, for everything that verbs
+print about versions, plans, findings and the like.
 """
 
 from __future__ import annotations

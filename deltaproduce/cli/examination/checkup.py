@@ -56,7 +56,7 @@ class Check:
 
 
 def checkup(call: Invocation, *, with_session: bool) -> tuple[Check, ...]:
-    """Run all checks; skip those that depend on a check that failed.
+    """Run all checks, except checks that depend on a failed one.
 
     Args:
         with_session: whether to start a Spark session and to use Delta in it.

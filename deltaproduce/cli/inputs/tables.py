@@ -63,7 +63,7 @@ def newest_of_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 
 
 def column_names(path: Path, found: Input) -> tuple[str, ...]:
-    """Return the columns of a file; for CSV or JSON, those of its first block.
+    """Return the columns of a file; for CSV or JSON, the columns of its first block.
 
     Raises:
         OSError: it cannot be read; ValueError: it does not have that format.

@@ -28,7 +28,7 @@ _EMPTY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows of one partition among those that come at once.
+    """The rows of one partition in one batch of input.
 
     Attributes:
         numbers: the rows' numbers in the input.

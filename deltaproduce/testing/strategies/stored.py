@@ -19,7 +19,7 @@ _APART: Final = (BooleanType, DateType, IntegralType)
 
 @st.composite
 def stored_as(draw: st.DrawFn, schema: RowSchema) -> StoredAs | None:
-    """Draw how the content of a stage with these columns is stored, if anything says it."""
+    """Draw how the content of a stage with these columns is stored; None for the default."""
     is_said = draw(st.sampled_from((True, False)))
     if not is_said:
         return None
