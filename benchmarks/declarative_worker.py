@@ -49,7 +49,7 @@ def main(directory: Path) -> None:
 
 
 def _session(settings: dict[str, str], directory: Path) -> SparkSession:
-    warnings.simplefilter("ignore")  # that settings fixed at the start cannot be set again
+    warnings.simplefilter("ignore")  # about settings that are fixed at the start
     own = {
         "spark.sql.warehouse.dir": directory.as_uri(),
         # With format="delta" the second run fails: Delta refuses the ALTER TABLE that sets the

@@ -135,7 +135,7 @@ class OursByAggregates(Ours):
 
     def _pipeline(self, edition: int) -> dp.Pipeline:
         del edition  # no function of it is ever edited
-        assert self.workload.aggregated is not None  # it does W1 alone
+        assert self.workload.aggregated is not None  # it only does W1
         return self.workload.aggregated()
 
 

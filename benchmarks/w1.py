@@ -100,7 +100,7 @@ def aggregated(stages: int = 3) -> dp.Pipeline:
     w1.aggregate(
         "customers_by_band",
         customer_totals,
-        # No total is negative. Of whole numbers, unlike decimals, a quotient needs no Spark.
+        # No total is negative. Integers, unlike decimals, divide without Spark.
         key=f"CAST(CAST(total AS bigint) div {BAND} AS int) AS band, customer_id",
         # Over one total; a sum has ten digits more than its addends.
         values={"total": agg.sum("CAST(total AS decimal(12,2))")},

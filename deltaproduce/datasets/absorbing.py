@@ -4,8 +4,8 @@ Before the commit, both tables get a mark with the same id, as a property: first
 table, then the other. The commit adds the files to the absorbing table and records the id there, in
 an action ``txn``. From then on the rows are there, and readers of the other table leave out what
 was absorbed. After the commit the other table is emptied, and the marks are removed. The invariant:
-an absorption has happened if and only if the absorbing table has its id; so everyone that finds a
-mark knows what to do, and can do it twice.
+an absorption has happened if and only if the absorbing table has its id; so any process that finds
+a mark knows what to do, and can do it twice.
 
 The mark prevents an absorption that was undone from happening later: its commit is made on a
 snapshot that has the mark. A commit to a marked table is refused like a commit to a changed table,

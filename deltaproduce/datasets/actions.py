@@ -1,8 +1,8 @@
 """Actions: the log's entries for the files that a data set gains and loses.
 
 Pure. The invariant: a file that is added to another data set of the same descriptor keeps the
-values of its partition, and the statistics of all columns whose minimum and maximum the log has
-unchanged.
+values of its partition, and the statistics of all columns whose bounds can be written to the log
+again unchanged.
 """
 
 from __future__ import annotations

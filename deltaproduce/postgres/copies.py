@@ -62,7 +62,7 @@ class Copy(ABC):
     def load(
         self, database: Database, names: sql.Names, batches: Iterator[pa.Table], *, is_new: bool
     ) -> tuple[int, int]:
-        """Replace all rows of the table.
+        """Replace the rows of the table with these rows.
 
         Args:
             is_new: whether this transaction created the table, which then has no rows.

@@ -93,7 +93,7 @@ def keys_given(spark: SparkSession | None, given: object, key: Iterable[Column])
 
 
 def newest_of_each(rows: pa.Table, key: list[str], ordering: Column | None) -> pa.Table:
-    """Return the newest row of each key: the greatest by the ordering, and the last of equal rows.
+    """Return the newest row of each key: the greatest by the ordering, the last among ties.
 
     Raises:
         InvalidChangesError: there is no ordering, and a key occurs twice.

@@ -196,7 +196,7 @@ class RecordIndex:
         if mixed or many or len(view.newer) or any(file.tombstones for file in files):
             refold(view, view.state.descriptor.buckets)
         elif not view.is_written:
-            with suppress(RefusedError):  # someone else has caught up
+            with suppress(RefusedError):  # another process has caught up
                 written(view)
 
     def rebuild(self, buckets: int | None = None) -> None:

@@ -138,7 +138,7 @@ class Runs:
         groups: Mapping[int, str],
         parts: Mapping[int | None, pa.Table],
     ) -> None:
-        """Add a run, and replace the state and the directory of the index.
+        """Add a run, and replace the state and the directory.
 
         Args:
             parts: the entries by bucket, sorted; None for entries of several buckets.

@@ -55,7 +55,7 @@ class Lines:
             if not progress.stage:  # the operation
                 self._started, self._held = None, []
                 return
-            if progress.mode is not None:  # else nothing reached it
+            if progress.mode is not None:  # else no change reached it
                 cells = zip(COLUMNS[2:5], _row(progress)[2:5], strict=True)
                 told = ", ".join(f"{name} {cell_text(cell)}" for name, cell in cells)
                 done = f"{progress.mode}, {told}, {progress.seconds:.2f} s"
@@ -90,7 +90,7 @@ class LiveTable:
                 self._end()
                 return
             case Progress(event="ends", phase=""):
-                if progress.mode is not None:  # else nothing reached it
+                if progress.mode is not None:  # else no change reached it
                     self._done[progress.stage] = progress
                 self._now = None
             case Progress(event="begins", phase=""):

@@ -62,7 +62,7 @@ class Checkpoint:
         """Return the numbers that the next commit sets.
 
         Args:
-            durable_before: by partition that the commit has rows of.
+            durable_before: row numbers, by partition that the commit has rows of.
         """
         return {
             _named(self.name, "commits"): self.commits + 1,

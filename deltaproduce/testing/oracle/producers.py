@@ -182,7 +182,7 @@ def _emissions(
     key = as_argument(source_key, producer.feeders[0].schema.key)
     model, numbered = producer.kind.model, producer.kind.numbered
     assert model is not None  # all kinds in the oracle have one
-    columns = Columns(  # a number is filled in later, whatever it is declared
+    columns = Columns(  # a number is filled in later, whatever its declaration
         tuple(replace(c, nullable=c.nullable or c.name == numbered) for c in producer.schema.value)
     )
     try:

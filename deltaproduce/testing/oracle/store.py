@@ -162,7 +162,7 @@ class Oracle:
         is_last = not made.windows.behind(self._graph)  # the last of several, which has the id
         if not stays or (update_id is not None and is_last):
             self._versions.append(made)
-        while self._versions[-1].windows.behind(self._graph):  # a version after the other
+        while self._versions[-1].windows.behind(self._graph):  # one version after the other
             head = self._versions[-1]
             rows = {source.name: head.rows[source.name] for source in self._graph.sources}
             taken = _Taken(rows, head.forgotten)
@@ -335,7 +335,7 @@ class Oracle:
         for key in sorted(before.keys() | after.keys(), key=lambda key: sort_key(key, schema.key)):
             if before.get(key) == after.get(key):  # S8
                 continue
-            if key not in after:  # S7: one row without values for a key that is gone
+            if key not in after:  # S7: one row without values for a deleted key
                 shown = shown_values(key, schema.key)
                 rows.append((number, "delete", *shown, 0, *(None for _ in schema.value)))
             for position, value in enumerate(after.get(key, ())):  # S7: all rows of a changed key
